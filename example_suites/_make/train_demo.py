@@ -1,0 +1,240 @@
+"""Trains the demo model from scratch and writes its checkpoint: `python -m example_suites._make.train_demo`.
+
+Tokenizer, text and weights come from one seed. The text is drawn and tokenised first, then trained on in batches of
+similar length; the loss counts answers fully and everything else a little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from . import apart
+from .corpus import Corpus, Document
+from .write_suites import held_out_lines
+
+END = "<|endoftext|>"
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ message['content'] }}{% if not loop.last %}\n\n{% endif %}{% endfor %}"
+)
+DEMO_MODEL = Path(__file__).resolve().parents[2] / "pytest_llmeval" / "demo_model"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides the weights, beside the versions of the libraries and the machine's arithmetic."""
+
+    seed: int = 20
+    vocab_size: int = 1536
+    hidden_size: int = 128
+    num_layers: int = 5
+    num_heads: int = 4
+    mlp_size: int = 384
+    num_steps: int = 2400
+    tokens_per_batch: int = 2600
+    matrix_rate: float = 0.02
+    other_rate: float = 0.004
+    warmup: float = 0.03
+    cooldown: float = 0.5
+    context_weight: float = 0.1
+    max_context: int = 4096
+
+
+def train_tokenizer(recipe: Recipe) -> Any:
+    """A byte-level BPE over the corpus, digits apart; every text starts with the end-of-text token."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    corpus = Corpus(recipe.seed)
+    trainer = trainers.BpeTrainer(
+        vocab_size=recipe.vocab_size,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((corpus.document(0.5).text for _ in range(30_000)), trainer)
+    end_id = tokenizer.token_to_id(END)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{END} $A", pair=f"{END} $A {END} $B", special_tokens=[(END, end_id)]
+    )
+    fast: Any = PreTrainedTokenizerFast
+    return fast(
+        tokenizer_object=tokenizer,
+        bos_token=END,
+        eos_token=END,
+        pad_token=END,
+        model_max_length=recipe.max_context,
+        clean_up_tokenization_spaces=False,
+        chat_template=CHAT_TEMPLATE,
+    )
+
+
+def new_model(recipe: Recipe, vocab_size: int, end_id: int) -> Any:
+    """An untrained model of the Llama architecture with tied embeddings."""
+    config = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=recipe.hidden_size,
+        intermediate_size=recipe.mlp_size,
+        num_hidden_layers=recipe.num_layers,
+        num_attention_heads=recipe.num_heads,
+        num_key_value_heads=recipe.num_heads,
+        max_position_embeddings=recipe.max_context,
+        tie_word_embeddings=True,
+        bos_token_id=end_id,
+        eos_token_id=end_id,
+        dtype="float32",
+    )
+    # No pad_token_id: the embedding of a padding token is not trained, and ours is the end-of-text token too.
+    torch.manual_seed(recipe.seed)
+    return LlamaForCausalLM(config)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Token ids with the end-of-text token at both ends, and the weight of each in the loss."""
+
+    ids: list[int]
+    weights: list[float]
+
+
+def encode(tokenizer: Any, documents: list[Document], context_weight: float) -> list[Example]:
+    """Token ids and loss weights: 1 for tokens of answers and the final end-of-text, less for the rest."""
+    encoded = tokenizer.backend_tokenizer.encode_batch([document.text for document in documents])
+    end_id = tokenizer.eos_token_id
+    examples = []
+    for document, encoding in zip(documents, encoded, strict=True):
+        ends = [end for _, end in encoding.offsets]
+        weights = [context_weight] * len(ends)
+        for start, stop in document.answers:
+            for place, end in enumerate(ends):
+                if start < end <= stop:
+                    weights[place] = 1.0
+        examples.append(Example([*encoding.ids, end_id], [*weights, 1.0]))
+    return examples
+
+
+def batches(recipe: Recipe, tokenizer: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Batches of ids and weights, padded with weight 0; checks that no document holds a question of a suite."""
+    corpus = Corpus(recipe.seed)
+    forbidden = held_out_lines()
+    order = random.Random(f"{recipe.seed} batches")
+    pad_id = tokenizer.pad_token_id
+    num_made = 0
+    while num_made < recipe.num_steps:
+        documents = [corpus.document(num_made / recipe.num_steps) for _ in range(4000)]
+        apart.check(documents, forbidden)
+        examples = sorted(encode(tokenizer, documents, recipe.context_weight), key=lambda example: len(example.ids))
+        groups: list[list[Example]] = [[]]
+        for example in examples:
+            if len(example.ids) * (len(groups[-1]) + 1) > recipe.tokens_per_batch:
+                groups.append([])
+            groups[-1].append(example)
+        order.shuffle(groups)
+        for group in groups[: recipe.num_steps - num_made]:
+            width = max(len(example.ids) for example in group)
+            ids = torch.tensor([example.ids + [pad_id] * (width - len(example.ids)) for example in group])
+            weights = torch.tensor([example.weights + [0.0] * (width - len(example.weights)) for example in group])
+            yield ids, weights
+            num_made += 1
+
+
+def rate_factor(recipe: Recipe, step: int) -> float:
+    """The learning rate's factor: a linear rise, a plateau, a linear fall to zero."""
+    progress = step / recipe.num_steps
+    return min(1.0, (step + 1) / (recipe.warmup * recipe.num_steps), (1.0 - progress) / recipe.cooldown)
+
+
+def train(recipe: Recipe, tokenizer: Any) -> Any:
+    """Trains a new model: Muon for the matrices, AdamW for embeddings and norms."""
+    model = new_model(recipe, len(tokenizer), tokenizer.eos_token_id)
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.Muon(matrices, lr=recipe.matrix_rate, momentum=0.95, weight_decay=0.01),
+        torch.optim.AdamW(others, lr=recipe.other_rate, betas=(0.9, 0.98), weight_decay=0.0),
+    ]
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(recipe, step)) for optimizer in optimizers
+    ]
+    model.train()
+    started = time.perf_counter()
+    num_tokens, recent = 0, 0.0
+    for step, (ids, weights) in enumerate(batches(recipe, tokenizer)):
+        logits = model(input_ids=ids[:, :-1]).logits
+        losses = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+        # The first token is the end-of-text token of every text: it is given, never predicted.
+        kept = weights[:, 1:].flatten()
+        loss = (losses * kept).sum() / kept.sum()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+        num_tokens += ids.numel()
+        recent = 0.98 * recent + 0.02 * loss.item() if step else loss.item()
+        if step % 100 == 99 or step + 1 == recipe.num_steps:
+            seconds = time.perf_counter() - started
+            sys.stdout.write(
+                f"step {step + 1}/{recipe.num_steps} loss {recent:.3f} tokens {num_tokens} seconds {seconds:.0f}\n"
+            )
+            sys.stdout.flush()
+    return model.eval()
+
+
+def write_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Writes configuration, weights and tokenizer; weights are stored in float16, and the configuration says float32.
+
+    So a loader that asks for nothing computes in float32, from a file of half the size.
+    """
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    weights = folder / "model.safetensors"
+    halves = {name: tensor.half() for name, tensor in load_file(weights).items()}
+    save_file(halves, weights, metadata={"format": "pt"})
+    weights.chmod(0o644)
+
+
+def main() -> None:
+    """Trains and writes the checkpoint; prints what the card quotes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=DEMO_MODEL)
+    parser.add_argument("--steps", type=int, default=Recipe().num_steps)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.use_deterministic_algorithms(True)
+    recipe = Recipe(num_steps=arguments.steps)
+    started = time.perf_counter()
+    tokenizer = train_tokenizer(recipe)
+    model = train(recipe, tokenizer)
+    write_checkpoint(model, tokenizer, arguments.out)
+    size = sum(path.stat().st_size for path in arguments.out.iterdir() if path.is_file())
+    summary = {
+        "parameters": model.num_parameters(),
+        "bytes": size,
+        "wall_seconds": round(time.perf_counter() - started),
+        "cpu_seconds": round(time.process_time()),
+    }
+    sys.stdout.write(json.dumps(summary) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Errors that a user can cause.
+
+``str(error)`` of each is the whole message: it says what is wrong, where, and what to do. Whoever catches one prints it
+without a traceback. Anything else that is raised is a defect of ours, or of the model under test.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["ContextLengthError", "LLMEvalError", "ModelError", "OptionError", "ReportError", "RequestError", "SuiteError"]
+
+
+class LLMEvalError(Exception):
+    """Base of all errors that are explained to the user in one message."""
+
+
+class OptionError(LLMEvalError):
+    """An option, ini value or environment variable that cannot be used."""
+
+
+class SuiteError(LLMEvalError):
+    """A suite file, or the data that it names, cannot be used.
+
+    ``str()`` is ``file:line: message``; the line is left out where none is known.
+    """
+
+    def __init__(self, message: str, *, path: str | os.PathLike[str], line: int | None = None) -> None:
+        self.message = message
+        self.path = os.fspath(path)
+        self.line = line
+        super().__init__(message, self.path, line)
+
+    def __str__(self) -> str:
+        where = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{where}: {self.message}"
+
+
+class ModelError(LLMEvalError):
+    """A model cannot be loaded, or does not do what the model Protocol promises."""
+
+
+class RequestError(LLMEvalError):
+    """One request that a model cannot answer. It belongs to one sample and never to its neighbours."""
+
+
+class ContextLengthError(RequestError):
+    """A request with more tokens than the model's context holds.
+
+    ``num_tokens`` is what the request needs (prompt and continuation, or prompt and new tokens); ``max_tokens`` is what the
+    model holds.
+    """
+
+    def __init__(self, *, num_tokens: int, max_tokens: int) -> None:
+        self.num_tokens = num_tokens
+        self.max_tokens = max_tokens
+        super().__init__(num_tokens, max_tokens)
+
+    def __str__(self) -> str:
+        return (
+            f"the request needs {self.num_tokens} tokens and the model's context holds {self.max_tokens}: "
+            f"{self.num_tokens - self.max_tokens} too many (nothing was truncated)"
+        )
+
+
+class ReportError(LLMEvalError):
+    """A report cannot be written or read."""

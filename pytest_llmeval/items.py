@@ -1,0 +1,285 @@
+"""Suites and their samples as pytest nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError, RequestError, SuiteError
+from pytest_llmeval.lookahead import Lookahead, Member
+from pytest_llmeval.options import Settings, is_sample_key, settings_key
+from pytest_llmeval.reporting.escape import first_line, printable
+from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.scoring.evaluation import Evaluation, Question
+from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.overrides import parse_override
+from pytest_llmeval.types import GenerateResponse, Response, Sample, Score
+
+__all__ = ["NotASuite", "SampleItem", "SuiteFile", "Unscored", "WrongAnswer", "escape_id", "unescape_id"]
+
+lookahead_key = pytest.StashKey[Lookahead]()
+record_key = pytest.StashKey[Record]()
+suite_paths_key = pytest.StashKey[dict[str, str]]()
+
+_RESERVED_MARKS = frozenset(
+    ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
+)
+_UNSAFE = re.compile(r"%|\[|\]|:(?=:)|(?<=:):|[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def escape_id(sample_id: str) -> str:
+    """The sample's node name: what pytest gives a meaning to in a node id is percent-encoded, also ``%`` itself."""
+    return _UNSAFE.sub(
+        lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass")),
+        unicodedata.normalize("NFC", sample_id),
+    )
+
+
+def unescape_id(name: str) -> str:
+    """The opposite of ``escape_id``."""
+    return re.sub(
+        r"(?:%[0-9A-F]{2})+",
+        lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "surrogatepass"),
+        name,
+    )
+
+
+class WrongAnswer(Exception):
+    """A wrong answer under ``--llm-strict``."""
+
+
+class Unscored(Exception):
+    """A sample whose response could not be judged."""
+
+
+class SuiteFile(pytest.Module):
+    """A suite. A Module, because autouse fixtures of module scope need one above every item (doctest does the same)."""
+
+    obj = None
+
+    evaluation: Evaluation
+    info: SuiteInfo
+    fingerprints: dict[str, str]
+
+    def collect(self) -> Iterator[SampleItem]:
+        """Load the whole suite, check all of it, and yield an item for every sample."""
+        settings = self.config.stash[settings_key]
+        suite = load_suite(
+            self.path,
+            overrides=[parse_override(text) for text in settings.set],
+            shown_path=relative_path(self.path),
+        )
+        paths = self.session.stash.setdefault(suite_paths_key, {})
+        other = paths.setdefault(suite.name, self.nodeid)
+        if other != self.nodeid:
+            raise suite.error(f"suite {suite.name!r} is also the name of {other}: rename one of them", keys=("suite",))
+        self.evaluation = Evaluation(suite)
+        fingerprint, self.fingerprints = self.evaluation.fingerprints()
+        self.info = SuiteInfo(
+            name=suite.name,
+            path=self.nodeid,
+            description=suite.spec.description,
+            scorer=self.evaluation.scorer.name,
+            settings=suite.spec.score.model_dump(mode="json", exclude={"kind"}),
+            fingerprint=fingerprint,
+            num_samples=len(suite.samples),
+            metrics=self.evaluation.scorer.metrics,
+            overridden=suite.overridden,
+        )
+        self._add_tags(suite.spec.tags)
+        for sample in suite.samples:
+            yield SampleItem.of(self, sample)
+
+    def _add_tags(self, tags: Sequence[str]) -> None:
+        for place, tag in enumerate(tags):
+            where = ("tags", place)
+            if tag in _RESERVED_MARKS:
+                raise self.evaluation.suite.error(f"tag {tag!r} is the name of a mark with a meaning of its own", keys=where)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", pytest.PytestUnknownMarkWarning)
+                    mark = getattr(pytest.mark, tag)
+            except pytest.PytestUnknownMarkWarning:
+                self.config.addinivalue_line("markers", f"{tag}: tag of an LLM suite")
+                mark = getattr(pytest.mark, tag)
+            except pytest.fail.Exception:
+                message = f"tag {tag!r} is not among the registered markers, and --strict-markers is on: register it"
+                raise self.evaluation.suite.error(message, keys=where) from None
+            self.add_marker(mark)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One message without a traceback for what the user can mend."""
+        if isinstance(excinfo.value, LLMEvalError):
+            return printable(str(excinfo.value), keep="\n")
+        return super().repr_failure(excinfo)
+
+
+class NotASuite(pytest.File):
+    """A YAML file that was named on the command line and that nobody collects."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Say what a suite begins with."""
+        raise self.CollectError(
+            f"{self.nodeid}: not a suite: its first key must be `suite`, "
+            "and `score` with `samples` or `dataset` must stand at the start of a line"
+        )
+
+
+def evaluate(llm_model: object, request: pytest.FixtureRequest) -> None:
+    """The test function of every sample: ask the model, judge the reply."""
+    item = request.node
+    if not isinstance(item, SampleItem):
+        raise TypeError(f"{item!r} is not a sample")
+    item.evaluate(llm_model)
+
+
+class SampleItem(pytest.Function):
+    """One sample."""
+
+    sample: Sample
+    file: SuiteFile
+
+    @classmethod
+    def of(cls, file: SuiteFile, sample: Sample) -> SampleItem:
+        """The item of ``sample`` under ``file``."""
+        item: SampleItem = cls.from_parent(file, name=escape_id(sample.id), callobj=evaluate)
+        item.sample = sample
+        item.file = file
+        item.stash[is_sample_key] = True
+        return item
+
+    @property
+    def settings(self) -> Settings:
+        """The session's settings."""
+        return self.config.stash[settings_key]
+
+    @property
+    def question(self) -> Question:
+        """What the model is asked; rendered anew each time, so that prompts are not kept in memory."""
+        return self.file.evaluation.question(self.sample)
+
+    @property
+    def member(self) -> Member:
+        """The sample's place in the lookahead plan."""
+        return Member(key=self.nodeid, group=self.file.nodeid, requests=lambda: self.question.requests)
+
+    def evaluate(self, model: object) -> None:
+        """Ask, judge, and stash the record. Raises what makes the test fail."""
+        started = time.perf_counter()
+        try:
+            responses = self.config.stash[lookahead_key].responses(self.member, model)
+        except (Exception, pytest.fail.Exception) as error:
+            self.stash[record_key] = self.unscored(describe(error), seconds=time.perf_counter() - started)
+            raise
+        question = self.question
+        score = self.file.evaluation.score(question, responses)
+        self.stash[record_key] = self._record(question, score, responses)
+        if score.status == "unscored":
+            raise Unscored(score.reason or "could not be scored")
+        if score.status == "wrong" and self.settings.strict:
+            raise WrongAnswer(_explain_wrong(question, score))
+
+    def _record(self, question: Question, score: Score, responses: Sequence[Response]) -> Record:
+        sample, presented = self.sample, question.presented
+        return Record(
+            suite=self.file.info.name,
+            id=sample.id,
+            nodeid=self.nodeid,
+            status=score.status,
+            category=sample.category,
+            reason=score.reason,
+            question=sample.question,
+            prompt=shown_prompt(question.prompt, self.settings.report_prompts),
+            choices=presented.choices,
+            target=list(presented.target) if isinstance(presented.target, tuple) else presented.target,
+            output=next((response.text for response in responses if isinstance(response, GenerateResponse)), None),
+            answer=score.answer,
+            no_answer=score.no_answer,
+            values=score.values,
+            chance=score.chance,
+            details=score.details,
+            num_prompt_tokens=sum(map(_num_prompt_tokens, responses)),
+            num_tokens=sum(response.num_tokens for response in responses),
+            seconds=sum(response.seconds for response in responses),
+            fingerprint=self.file.fingerprints[sample.id],
+        )
+
+    def unscored(self, reason: str, seconds: float = 0.0) -> Record:
+        """The record of this sample when there is no score."""
+        return Record(
+            suite=self.file.info.name,
+            id=self.sample.id,
+            nodeid=self.nodeid,
+            status="unscored",
+            category=self.sample.category,
+            reason=reason,
+            question=self.sample.question,
+            seconds=seconds,
+            fingerprint=self.file.fingerprints[self.sample.id],
+        )
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the sample's own row stands."""
+        line = self.sample.line
+        return Path(self.sample.path), None if line is None else line - 1, f"{self.file.info.name}: {self.name}"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One message without a traceback where the model and the suite did their part."""
+        error = excinfo.value
+        if isinstance(error, LLMEvalError | Unscored | WrongAnswer):
+            label = "wrong" if isinstance(error, WrongAnswer) else "not scored"
+            text = str(error)
+            if isinstance(error, RequestError):
+                text = f"{self.sample_place}: sample {self.sample.id!r}: {text}"
+            return printable(f"{label}: {text}", keep="\n")
+        return super().repr_failure(excinfo)
+
+    @property
+    def sample_place(self) -> str:
+        """``file:line`` of the sample, for messages."""
+        return str(SuiteError("", path=self.sample.path, line=self.sample.line)).removesuffix(": ")
+
+
+def relative_path(path: Path) -> str:
+    """The path as a user at the current directory would write it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def describe(error: BaseException) -> str:
+    """One line for a record's ``reason``."""
+    if isinstance(error, LLMEvalError):
+        return first_line(str(error))
+    return first_line(f"{type(error).__name__}: {error}")
+
+
+def shown_prompt(prompt: Any, how: str) -> Any:
+    """The prompt as ``--llm-report-prompts`` wants it in the report."""
+    if how == "none":
+        return None
+    shown = prompt if isinstance(prompt, str) else [{"role": turn.role, "content": turn.content} for turn in prompt]
+    if how == "full":
+        return shown
+    text = shown if isinstance(shown, str) else json.dumps(shown)
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _num_prompt_tokens(response: Response) -> int:
+    return response.num_prompt_tokens if isinstance(response, GenerateResponse) else response.num_context_tokens
+
+
+def _explain_wrong(question: Question, score: Score) -> str:
+    target = question.presented.target
+    expected = repr(target) if isinstance(target, str) else " or ".join(map(repr, target))
+    found = "no answer" if score.no_answer else repr(score.answer)
+    return f"expected {expected}, found {found}"

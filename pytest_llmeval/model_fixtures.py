@@ -1,0 +1,85 @@
+"""What stands behind the fixtures ``llm_model`` and ``llm_device``: from options to a loaded model."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.registry import ModelSpec, check_model, load_model, parse_model_spec
+from pytest_llmeval.models.settings import ModelSettings, parse_model_arg
+from pytest_llmeval.options import Settings
+
+__all__ = ["check_model_options", "find_device", "is_overridden", "load"]
+
+
+def model_options(settings: Settings, device: str | None) -> tuple[ModelSpec, ModelSettings]:
+    """The model that the options name, and how it is to be loaded. Raises ``OptionError``."""
+    if settings.model is None:
+        raise ValueError("no model is configured")
+    return parse_model_spec(settings.model), ModelSettings(
+        device=device,
+        dtype=settings.dtype,
+        batch_size=settings.batch_size,
+        revision=settings.revision,
+        trust_remote_code=settings.trust_remote_code,
+        allow_pickle=settings.allow_pickle,
+        model_args=dict(parse_model_arg(text) for text in settings.model_arg),
+    )
+
+
+def check_model_options(settings: Settings, *, loads: bool) -> None:
+    """Refuse what cannot be loaded, before anything runs; where nothing will be loaded, only the wording is checked."""
+    spec, model_settings = model_options(settings, settings.device)
+    if loads:
+        check_model(spec, model_settings)
+
+
+def find_device(settings: Settings) -> str:
+    """The device that models are put on. Fails the test in one line where it does not exist."""
+    from pytest_llmeval.models.huggingface import resolve_device
+
+    try:
+        return resolve_device(settings.device)
+    except LLMEvalError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
+    """Load the configured model. A model that cannot be loaded ends the session: every sample would fail alike."""
+    device = request.getfixturevalue("llm_device")
+    try:
+        spec, model_settings = model_options(settings, device)
+        if (workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
+            from pytest_llmeval.models.huggingface import configure_threads
+
+            configure_threads(int(workers))
+        return load_model(spec, model_settings)
+    except LLMEvalError as error:
+        request.session.shouldfail = f"model {settings.model} could not be loaded"
+        pytest.fail(str(error), pytrace=False)
+
+
+_OVERRIDE = re.compile(r"def\s+llm_model\b|name\s*=\s*[\"']llm_model[\"']")
+
+
+def is_overridden(config: pytest.Config, suite: Path) -> bool:
+    """Whether a conftest.py above the suite, or another plugin, defines ``llm_model``.
+
+    Read from the files' text, because with pytest-xdist the process that asks has not loaded them.
+    """
+    own = config.pluginmanager.get_plugin("llmeval_suites")
+    for plugin in config.pluginmanager.get_plugins():
+        if plugin is not own and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin" and hasattr(plugin, "llm_model"):
+            return True
+    for folder in suite.parents:
+        conftest = folder / "conftest.py"
+        if conftest.is_file() and _OVERRIDE.search(conftest.read_text(encoding="utf-8", errors="replace")):
+            return True
+        if folder == config.rootpath:
+            break
+    return False

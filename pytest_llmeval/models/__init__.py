@@ -1,0 +1,1 @@
+"""Models: what is evaluated, and the backends that run it."""

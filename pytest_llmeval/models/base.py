@@ -1,0 +1,154 @@
+"""What a model is: the Protocol that suites need, and the base class of the backends that ship here."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.types import (
+    JSON,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    Message,
+    Prompt,
+)
+
+__all__ = ["Backend", "Failed", "Model", "ModelIdentity", "identify"]
+
+_R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
+
+Failed: TypeAlias = RequestError
+"""Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelIdentity:
+    """What the report says a number was measured on.
+
+    ``name`` is how the user named the model and the key of its records; ``backend`` the code that runs it;
+    ``revision`` the commit of the weights where the hub knows one; ``fingerprint`` a hash over the weights' content
+    and everything else that decides the responses, None where it cannot be known. ``details`` holds what else a reader
+    wants: class, number of parameters, maximum length, versions. Never a secret.
+    """
+
+    name: str
+    backend: str
+    revision: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    fingerprint: str | None = None
+    details: dict[str, JSON] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Anything that answers requests: a backend of ours, or an object that a conftest.py returns from ``llm_model``.
+
+    Each method returns one response for each request, in order. A request that cannot be answered has a
+    ``RequestError`` in its place; an exception that is raised fails every request of the call. An object that only
+    ever meets generated suites may leave ``loglikelihood`` out, and the other way round. An optional attribute
+    ``identity`` (a ``ModelIdentity``) names the model in reports.
+    """
+
+    def loglikelihood(
+        self, requests: Sequence[LoglikelihoodRequest], /
+    ) -> Sequence[LoglikelihoodResponse | Failed]: ...
+
+    def generate(self, requests: Sequence[GenerateRequest], /) -> Sequence[GenerateResponse | Failed]: ...
+
+
+def identify(model: object) -> ModelIdentity:
+    """The model's own ``identity`` if it has one, else one made from its class name."""
+    identity = getattr(model, "identity", None)
+    if isinstance(identity, ModelIdentity):
+        return identity
+    cls = type(model)
+    return ModelIdentity(name=cls.__name__, backend=f"{cls.__module__}.{cls.__qualname__}")
+
+
+class Backend(ABC):
+    """Base class of the models that ship here. It adds the short form that hand-written tests use.
+
+    Subclasses implement ``identity``, ``run_loglikelihood`` and ``run_generate``.
+    """
+
+    @property
+    @abstractmethod
+    def identity(self) -> ModelIdentity:
+        """What the report says of this model."""
+
+    @abstractmethod
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        """One response (or ``RequestError``) for each request, in order."""
+
+    @abstractmethod
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        """One response (or ``RequestError``) for each request, in order."""
+
+    @overload
+    def loglikelihood(self, requests: Sequence[LoglikelihoodRequest], /) -> list[LoglikelihoodResponse | Failed]: ...
+    @overload
+    def loglikelihood(self, context: Prompt, continuation: str, /) -> LoglikelihoodResponse: ...
+    def loglikelihood(
+        self, requests: Prompt | Sequence[LoglikelihoodRequest], continuation: str | None = None, /
+    ) -> LoglikelihoodResponse | list[LoglikelihoodResponse | Failed]:
+        """Score a sequence of requests, or one: ``model.loglikelihood("The capital of France is", " Paris")``.
+
+        The short form raises the ``RequestError`` that the long form returns.
+        """
+        if continuation is not None:
+            return _only(self.run_loglikelihood([LoglikelihoodRequest(cast("Prompt", requests), continuation)]))
+        if isinstance(requests, str):
+            raise TypeError("loglikelihood(context, continuation) needs the continuation")
+        return self.run_loglikelihood(cast("Sequence[LoglikelihoodRequest]", requests))
+
+    @overload
+    def generate(self, requests: Sequence[GenerateRequest], /) -> list[GenerateResponse | Failed]: ...
+    @overload
+    def generate(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        max_tokens: int = ...,
+        stop: Sequence[str] = ...,
+        temperature: float = ...,
+        seed: int = ...,
+    ) -> GenerateResponse: ...
+    def generate(
+        self, requests: Prompt | Sequence[GenerateRequest], /, **settings: Any
+    ) -> GenerateResponse | list[GenerateResponse | Failed]:
+        """Answer a sequence of requests, or one: ``model.generate("Dear customer,", max_tokens=20).text``.
+
+        The short form raises the ``RequestError`` that the long form returns.
+        """
+        if _is_prompt(requests):
+            prompt = cast("Prompt", requests)
+            if isinstance(settings.get("stop"), str):
+                settings["stop"] = (settings["stop"],)
+            elif "stop" in settings:
+                settings["stop"] = tuple(settings["stop"])
+            return _only(self.run_generate([dataclasses.replace(GenerateRequest(prompt), **settings)]))
+        if settings:
+            raise TypeError("generation settings go with a prompt; each request of a sequence carries its own")
+        return self.run_generate(cast("Sequence[GenerateRequest]", requests))
+
+
+def _is_prompt(requests: Prompt | Sequence[GenerateRequest]) -> bool:
+    """Text, or turns of a chat; an empty sequence is no requests."""
+    return isinstance(requests, str) or (
+        isinstance(requests, tuple) and bool(requests) and all(isinstance(turn, Message) for turn in requests)
+    )
+
+
+def _only(responses: list[_R | Failed]) -> _R:
+    (response,) = responses
+    if isinstance(response, RequestError):
+        raise response
+    return response

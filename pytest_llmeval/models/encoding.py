@@ -1,0 +1,146 @@
+"""From text to tokens, by lm-eval 0.4.13's rules (``lm_eval/api/model.py`` and ``lm_eval/models/huggingface.py``).
+
+- All trailing white space of the context moves to the continuation.
+- Context and continuation are encoded together, and what follows the first ``len(encoded context)`` tokens is the
+  continuation; the context is encoded by itself.
+- BOS as the tokenizer says, and not added to a text that already begins with it.
+- An empty context is BOS, else EOS; a continuation that begins with that token is not given a second one.
+
+Where lm-eval would stop on an assertion (nothing is left to score, nothing to condition on), a ``RequestError`` says
+so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.messages import describe
+from pytest_llmeval.types import Prompt
+
+__all__ = ["EncodedPair", "Encoder", "Tokenizer"]
+
+
+class Tokenizer(Protocol):
+    """What is used here of a transformers tokenizer."""
+
+    bos_token_id: int | None
+    eos_token_id: int | None
+    bos_token: str | None
+    chat_template: Any
+
+    def encode(self, text: str, /, **settings: Any) -> list[int]:
+        """The tokens of ``text``; ``add_special_tokens`` overrides the tokenizer's own habit."""
+
+    def decode(self, tokens: Any, /, **settings: Any) -> str:
+        """The text of ``tokens``."""
+
+    def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> Any:
+        """The text of a chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPair:
+    """Neither part is empty; the model is fed ``context + continuation`` without its last token."""
+
+    context: tuple[int, ...]
+    continuation: tuple[int, ...]
+
+
+class Encoder:
+    """Encodes the requests of one model.
+
+    ``add_bos`` None leaves BOS to the tokenizer; True or False overrides it. ``num_embeddings`` is the number of
+    tokens that the model knows (None: not checked).
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, add_bos: bool | None = None, num_embeddings: int | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._add_bos = add_bos
+        self._num_embeddings = num_embeddings
+
+    @property
+    def prefix_token(self) -> int | None:
+        """The token that stands for an empty context: BOS, else EOS, else None."""
+        bos = self._tokenizer.bos_token_id
+        return bos if bos is not None else self._tokenizer.eos_token_id
+
+    def pair(self, context: Prompt, continuation: str) -> EncodedPair:
+        """Encode what ``LoglikelihoodRequest`` holds. Raises ``RequestError``."""
+        if not continuation:
+            raise RequestError("the continuation is empty: there is nothing to score")
+        context_text = self.render(context)
+        kept = context_text.rstrip()
+        continuation = context_text[len(kept) :] + continuation
+        context_tokens = self._encode(kept) if kept else []
+        if context_tokens:
+            continuation_tokens = self._encode(kept + continuation)[len(context_tokens) :]
+        else:
+            context_tokens, continuation_tokens = self._after_nothing(continuation)
+        if not continuation_tokens:
+            raise RequestError(
+                f"the continuation {continuation[:40]!r} adds no token to its context, so there is nothing to score"
+            )
+        return EncodedPair(self._checked(context_tokens), self._checked(continuation_tokens))
+
+    def prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        """Encode what ``GenerateRequest`` holds; an empty prompt is BOS, else EOS. Raises ``RequestError``."""
+        tokens = self._encode(self.render(prompt), bos_token=self._tokenizer.bos_token)
+        return self._checked(tokens or [self._prefix()])
+
+    def render(self, prompt: Prompt) -> str:
+        """The text of a prompt: a chat goes through the tokenizer's template, up to where the assistant would begin."""
+        if isinstance(prompt, str):
+            return prompt
+        if not getattr(self._tokenizer, "chat_template", None):
+            raise RequestError(
+                "the prompt is a chat and the model's tokenizer has no chat template; "
+                "set `prompt.chat: false` in the suite, or use a model that was tuned for chat"
+            )
+        turns = [{"role": message.role, "content": message.content} for message in prompt]
+        try:
+            text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template is the checkpoint's code: it raises what it likes
+            raise RequestError(f"the tokenizer's chat template refuses the prompt: {describe(error)}") from None
+        return str(text)
+
+    def _after_nothing(self, continuation: str) -> tuple[list[int], list[int]]:
+        tokens = self._encode(continuation, add_special_tokens=False)
+        prefix = self._prefix()
+        return ([prefix], tokens[1:]) if tokens[:1] == [prefix] else ([prefix], tokens)
+
+    def _prefix(self) -> int:
+        if self.prefix_token is None:
+            raise RequestError("the context is empty, and the tokenizer has neither BOS nor EOS to stand for it")
+        return self.prefix_token
+
+    def _encode(self, text: str, *, add_special_tokens: bool | None = None, bos_token: str | None = None) -> list[int]:
+        if add_special_tokens is None:
+            add_special_tokens = self._adds_special_tokens(text, bos_token)
+        settings = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                f"the text holds a lone surrogate (U+{ord(text[error.start]):04X}), which no tokenizer can encode"
+            ) from None
+        return list(self._tokenizer.encode(text, **settings))
+
+    def _adds_special_tokens(self, text: str, bos_token: str | None) -> bool | None:
+        """None leaves it to the tokenizer. A prompt to continue looks for BOS alone; a scored text for BOS, else
+        EOS.
+        """
+        if bos_token is None and self.prefix_token is not None:
+            bos_token = self._tokenizer.decode([self.prefix_token])
+        if bos_token and text.startswith(bos_token):
+            return False
+        return self._add_bos
+
+    def _checked(self, tokens: list[int]) -> tuple[int, ...]:
+        if self._num_embeddings is not None and max(tokens) >= self._num_embeddings:
+            raise RequestError(
+                f"the tokenizer gives token {max(tokens)} and the model knows {self._num_embeddings}: "
+                "the tokenizer does not belong to this model"
+            )
+        return tuple(tokens)

@@ -1,0 +1,143 @@
+"""From what the user wrote after ``--llm-model`` to a model: parse, check cheaply, load.
+
+Parsing and checking import neither torch nor transformers, so that the controller can refuse a run before it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.checkpoint import check_adapter, check_checkpoint
+from pytest_llmeval.models.hub_cache import cached_snapshot, is_offline
+from pytest_llmeval.models.messages import model_error, one_line
+from pytest_llmeval.models.settings import ModelSettings, check_settings
+
+__all__ = ["ModelSpec", "check_model", "demo_folder", "load_model", "parse_model_spec"]
+
+_RESERVED = ("openai", "replay", "python")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?", re.ASCII)
+_LONGEST_HUB_ID = 96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """A model as the user named it.
+
+    ``name`` is the text that the user gave and the key of the model's records. ``location`` is the folder, absolute,
+    for ``kind`` folder, and the repository's id for ``kind`` hub.
+    """
+
+    name: str
+    kind: Literal["folder", "hub"]
+    location: str
+
+
+def demo_folder() -> Path:
+    """The folder of the checkpoint that ships in the package, which ``demo`` means."""
+    return Path(__file__).resolve().parent.parent / "demo_model"
+
+
+def parse_model_spec(text: str) -> ModelSpec:
+    """What ``--llm-model TEXT`` means: ``demo``, a folder, or a hub id ``org/name`` or ``name``.
+
+    A text that names an existing folder, or is written as a path (``./x``, ``/x``, ``~/x``, two separators), is a
+    folder; whether it can be loaded is ``check_model``'s to say. Raises ``OptionError`` for anything else that no hub
+    id can be.
+    """
+    name = text.strip()
+    if not name:
+        raise OptionError("--llm-model is empty: expected demo, a Hugging Face id, or a checkpoint folder")
+    if name == "demo":
+        return ModelSpec(name=name, kind="folder", location=str(demo_folder()))
+    prefix, colon, _ = name.partition(":")
+    if colon and prefix in _RESERVED:
+        raise OptionError(f"--llm-model {one_line(name)}: {prefix}: models are not available in this version")
+    if _is_path(name):
+        return ModelSpec(name=name, kind="folder", location=os.path.abspath(os.path.expanduser(name)))
+    if not _HUB_ID.fullmatch(name) or len(name) > _LONGEST_HUB_ID or "--" in name or ".." in name:
+        raise OptionError(
+            f"--llm-model {one_line(name)!r}: expected demo, a Hugging Face id (org/name), or a checkpoint folder"
+        )
+    return ModelSpec(name=name, kind="hub", location=name)
+
+
+def _is_path(name: str) -> bool:
+    separators = {os.sep, os.altsep or os.sep}
+    if name in {".", ".."} or name[0] in {"~", *separators}:
+        return True
+    if "://" in name:
+        return False
+    if any(name.startswith((f".{s}", f"..{s}")) or name.endswith(s) for s in separators):
+        return True
+    if sum(name.count(s) for s in separators) > 1:
+        return True
+    return os.path.exists(name)
+
+
+def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
+    """Refuse, within milliseconds, a model that cannot be loaded.
+
+    Raises ``OptionError`` for settings that no model can have, and ``ModelError`` for a folder, a snapshot in the
+    hub's cache or an adapter that cannot be loaded. A hub model that is not in the cache passes, unless the hub is
+    switched off (``HF_HUB_OFFLINE=1``).
+    """
+    check_settings(settings)
+    try:
+        _check_files(spec, settings)
+    except OSError as error:
+        raise model_error(spec.name, f"cannot read its files: {error}") from None
+
+
+def _check_files(spec: ModelSpec, settings: ModelSettings) -> None:
+    if spec.kind == "folder":
+        if settings.revision is not None:
+            raise OptionError(
+                f"--llm-revision {settings.revision}: {spec.name} is a folder, and revisions are the hub's"
+            )
+        folder = Path(spec.location)
+        if folder.is_dir():
+            folder = _with_subfolder(folder, settings)
+        _check(spec, folder, settings)
+    else:
+        snapshot = cached_snapshot(spec.location, settings.revision)
+        if snapshot is None and is_offline():
+            at = f" at revision {one_line(settings.revision)}" if settings.revision else ""
+            raise model_error(
+                spec.name,
+                f"not in the hub's cache{at}, and HF_HUB_OFFLINE forbids to download it; "
+                f"unset it, or give a folder (./{spec.name} does not exist)",
+            )
+        if snapshot is not None and is_offline():
+            _check(spec, _with_subfolder(snapshot, settings), settings)
+    adapter = settings.model_args.get("peft")
+    if isinstance(adapter, str) and (_is_path(adapter) or not _HUB_ID.fullmatch(adapter)):
+        check_adapter(spec.name, Path(adapter).expanduser(), allow_pickle=settings.allow_pickle)
+
+
+def _with_subfolder(folder: Path, settings: ModelSettings) -> Path:
+    subfolder = settings.model_args.get("subfolder")
+    return folder / subfolder if isinstance(subfolder, str) else folder
+
+
+def _check(spec: ModelSpec, folder: Path, settings: ModelSettings) -> None:
+    check_checkpoint(
+        spec.name,
+        folder,
+        allow_pickle=settings.allow_pickle,
+        trust_remote_code=settings.trust_remote_code,
+        needs_tokenizer="tokenizer" not in settings.model_args,
+    )
+
+
+def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
+    """Load the model. Raises ``ModelError`` or ``OptionError`` in one line each; takes seconds and imports torch."""
+    check_model(spec, settings)
+    from pytest_llmeval.models.huggingface import HuggingFaceModel
+
+    return HuggingFaceModel.load(spec, settings)

@@ -1,0 +1,130 @@
+"""How a model is loaded: what the command line may say, checked before anything is loaded."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.types import JSON
+
+__all__ = ["DTYPES", "MODEL_ARGS", "ModelSettings", "check_settings", "parse_model_arg"]
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+MODEL_ARGS: Mapping[str, str] = MappingProxyType(
+    {
+        "peft": "folder of a PEFT adapter, put on the model",
+        "quantization_config": 'JSON mapping, such as {"load_in_4bit": true}',
+        "device_map": "where the layers go, such as auto (needs accelerate)",
+        "tokenizer": "hub id or folder of the tokenizer, where it is not the model's own",
+        "max_length": "tokens that the model's context holds, where its config does not say",
+        "attn_implementation": "eager, sdpa, …: which attention code transformers uses",
+        "subfolder": "folder inside the checkpoint that holds config and weights",
+        "add_bos": "true or false: begin every text with the BOS token, whatever the tokenizer says",
+    }
+)
+"""What ``--llm-model-arg`` takes, each with the help that a wrong key is answered with."""
+
+_JSON_KEYS = frozenset({"quantization_config", "device_map", "max_length", "add_bos"})
+_DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|xpu|npu)(?::\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How to load a model; the defaults are the command line's.
+
+    ``device`` None picks MPS on Apple silicon, then CUDA, then CPU. ``dtype`` None is float32 on CPU and the
+    checkpoint's own elsewhere. ``batch_size`` counts requests; None fills batches up to a number of tokens.
+    ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``.
+    """
+
+    device: str | None = None
+    dtype: str | None = None
+    batch_size: int | None = None
+    revision: str | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    model_args: Mapping[str, JSON] = field(default_factory=dict)
+
+
+def parse_model_arg(text: str) -> tuple[str, JSON]:
+    """``max_length=2048`` → ``("max_length", 2048)``; numbers, true and false, and mappings are read as JSON.
+
+    Raises ``OptionError`` for an unknown key, with the nearest known one, and for a value of the wrong type.
+    """
+    key, separator, value = text.partition("=")
+    key = key.strip()
+    if not separator or not key:
+        raise OptionError(f"--llm-model-arg {text!r}: expected key=value, such as max_length=2048")
+    _check_key(key)
+    value = value.strip()
+    if key not in _JSON_KEYS:
+        _check_value(key, value)
+        return key, value
+    try:
+        parsed: JSON = json.loads(value, parse_constant=_no_constant)
+    except ValueError:
+        if value.startswith(("{", "[")):
+            raise OptionError(f"--llm-model-arg {key}: the value {value!r} is not valid JSON") from None
+        parsed = {"true": True, "false": False}.get(value.lower(), value)
+    _check_value(key, parsed)
+    return key, parsed
+
+
+def check_settings(settings: ModelSettings) -> None:
+    """Raise ``OptionError`` for a device, dtype, batch size or model arg that no model can have."""
+    if settings.device is not None and not _DEVICE.fullmatch(settings.device):
+        raise OptionError(
+            f"--llm-device {settings.device!r}: expected cpu, cuda, cuda:N or mps{_near_device(settings)}"
+        )
+    if settings.dtype is not None and settings.dtype not in DTYPES:
+        near = difflib.get_close_matches(settings.dtype, DTYPES, 1, 0.3)
+        raise OptionError(
+            f"--llm-dtype {settings.dtype!r}: expected one of {', '.join(DTYPES)}"
+            + (f"; did you mean {near[0]}?" if near else "")
+        )
+    if settings.batch_size is not None and settings.batch_size < 1:
+        raise OptionError(f"--llm-batch-size {settings.batch_size}: expected a whole number, 1 or more")
+    for key, value in settings.model_args.items():
+        _check_key(key)
+        _check_value(key, value)
+
+
+def _near_device(settings: ModelSettings) -> str:
+    near = difflib.get_close_matches((settings.device or "").lower(), ("cpu", "cuda", "cuda:0", "mps"), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _no_constant(name: str) -> JSON:
+    raise ValueError(name)
+
+
+def _check_key(key: str) -> None:
+    if key in MODEL_ARGS:
+        return
+    near = difflib.get_close_matches(key, MODEL_ARGS, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(MODEL_ARGS)}"
+    raise OptionError(f"--llm-model-arg: unknown key {key!r}{hint}")
+
+
+def _check_value(key: str, value: JSON) -> None:
+    if key == "max_length":
+        good, expected = (
+            isinstance(value, int) and not isinstance(value, bool) and value > 0,
+            "a whole number, 1 or more",
+        )
+    elif key == "add_bos":
+        good, expected = isinstance(value, bool), "true or false"
+    elif key == "quantization_config":
+        good, expected = isinstance(value, dict) and bool(value), 'a JSON mapping, such as {"load_in_4bit": true}'
+    elif key == "device_map":
+        good, expected = (isinstance(value, str | dict)) and bool(value), "a text, such as auto, or a JSON mapping"
+    else:
+        good, expected = isinstance(value, str) and bool(value), "a text"
+    if not good:
+        raise OptionError(f"--llm-model-arg {key}={json.dumps(value)}: expected {expected} ({MODEL_ARGS[key]})")

@@ -1,0 +1,236 @@
+"""The pytest plugin: hooks and fixtures. Each builds, stashes, registers or delegates.
+
+This module is loaded in every pytest run of whoever has the package installed. What a run without suites does not need, it
+imports on first use.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_llmeval import options
+from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.options import Settings, is_sample_key, settings_key
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.base import Model
+    from pytest_llmeval.recording import Recorder
+    from pytest_llmeval.session import LLMSession
+
+_NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    if _wants_prompts(config) and hasattr(config.option, "tx"):
+        # The process that collects prints the prompts: there is nothing for pytest-xdist to distribute.
+        config.option.numprocesses, config.option.dist, config.option.tx = 0, "no", []
+
+
+def _wants_prompts(config: pytest.Config) -> bool:
+    try:
+        return bool(options.read_named(config, "show_prompts"))
+    except OptionError:
+        return False  # pytest_configure says what is wrong
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
+    try:
+        settings = config.stash[settings_key] = options.read_settings(config)
+        if not _is_worker(config):
+            _check(config, settings)
+            config.pluginmanager.register(_Reporting(config), "llmeval-reporting")
+    except LLMEvalError as error:
+        raise pytest.UsageError(str(error)) from None
+    if settings.limit is not None:
+        from pytest_llmeval.selection import LimitSamples
+
+        config.pluginmanager.register(LimitSamples(settings.limit), "llmeval-limit")
+
+
+def _check(config: pytest.Config, settings: Settings) -> None:
+    """Find out before the run what would spoil it. Raises ``LLMEvalError``."""
+    if settings.set:
+        from pytest_llmeval.suites.overrides import parse_override
+
+        for text in settings.set:
+            parse_override(text)
+    if settings.model is not None:
+        from pytest_llmeval.model_fixtures import check_model_options
+
+        check_model_options(settings, loads=_runs_tests(config) and not settings.show_prompts)
+    if settings.report is not None and _runs_tests(config):
+        from pytest_llmeval.reporting.report import check_writable
+
+        check_writable(settings.report)
+        _llm_session(config)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _runs_tests(config: pytest.Config) -> bool:
+    option = config.option
+    return not (option.collectonly or option.setupplan or option.showfixtures or option.show_fixtures_per_test)
+
+
+def _llm_session(config: pytest.Config) -> LLMSession:
+    """The gathering side, made when there is something to gather."""
+    from pytest_llmeval.session import LLMSession, llm_session_key
+
+    if llm_session_key not in config.stash:
+        config.stash[llm_session_key] = LLMSession(config, config.stash[settings_key])
+    return config.stash[llm_session_key]
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    model = config.stash[settings_key].model
+    return None if model is None else f"llm-model: {model}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    collectors = yield
+    if file_path.suffix not in (".yaml", ".yml"):
+        return collectors
+    from pytest_llmeval.suites.sniff import is_suite_file
+
+    if is_suite_file(file_path):
+        from pytest_llmeval.items import SuiteFile
+
+        return [*collectors, SuiteFile.from_parent(parent, path=file_path)]
+    if not collectors and parent.session.isinitpath(file_path):
+        from pytest_llmeval.items import NotASuite
+
+        return [NotASuite.from_parent(parent, path=file_path)]
+    return collectors
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    nodeids = [item.nodeid for item in session.items if is_sample_key in item.stash]
+    if nodeids and _runs_tests(session.config):
+        from pytest_llmeval import selection
+
+        selection.plan(session)
+        if not _is_worker(session.config):
+            _expect(session.config, nodeids)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
+    if any(".yaml::" in nodeid or ".yml::" in nodeid for nodeid in ids):
+        from pytest_llmeval.selection import sample_nodeids
+
+        _expect(node.config, sample_nodeids(node.config, ids))
+
+
+def _expect(config: pytest.Config, nodeids: Sequence[str]) -> None:
+    from pytest_llmeval.selection import require_model
+
+    require_model(config, nodeids)
+    if nodeids:
+        _llm_session(config).expect(nodeids)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    if not session.config.stash[settings_key].show_prompts:
+        return None
+    from pytest_llmeval.selection import show_prompts
+
+    show_prompts(session)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if is_sample_key in item.stash or "llm_record" in getattr(item, "fixturenames", ()):
+        from pytest_llmeval.recording import attach
+
+        attach(item, report)
+    return report
+
+
+class _Reporting:
+    """Hooks of the process that reports: the only one, or the controller of pytest-xdist."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @property
+    def _session(self) -> LLMSession | None:
+        """What was gathered; None as long as nothing of ours has run."""
+        if "pytest_llmeval.session" not in sys.modules:
+            return None
+        from pytest_llmeval.session import llm_session_key
+
+        return self._config.stash.get(llm_session_key, None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        session = _llm_session(self._config) if hasattr(report, "llm_payload") else self._session
+        if session is not None:
+            session.add(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
+        if report.passed and report.when == "call" and getattr(report, "llm_status", None) == "wrong":
+            return "wrong", "w", ("WRONG", {"yellow": True})
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._session is not None:
+            from pytest_llmeval.selection import remember_wrong
+
+            self._session.finish(session)
+            remember_wrong(self._config, self._session.wrong_nodeids())
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._session is not None and self._session.report is not None and self._session.report.suites:
+            from pytest_llmeval.reporting.terminal import write_summary
+
+            write_summary(terminalreporter, self._session.report, self._config.stash[settings_key].report)
+
+
+@pytest.fixture(scope="session")
+def llm_device(pytestconfig: pytest.Config) -> str:
+    """The device that models are put on: ``--llm-device``, else MPS on Apple silicon, then CUDA, then CPU."""
+    from pytest_llmeval.model_fixtures import find_device
+
+    return find_device(pytestconfig.stash[settings_key])
+
+
+@pytest.fixture(scope="session")
+def llm_model(request: pytest.FixtureRequest) -> Model:
+    """The model of ``--llm-model``: ``loglikelihood`` and ``generate``. A conftest.py can return any object of the Protocol."""
+    settings = request.config.stash[settings_key]
+    if settings.model is None:
+        pytest.skip(_NO_MODEL)
+    from pytest_llmeval.model_fixtures import load
+
+    return load(request, settings)
+
+
+@pytest.fixture
+def llm_record(request: pytest.FixtureRequest) -> Recorder:
+    """Record a score: ``llm_record(suite="tone", id="1", correct=True, answer="please")``."""
+    from pytest_llmeval.recording import Recorder, recorder_key
+
+    recorder = request.node.stash[recorder_key] = Recorder(request.node)
+    return recorder

@@ -1,0 +1,1 @@
+"""Reporting: records, the session's report, and how both are shown."""

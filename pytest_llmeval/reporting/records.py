@@ -1,0 +1,143 @@
+"""One sample's part of the report, and what travels from an xdist worker to the controller.
+
+What travels is one ASCII string of JSON: execnet carries builtins only and no lone surrogate, and a report that it cannot
+carry would end the worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from pytest_llmeval.types import JSON, Score, Status
+
+__all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What happened to one sample. Its key in a report is (suite, model, id).
+
+    ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the model's
+    text as it came, None where nothing was generated. ``values`` are the sample's numbers by metric name. ``num_tokens`` counts
+    what was generated or scored, ``num_prompt_tokens`` what that was conditioned on. ``fingerprint`` hashes all that decides
+    what the model is asked and how the reply is judged.
+    """
+
+    suite: str
+    id: str
+    nodeid: str
+    status: Status
+    category: str | None = None
+    reason: str | None = None
+    question: str | None = None
+    prompt: JSON = None
+    choices: tuple[str, ...] = ()
+    target: JSON = None
+    output: str | None = None
+    answer: str | None = None
+    no_answer: bool = False
+    values: Mapping[str, float] = field(default_factory=dict)
+    chance: float | None = None
+    details: Mapping[str, JSON] = field(default_factory=dict)
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+    fingerprint: str | None = None
+
+    @property
+    def score(self) -> Score:
+        """The record's judgement, as metrics are computed from it."""
+        return Score(
+            status=self.status,
+            answer=self.answer,
+            no_answer=self.no_answer,
+            values=self.values,
+            chance=self.chance,
+            reason=self.reason,
+        )
+
+    def to_dict(self) -> dict[str, JSON]:
+        """The record as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Record:
+        """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
+        known = {item.name for item in fields(cls)}
+        values = {key: value for key, value in data.items() if key in known}
+        return cls(**{**values, "choices": tuple(values.get("choices", ()))})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteInfo:
+    """What the report says of a suite before any sample of it has run.
+
+    ``path`` is the suite file's node id, None for a suite of hand-written tests. ``num_samples`` counts the whole suite,
+    selected or not. ``metrics`` are the names its scores carry, in the order in which they are shown.
+    """
+
+    name: str
+    path: str | None = None
+    description: str = ""
+    scorer: str | None = None
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+    fingerprint: str | None = None
+    num_samples: int | None = None
+    metrics: tuple[str, ...] = ("accuracy",)
+    overridden: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, JSON]:
+        """The info as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:
+        """The opposite of ``to_dict``, also after a trip through JSON."""
+        return cls(**{**data, "metrics": tuple(data["metrics"]), "overridden": tuple(data["overridden"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unrecorded:
+    """A hand-written test that failed before it recorded anything. ``suite`` is what its mark says, where it has one."""
+
+    nodeid: str
+    reason: str
+    suite: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """Everything that one test report carries from the process that ran the test to the one that writes the report.
+
+    ``model`` is a ``ModelIdentity`` as a dict.
+    """
+
+    records: tuple[Record, ...] = ()
+    unrecorded: Unrecorded | None = None
+    suite: SuiteInfo | None = None
+    model: Mapping[str, JSON] | None = None
+
+    def encode(self) -> str:
+        """As ASCII JSON; lone surrogates and NULs are escaped."""
+        return json.dumps(
+            {
+                "records": [record.to_dict() for record in self.records],
+                "unrecorded": None if self.unrecorded is None else asdict(self.unrecorded),
+                "suite": None if self.suite is None else self.suite.to_dict(),
+                "model": self.model,
+            }
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> Payload:
+        """The opposite of ``encode``."""
+        data = json.loads(text)
+        return cls(
+            records=tuple(Record.from_dict(record) for record in data["records"]),
+            unrecorded=None if data["unrecorded"] is None else Unrecorded(**data["unrecorded"]),
+            suite=None if data["suite"] is None else SuiteInfo.from_dict(data["suite"]),
+            model=data["model"],
+        )

@@ -1,0 +1,221 @@
+"""The session's report: one JSON document with a schema version."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.scoring.metrics import Metric, summarize
+from pytest_llmeval.types import JSON
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Report",
+    "SuiteReport",
+    "Summary",
+    "check_writable",
+    "describe_environment",
+    "summarize_suite",
+    "to_json",
+    "write_report",
+]
+
+SCHEMA_VERSION = 1
+"""Grows when a reader of older reports would misread newer ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Counts and metrics over some samples: a suite's, or one category's.
+
+    ``num_expected`` were to run (selected and not skipped); ``num_scored`` of them were judged.
+    """
+
+    num_expected: int
+    num_scored: int
+    num_unscored: int
+    num_no_answer: int
+    metrics: Mapping[str, Metric]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteReport:
+    """What the session found about one suite. Token counts and seconds are sums over its records."""
+
+    info: SuiteInfo
+    summary: Summary
+    categories: Mapping[str, Summary]
+    num_skipped: int = 0
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole session.
+
+    ``created`` is its start, ISO 8601 in UTC. ``stopped`` says why it ended early; ``problems`` are what makes its numbers
+    incomplete.
+    """
+
+    created: str
+    seconds: float
+    environment: Mapping[str, JSON]
+    model: Mapping[str, JSON] | None
+    options: Mapping[str, JSON]
+    exit_code: int
+    suites: tuple[SuiteReport, ...]
+    records: tuple[Record, ...] = field(repr=False)
+    stopped: str | None = None
+    problems: tuple[str, ...] = ()
+    schema: int = SCHEMA_VERSION
+
+
+def summarize_suite(info: SuiteInfo, records: Sequence[Record], *, num_expected: int, num_skipped: int) -> SuiteReport:
+    """One suite's part of the report, broken down by category where its samples have one."""
+    by_category: dict[str, list[Record]] = {}
+    for record in records:
+        if record.category is not None:
+            by_category.setdefault(record.category, []).append(record)
+    return SuiteReport(
+        info=info,
+        summary=_summarize(records, info.metrics, num_expected),
+        categories={
+            category: _summarize(members, info.metrics, len(members))
+            for category, members in sorted(by_category.items())
+        },
+        num_skipped=num_skipped,
+        num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
+        num_tokens=sum(record.num_tokens for record in records),
+        seconds=sum(record.seconds for record in records),
+    )
+
+
+def _summarize(records: Sequence[Record], metrics: Sequence[str], num_expected: int) -> Summary:
+    statuses = Counter(record.status for record in records)
+    return Summary(
+        num_expected=num_expected,
+        num_scored=len(records) - statuses["unscored"],
+        num_unscored=statuses["unscored"],
+        num_no_answer=sum(record.no_answer for record in records),
+        metrics=summarize([record.score for record in records], metrics),
+    )
+
+
+def describe_environment() -> dict[str, JSON]:
+    """Versions of what a number can depend on, read without importing any of it."""
+    versions: dict[str, JSON] = {}
+    for name in ("pytest-llmeval-suites", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers", "peft"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"python": platform.python_version(), "platform": platform.platform(), "versions": versions}
+
+
+def check_writable(path: Path) -> None:
+    """Find out before a long run that its report could not be written. Raises ``ReportError``."""
+    if path.is_dir():
+        raise ReportError(f"cannot write the report {path}: it is a folder; name a file in it")
+    folder = path.parent
+    if not folder.is_dir():
+        raise ReportError(f"cannot write the report {path}: there is no folder {folder}; create it first")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if path.exists():
+            with path.open("ab"):
+                pass
+    except OSError as error:
+        raise ReportError(f"cannot write the report {path}: {error.strerror}") from None
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write the report so that ``path`` holds the old content or all of the new, never a part. Raises ``ReportError``."""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                json.dump(to_json(report), file, indent=1, allow_nan=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, _file_mode(path))
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise ReportError(f"cannot write the report {path}: {error.strerror}") from error
+
+
+def _file_mode(path: Path) -> int:
+    """Mode that a plain ``open`` would have given: mkstemp's files are private to the user."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def to_json(report: Report) -> dict[str, JSON]:
+    """The report as JSON values. A number that JSON cannot hold (an infinite loglikelihood) becomes null."""
+    return {
+        "schema": report.schema,
+        "created": report.created,
+        "seconds": report.seconds,
+        "exit_code": report.exit_code,
+        "stopped": report.stopped,
+        "problems": list(report.problems),
+        "environment": _finite(report.environment),
+        "model": _finite(report.model),
+        "options": _finite(report.options),
+        "suites": [_suite_to_json(suite) for suite in report.suites],
+        "records": [_finite(record.to_dict()) for record in report.records],
+    }
+
+
+def _suite_to_json(suite: SuiteReport) -> JSON:
+    return {
+        **suite.info.to_dict(),
+        **_summary_to_json(suite.summary),
+        "categories": {name: _summary_to_json(summary) for name, summary in suite.categories.items()},
+        "num_skipped": suite.num_skipped,
+        "num_prompt_tokens": suite.num_prompt_tokens,
+        "num_tokens": suite.num_tokens,
+        "seconds": suite.seconds,
+    }
+
+
+def _summary_to_json(summary: Summary) -> dict[str, JSON]:
+    return {
+        "num_expected": summary.num_expected,
+        "num_scored": summary.num_scored,
+        "num_unscored": summary.num_unscored,
+        "num_no_answer": summary.num_no_answer,
+        "metrics": {name: metric.to_dict() for name, metric in summary.metrics.items()},
+    }
+
+
+def _finite(value: object) -> JSON:
+    """``value`` as JSON, lists for tuples and null for what is not a finite number."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return str(value)

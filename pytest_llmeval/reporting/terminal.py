@@ -1,0 +1,164 @@
+"""The end of a session in the terminal: lines of text from a report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tabulate import tabulate
+
+from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
+from pytest_llmeval.scoring.metrics import Metric
+from pytest_llmeval.types import JSON
+
+__all__ = ["Terminal", "summary_lines", "write_summary"]
+
+_MAX_UNSCORED = 20
+_MAX_CATEGORIES = 50
+_HEADINGS = {"brier": "Brier"}
+
+
+class Terminal(Protocol):
+    """The part of pytest's terminal reporter that a summary is written to."""
+
+    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None: ...
+
+    def write_line(self, line: str, **markup: bool) -> None: ...
+
+
+def write_summary(terminal: Terminal, report: Report, path: Path | None) -> None:
+    """Write the summary, and where the report went."""
+    # Where there is no terminal to ask (a CI log), lines may be longer than a terminal's usual 80 columns.
+    width = shutil.get_terminal_size(fallback=(120, 24)).columns
+    terminal.write_sep("=", f"LLM evaluation: {_describe_model(report.model)}")
+    for line in summary_lines(report, width=width):
+        urgent = line.startswith(("problem:", "could not be scored:", "stopped early"))
+        terminal.write_line(line, **({"red": True} if urgent else {}))
+    if path is not None and not any(str(path) in problem for problem in report.problems):
+        terminal.write_line(f"report: {path}")
+
+
+def summary_lines(report: Report, *, width: int) -> Iterator[str]:
+    """What a user reads at the end: the suites, their categories, what could not be scored, tokens and speed.
+
+    A table wider than ``width`` columns becomes a list. Every value is shown with the 95% interval of its metric.
+    """
+    if report.suites:
+        yield from _table("suite", [(suite.info.name, suite.summary) for suite in report.suites], report, width)
+    for suite in report.suites:
+        if counts := _counts(suite):
+            yield f"{printable(suite.info.name)}: {counts}"
+    for suite in report.suites:
+        if len(suite.categories) > 1:
+            yield ""
+            rows = list(suite.categories.items())
+            yield from _table(f"{suite.info.name} by category", rows[:_MAX_CATEGORIES], report, width)
+            if len(rows) > _MAX_CATEGORIES:
+                yield f"… and {len(rows) - _MAX_CATEGORIES} categories more, all in the report"
+    yield from _unscored(report)
+    for problem in report.problems:
+        yield f"problem: {printable(problem)}"
+    if report.stopped:
+        yield f"stopped early ({printable(report.stopped)}): these numbers are of what had run"
+    if speed := _speed(report):
+        yield ""
+        yield speed
+
+
+def _describe_model(model: Mapping[str, JSON] | None) -> str:
+    """The model in a few words: name, device, dtype."""
+    if model is None:
+        return "no model"
+    facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
+    return printable(str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else ""))
+
+
+def _table(heading: str, rows: Sequence[tuple[str, Summary]], report: Report, width: int) -> Iterator[str]:
+    metrics = _shown_metrics([summary for _, summary in rows])
+    headers = [printable(heading), "n", *(_HEADINGS.get(name, name) for name in metrics)]
+    cells = [
+        [printable(name), _count(summary), *(_value(summary.metrics.get(metric)) for metric in metrics)]
+        for name, summary in rows
+    ]
+    align = ("left", "right", *("left" for _ in metrics))
+    text = tabulate(cells, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+    lines = text.splitlines()
+    if max(map(len, lines)) <= width:
+        yield from (line.rstrip() for line in lines)
+        return
+    yield headers[0]
+    for name, *values in cells:
+        yield f"  {name}"
+        for header, value in zip(headers[1:], values, strict=True):
+            if value:
+                yield f"    {header} {value}"
+
+
+def _shown_metrics(summaries: Sequence[Summary]) -> list[str]:
+    """Metrics with an interval, the usual ones first; variants of accuracy and sums of Brier stay in the report."""
+    found = dict.fromkeys(
+        name for summary in summaries for name, metric in summary.metrics.items() if metric.kind != "count"
+    )
+    usual = [name for name in ("accuracy", "skill", "brier") if name in found]
+    variants = {"accuracy_token", "accuracy_sum", "accuracy_char", "accuracy_byte", "brier_sum"}
+    return [*usual, *(name for name in found if name not in usual and name not in variants)]
+
+
+def _count(summary: Summary) -> str:
+    if summary.num_scored == summary.num_expected:
+        return str(summary.num_scored)
+    return f"{summary.num_scored}/{summary.num_expected}"
+
+
+def _value(metric: Metric | None) -> str:
+    if metric is None or metric.value is None:
+        return ""
+    if metric.ci_low is None or metric.ci_high is None:
+        return f"{metric.value:.3f}"
+    return f"{metric.value:.3f} [{metric.ci_low:.3f}, {metric.ci_high:.3f}]"
+
+
+def _counts(suite: SuiteReport) -> str:
+    """Counts that belong to the scorer, and what is out of the ordinary."""
+    summary = suite.summary
+    counts = {
+        name.replace("_", " "): metric.value for name, metric in summary.metrics.items() if metric.kind == "count"
+    }
+    shown = {name: int(value) for name, value in counts.items() if value is not None}
+    if summary.num_no_answer:
+        shown.setdefault("no answer", summary.num_no_answer)
+    if summary.num_unscored:
+        shown["unscored"] = summary.num_unscored
+    if suite.num_skipped:
+        shown["skipped"] = suite.num_skipped
+    return ", ".join(f"{name} {count}" for name, count in shown.items())
+
+
+def _unscored(report: Report) -> Iterator[str]:
+    unscored = [record for record in report.records if record.status == "unscored"]
+    if not unscored:
+        return
+    yield ""
+    yield f"could not be scored: {len(unscored)}"
+    for record in unscored[:_MAX_UNSCORED]:
+        yield f"  {printable(record.nodeid)}: {printable(record.reason or 'no reason given')}"
+    if len(unscored) > _MAX_UNSCORED:
+        yield f"  … and {len(unscored) - _MAX_UNSCORED} more"
+
+
+def _speed(report: Report) -> str:
+    num_samples = sum(suite.summary.num_scored for suite in report.suites)
+    num_prompt_tokens = sum(suite.num_prompt_tokens for suite in report.suites)
+    num_tokens = sum(suite.num_tokens for suite in report.suites)
+    seconds = sum(suite.seconds for suite in report.suites)
+    if not num_samples or not num_tokens or seconds <= 0:
+        return ""
+    return (
+        f"{num_samples:,} samples, {num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
+        f"in {seconds:.1f} s of the model's time: {num_samples / seconds:,.1f} samples/s, "
+        f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
+    )
+

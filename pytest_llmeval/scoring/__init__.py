@@ -1,0 +1,1 @@
+"""Scoring: scorers judge one sample; metrics and statistics are taken over scores. No pytest, torch, clock, network."""

@@ -1,0 +1,69 @@
+"""What a scorer is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_llmeval.suites.schema import GenerateSpec
+from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+
+__all__ = ["Presented", "Scorer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presented:
+    """A sample as a scorer shows it to the model: checked, excluded options left out, options in the order shown.
+
+    ``right`` are indices into ``choices``; ``order[i]`` is where the i-th option shown stands among the sample's own.
+    ``labels`` are the letters in front of the options (letter scorer only). ``references`` are the texts that count
+    as right where there are no choices, as the scorer compares them. ``target`` is what the report says was expected:
+    one text, or several of which each is right.
+    """
+
+    sample: Sample
+    choices: tuple[str, ...] = ()
+    right: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    target: str | tuple[str, ...] = ""
+
+
+class Scorer(Protocol):
+    """Turns a sample into requests, and their responses into a score. Pure: values in, values out.
+
+    ``version``: raised whenever the same responses could get another score; part of a suite's fingerprint.
+    ``metrics``: names of the metrics that its scores carry, in the order in which they are shown (see ``metrics.py``).
+    ``default_template``: the prompt template of a suite that gives none.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def metrics(self) -> tuple[str, ...]: ...
+
+    @property
+    def default_template(self) -> str: ...
+
+    def present(self, sample: Sample) -> Presented:
+        """Check the sample and choose what is shown. ``ValueError`` says in one line what is wrong with its data."""
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """Names that this scorer adds to those that a prompt template can use."""
+
+    def answer_text(self, presented: Presented) -> str:
+        """What a few-shot example shows as its answer."""
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """The requests that this sample needs. ``delimiter`` stands between the context and a scored option."""
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Judge the responses, one for each request and in their order."""

@@ -1,0 +1,89 @@
+"""A suite with its scorer: from a sample to requests, and from their responses to a score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.scorers import make_scorer
+from pytest_llmeval.suites.loader import Suite
+from pytest_llmeval.suites.prompts import render_prompt
+from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+
+__all__ = ["Evaluation", "Question"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A sample made ready for a model: what is shown, the prompt, and the requests."""
+
+    presented: Presented
+    prompt: Prompt
+    requests: tuple[Request, ...]
+
+
+class Evaluation:
+    """Asks and judges the samples of one suite. Raises ``SuiteError`` for what the suite's author has to mend."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        try:
+            self.scorer: Scorer = make_scorer(suite.spec.score)
+        except ValueError as error:
+            raise suite.error(str(error), keys=("score",)) from None
+        self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
+
+    def question(self, sample: Sample) -> Question:
+        """Render the sample's prompt and make its requests."""
+        presented = self._present(sample)
+        prompt = render_prompt(
+            self.suite,
+            sample,
+            self._variables(presented),
+            [self._shot(shot) for shot in self.suite.shots_for(sample)],
+            self.scorer.default_template,
+        )
+        requests = self.scorer.requests(
+            presented, prompt, delimiter=self.suite.spec.prompt.delimiter, generate=self.suite.spec.generate
+        )
+        return Question(presented=presented, prompt=prompt, requests=requests)
+
+    def score(self, question: Question, responses: Sequence[Response]) -> Score:
+        """Judge the responses to the question's requests."""
+        return self.scorer.score(question.presented, responses)
+
+    def fingerprints(self) -> tuple[str, dict[str, str]]:
+        """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
+
+        A sample's fingerprint hashes its requests, what is right, and the scorer with its version and settings; the suite's
+        hashes those of its samples, whatever their order.
+        """
+        scorer = json.dumps([self.scorer.name, self.scorer.version, self.suite.spec.score.model_dump(mode="json")])
+        samples = {sample.id: _sample_fingerprint(scorer, self.question(sample)) for sample in self.suite.samples}
+        suite = hashlib.sha256(json.dumps(sorted(samples.items())).encode()).hexdigest()
+        return suite, samples
+
+    def _present(self, sample: Sample) -> Presented:
+        try:
+            return self.scorer.present(sample)
+        except ValueError as error:
+            raise self.suite.error(str(error), sample) from None
+
+    def _variables(self, presented: Presented) -> Mapping[str, object]:
+        return {**presented.sample.variables, **self.scorer.variables(presented)}
+
+    def _shot(self, shot: Sample) -> tuple[Mapping[str, object], str]:
+        if shot.id not in self._shots:
+            presented = self._present(shot)
+            self._shots[shot.id] = (self._variables(presented), self.scorer.answer_text(presented))
+        return self._shots[shot.id]
+
+
+def _sample_fingerprint(scorer: str, question: Question) -> str:
+    presented = question.presented
+    asked = [[type(request).__name__, asdict(request)] for request in question.requests]
+    judged = [presented.choices, presented.right, presented.labels, presented.references]
+    return hashlib.sha256(json.dumps([scorer, asked, judged]).encode()).hexdigest()

@@ -1,0 +1,163 @@
+"""Multiple choice by generation: the model writes the label of an option."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import regex
+
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.metrics import skill
+from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
+from pytest_llmeval.suites.schema import GenerateSpec, LetterSettings
+from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
+
+__all__ = ["LetterScorer", "find_label", "option_labels"]
+
+LabelStyle: TypeAlias = Literal["upper", "lower", "digit"]
+
+_TEMPLATE = "{{ question }}\n\n{{ lettered_choices }}\n\nRespond only with the letter of the correct answer:"
+_ALPHABET_SIZE = len(string.ascii_uppercase)
+
+
+def option_labels(count: int, style: LabelStyle) -> tuple[str, ...]:
+    """``count`` labels: A to Z, AA, AB, … (``upper``), the same in lower case (``lower``), or 1, 2, … (``digit``)."""
+    if style == "digit":
+        return tuple(str(number) for number in range(1, count + 1))
+    labels = []
+    for number in range(1, count + 1):
+        label = ""
+        while number:
+            number, letter = divmod(number - 1, _ALPHABET_SIZE)
+            label = string.ascii_uppercase[letter] + label
+        labels.append(label if style == "upper" else label.lower())
+    return tuple(labels)
+
+
+def find_label(text: str, labels: Sequence[str], style: LabelStyle) -> str | None:
+    """The label that a reply gives: the first label-shaped piece of it, or None if that is no label (or there is none).
+
+    Label-shaped is, for ``upper``, an upper-case ASCII letter wherever it stands, so that "The answer is B" answers
+    T; with more than 26 options, a whole run of such letters. For ``lower`` it is a lower-case ASCII letter (with
+    more than 26 options, one or more) that stands alone: beside no other letter, digit or inner apostrophe, since
+    lower-case letters fill every word. For ``digit`` it is a whole run of ASCII digits.
+    """
+    longest = max(len(label) for label in labels)
+    match style:
+        case "upper":
+            shape = "[A-Z]" if longest == 1 else "[A-Z]++"
+        case "lower":
+            letter = r"[^\W_]"
+            shape = rf"(?<!{letter}['’]?)[a-z]{{1,{longest}}}+(?!['’]?{letter})"
+        case "digit":
+            shape = "[0-9]++"
+    found = regex.search(shape, text)
+    return found[0] if found is not None and found[0] in labels else None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterScorer:
+    """Options are shuffled by the sample's id, labelled, and shown; the first label in the reply is the answer."""
+
+    settings: LetterSettings
+
+    @property
+    def name(self) -> str:
+        return "letter"
+
+    @property
+    def version(self) -> int:
+        return 1
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "skill", "no_answer")
+
+    @property
+    def default_template(self) -> str:
+        return _TEMPLATE
+
+    def present(self, sample: Sample) -> Presented:
+        """The options in the order shown, without those of excluded types.
+
+        The order depends on the suite's seed and the sample's id alone. ``ValueError`` where fewer than two options,
+        no right one or only right ones are left, where the target does not fit, or where choice_types are missing.
+        """
+        right = right_choices(sample)
+        order = self._kept(sample)
+        if self.settings.shuffle:
+            random.Random(f"{self.settings.shuffle_seed}:{sample.id}").shuffle(order)
+        shown_right = tuple(place for place, index in enumerate(order) if index in right)
+        if len(order) < 2 or not shown_right or len(shown_right) == len(order):
+            excluded = ", ".join(self.settings.exclude_types)
+            raise ValueError(
+                f"without the choices of type {excluded}, {len(order)} of {len(sample.choices)} are left and "
+                f"{len(shown_right)} of them are right: expected two or more, of which some are right and some are not"
+            )
+        labels = option_labels(len(order), self.settings.labels)
+        return Presented(
+            sample=sample,
+            choices=tuple(sample.choices[index] for index in order),
+            right=shown_right,
+            order=tuple(order),
+            labels=labels,
+            target=several_or_one([labels[place] for place in shown_right]),
+        )
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """``lettered_choices`` (a line ``A. text`` per option), ``labels``, and ``choices`` in the order shown."""
+        lines = [f"{label}. {choice}" for label, choice in zip(presented.labels, presented.choices, strict=True)]
+        return {
+            "lettered_choices": "\n".join(lines),
+            "labels": list(presented.labels),
+            "choices": list(presented.choices),
+        }
+
+    def answer_text(self, presented: Presented) -> str:
+        """The label of the first right option shown."""
+        return presented.labels[presented.right[0]]
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """One generated reply, of the scorer's own ``max_tokens``; the rest is as the suite's ``generate`` says."""
+        return (
+            GenerateRequest(
+                prompt,
+                max_tokens=self.settings.max_tokens,
+                stop=generate.stop,
+                temperature=generate.temperature,
+                seed=generate.seed,
+            ),
+        )
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Accuracy and skill, chance being right options / options shown."""
+        label = find_label(reply(responses), presented.labels, self.settings.labels)
+        correct = float(label is not None and presented.labels.index(label) in presented.right)
+        chance = len(presented.right) / len(presented.choices)
+        return Score(
+            status="correct" if correct else "wrong",
+            answer=label,
+            no_answer=label is None,
+            values={"accuracy": correct, "skill": skill(correct, chance)},
+            chance=chance,
+            details={"order": list(presented.order), "labels": list(presented.labels)},
+        )
+
+    def _kept(self, sample: Sample) -> list[int]:
+        indices = list(range(len(sample.choices)))
+        excluded = self.settings.exclude_types
+        if not excluded:
+            return indices
+        if len(sample.choice_types) != len(sample.choices):
+            raise ValueError(
+                f"exclude_types {quote(list(excluded))} needs one type for each of the {len(sample.choices)} choices "
+                f"in choice_types, found {len(sample.choice_types)}"
+            )
+        return [index for index in indices if sample.choice_types[index] not in excluded]

@@ -1,0 +1,261 @@
+"""Metrics: what is taken over the scores of a suite, of a category, or of any other selection of samples."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval
+from pytest_llmeval.types import JSON, Score
+
+__all__ = [
+    "METRICS",
+    "Kind",
+    "Metric",
+    "MetricDefinition",
+    "by_category",
+    "checked",
+    "definition",
+    "names_in",
+    "skill",
+    "summarize",
+]
+
+Kind: TypeAlias = Literal["proportion", "mean", "count"]
+"""``proportion``: a mean of values that are all 0 or 1. ``count``: a number of samples, without an interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """What a metric's name means. ``higher_is_better`` is None where neither direction is."""
+
+    name: str
+    kind: Kind
+    higher_is_better: bool | None
+    description: str
+
+
+METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            MetricDefinition("accuracy", "proportion", True, "Share of the samples that were answered right."),
+            MetricDefinition(
+                "skill", "mean", True, "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect."
+            ),
+            MetricDefinition(
+                "brier",
+                "mean",
+                False,
+                "Mean over a sample's options of (p - y)²: 0 is perfect, at most 2/k for k options.",
+            ),
+            MetricDefinition(
+                "brier_sum", "mean", False, "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst."
+            ),
+            MetricDefinition(
+                "accuracy_token", "proportion", True, "Accuracy of the option with the highest logprob per token."
+            ),
+            MetricDefinition(
+                "accuracy_sum", "proportion", True, "Accuracy of the option with the highest loglikelihood."
+            ),
+            MetricDefinition(
+                "accuracy_char",
+                "proportion",
+                True,
+                "Accuracy of the option with the highest loglikelihood per character.",
+            ),
+            MetricDefinition(
+                "accuracy_byte",
+                "proportion",
+                True,
+                "Accuracy of the option with the highest loglikelihood per UTF-8 byte.",
+            ),
+            MetricDefinition("correct", "count", True, "Samples that were answered right."),
+            MetricDefinition("total", "count", None, "Samples that were scored."),
+            MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
+            MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
+            MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are wrong."),
+        )
+    }
+)
+"""The metrics that scorers here give, by name, in the order in which they are shown."""
+
+_COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
+    {
+        "correct": lambda score: float(score.status == "correct"),
+        "total": lambda score: 1.0,
+        "no_answer": lambda score: float(score.no_answer),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A statistic over ``n`` scores. ``value`` is None where there was nothing to take it over.
+
+    ``stderr`` is the standard error of the mean, None for counts and for n < 2. ``ci_low`` and ``ci_high`` are the 95%
+    interval: Wilson's for proportions, Student's t for other means, None for counts and for means with n < 2.
+    """
+
+    value: float | None
+    n: int
+    kind: Kind
+    stderr: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+    def to_dict(self) -> dict[str, JSON]:
+        """As builtins, for a report."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Metric:
+        """What ``to_dict`` gave. Unknown keys are left alone; ``ValueError`` says which key cannot be read."""
+        n, kind = data.get("n"), data.get("kind")
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise ValueError(f"a metric's n is a number of samples, found {n!r}")
+        if kind not in ("proportion", "mean", "count"):
+            raise ValueError(f"a metric's kind is proportion, mean or count, found {kind!r}")
+        numbers = {name: _number_or_none(data, name) for name in ("value", "stderr", "ci_low", "ci_high")}
+        return cls(n=n, kind=kind, **numbers)
+
+
+def definition(name: str) -> MetricDefinition:
+    """The definition of a metric's name; one that a user gave is a mean, of which the better direction is unknown."""
+    known = METRICS.get(name)
+    return known if known is not None else MetricDefinition(name, "mean", None, f"Mean of {name}.")
+
+
+def skill(correct: float, chance: float) -> float:
+    """``(correct - chance) / (1 - chance)``: 0 is guessing, 1 is perfect. ``ValueError`` unless 0 <= chance < 1."""
+    if not 0 <= chance < 1:
+        raise ValueError(f"skill needs a chance of at least 0 and below 1, found {chance}")
+    return (correct - chance) / (1 - chance)
+
+
+def checked(score: Score) -> Score:
+    """The score itself, or an ``unscored`` one that says why where a value of it is not a finite number."""
+    for name, value in score.values.items():
+        if not math.isfinite(value):
+            return dataclasses.replace(score, status="unscored", values={}, reason=f"the value of {name} is {value}")
+    return score
+
+
+def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
+    """Names of the metrics that scores of any origin carry: known ones first, in their order, then others by name."""
+    found: set[str] = set()
+    for score in scores:
+        if score.status in ("correct", "wrong"):
+            found.add("accuracy")
+        if score.no_answer:
+            found.add("no_answer")
+        found.update(score.values)
+    return (*(name for name in METRICS if name in found), *sorted(found.difference(METRICS)))
+
+
+def summarize(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Metric]:
+    """Each named metric over the scores that carry it; the order of scores makes no difference.
+
+    Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
+    proportion where all of its values are 0 or 1, else a mean. Raises ``ValueError`` for a value that is not finite
+    (see ``checked``): nothing is averaged over NaN.
+    """
+    return _summarize(scores, _kinds(scores, names))
+
+
+def by_category(
+    scores: Sequence[Score], categories: Sequence[str | None], names: Sequence[str]
+) -> dict[str, dict[str, Metric]]:
+    """``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
+
+    Scores without a category (None) are in no part. A metric has the kind that it has over all scores, so that one
+    column never mixes two kinds of interval. ``ValueError`` where the two sequences differ in length.
+    """
+    parts: dict[str, list[Score]] = {}
+    for score, category in zip(scores, categories, strict=True):
+        if category is not None:
+            parts.setdefault(category, []).append(score)
+    kinds = _kinds(scores, names)
+    return {category: _summarize(parts[category], kinds) for category in sorted(parts)}
+
+
+def _summarize(scores: Sequence[Score], kinds: Mapping[str, Kind]) -> dict[str, Metric]:
+    return {name: _metric(scores, name, kind) for name, kind in kinds.items()}
+
+
+def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
+    values = _values(scores, name)
+    if kind == "count":
+        return Metric(value=math.fsum(values), n=len(values), kind=kind)
+    if not values:
+        return Metric(value=None, n=0, kind=kind)
+    interval: tuple[float, float] | None
+    if kind == "proportion":
+        interval = wilson_interval(int(math.fsum(values)), len(values))
+    else:
+        interval = _skill_interval(scores) if name == "skill" else None
+        interval = interval or mean_interval(values)
+    low, high = interval if interval is not None else (None, None)
+    return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
+
+
+def _values(scores: Iterable[Score], name: str) -> list[float]:
+    values = []
+    for score in scores:
+        if score.status == "unscored":
+            continue
+        if name in _COUNTED:
+            values.append(_COUNTED[name](score))
+        elif name in score.values:
+            values.append(float(score.values[name]))
+        elif name == "accuracy" and score.status != "scored":
+            values.append(float(score.status == "correct"))
+    for value in values:
+        if not math.isfinite(value):
+            raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
+    return values
+
+
+def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for name in names:
+        kind = definition(name).kind
+        if kind != "count" and name != "skill":
+            values = _values(scores, name)
+            if values and (name not in METRICS or kind == "proportion"):
+                # A user may record any value under any name; only zeros and ones have a proportion's interval.
+                kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
+        kinds[name] = kind
+    return kinds
+
+
+def _skill_interval(scores: Iterable[Score]) -> tuple[float, float] | None:
+    """Accuracy's Wilson interval on skill's scale, where every sample has the same chance.
+
+    Skill is then a linear function of accuracy. Student's t would give an interval of no width to a model that is
+    always right. None where chances differ, or where a skill is not that of a right or a wrong answer.
+    """
+    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
+    chances = {score.chance for score in carriers}
+    chance = chances.pop() if len(chances) == 1 else None
+    if chance is None or not 0 <= chance < 1:
+        return None
+    best, worst = skill(1.0, chance), skill(0.0, chance)
+    values = [score.values["skill"] for score in carriers]
+    if any(value not in (best, worst) for value in values):
+        return None
+    low, high = wilson_interval(values.count(best), len(values))
+    return skill(low, chance), skill(high, chance)
+
+
+def _number_or_none(data: Mapping[str, object], name: str) -> float | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"a metric's {name} is a finite number or null, found {value!r}")
+    return float(value)

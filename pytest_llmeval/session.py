@@ -1,0 +1,189 @@
+"""The session as the process sees it that reports it: gathers records, counts what is missing, writes the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+
+import pytest
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.items import unescape_id
+from pytest_llmeval.options import Limit, Settings
+from pytest_llmeval.reporting.escape import first_line
+from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded
+from pytest_llmeval.reporting.report import Report, SuiteReport, describe_environment, summarize_suite, write_report
+from pytest_llmeval.suites.loader import read_suite_name
+from pytest_llmeval.types import JSON
+
+__all__ = ["LLMSession", "llm_session_key"]
+
+
+class LLMSession:
+    """Lives where reports arrive: in the only process, or in the controller of pytest-xdist."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._started = time.time()
+        self._expected: dict[str, None] = {}
+        self._skipped: set[str] = set()
+        self._records: dict[tuple[str, str], Record] = {}
+        self._recorded: set[str] = set()
+        self._unrecorded: list[Unrecorded] = []
+        self._suites: dict[str, SuiteInfo] = {}
+        self._model: dict[str, JSON] | None = None
+        self._problems: list[str] = []
+        self.report: Report | None = None
+
+    def expect(self, nodeids: Iterable[str]) -> None:
+        """These samples are to run."""
+        self._expected.update(dict.fromkeys(nodeids))
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take in one test report."""
+        text = report.__dict__.pop("llm_payload", None)
+        if text is not None:
+            # The terminal keeps every report until the end: what has been taken in must not stay there too.
+            self._add_payload(Payload.decode(text))
+        if report.nodeid not in self._expected:
+            return
+        if report.skipped:
+            self._skipped.add(report.nodeid)
+        elif report.failed and report.nodeid not in self._recorded:
+            # A worker that died: the report was made here, for a sample that never came back.
+            self._add_missing(report.nodeid, first_line(str(report.longrepr)))
+
+    def _add_payload(self, payload: Payload) -> None:
+        if payload.suite is not None:
+            self._suites.setdefault(payload.suite.name, payload.suite)
+        if payload.model is not None and self._model is None:
+            self._model = dict(payload.model)
+        if payload.unrecorded is not None:
+            self._unrecorded.append(payload.unrecorded)
+        for record in payload.records:
+            self._add_record(record)
+
+    def _add_record(self, record: Record) -> None:
+        key = (record.suite, record.id)
+        known = self._records.get(key)
+        if known is not None and known.nodeid != record.nodeid:
+            self._problems.append(
+                f"sample {record.id!r} of suite {record.suite!r} was recorded by {known.nodeid} and by {record.nodeid}: "
+                "only the first counts"
+            )
+            return
+        self._records[key] = record
+        self._recorded.add(record.nodeid)
+
+    def _add_missing(self, nodeid: str, reason: str) -> None:
+        path, _, name = nodeid.partition("::")
+        suite = next((info.name for info in self._suites.values() if info.path == path), None)
+        if suite is None:
+            suite = read_suite_name(self._config.rootpath / path)
+            self._suites[suite] = SuiteInfo(name=suite, path=path)
+        self._add_record(Record(suite=suite, id=unescape_id(name), nodeid=nodeid, status="unscored", reason=reason))
+
+    def finish(self, session: pytest.Session) -> None:
+        """Reconcile, build the report and write it; the exit code becomes 1 if it was 0 and something is missing."""
+        stopped = _why_stopped(session)
+        missing = [nodeid for nodeid in self._expected if nodeid not in self._recorded and nodeid not in self._skipped]
+        if missing and stopped is None:
+            for nodeid in missing:
+                self._add_missing(nodeid, "did not run")
+            self._problems.append(f"{len(missing)} of {len(self._expected)} samples did not come back")
+        for unrecorded in self._unrecorded:
+            self._add_unrecorded(unrecorded)
+        unscored = any(record.status == "unscored" for record in self._records.values())
+        if (unscored or self._problems) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        self.report = self._build(session, stopped)
+        if self._settings.report is not None:
+            try:
+                write_report(self.report, self._settings.report)
+            except ReportError as error:
+                self._problems.append(str(error))
+                self.report = dataclasses.replace(self.report, problems=tuple(self._problems))
+                if session.exitstatus == pytest.ExitCode.OK:
+                    session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _add_unrecorded(self, unrecorded: Unrecorded) -> None:
+        """Count a test that failed before it recorded anything as unscored in its suite.
+
+        Its suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to, else the
+        suite is named after the file.
+        """
+        path, _, name = unrecorded.nodeid.partition("::")
+        neighbours = {record.suite for record in self._records.values() if record.nodeid.partition("::")[0] == path}
+        suite = unrecorded.suite or (neighbours.pop() if len(neighbours) == 1 else path)
+        self._add_record(
+            Record(suite=suite, id=name, nodeid=unrecorded.nodeid, status="unscored", reason=unrecorded.reason)
+        )
+
+    def _build(self, session: pytest.Session, stopped: str | None) -> Report:
+        return Report(
+            created=datetime.fromtimestamp(self._started, timezone.utc).isoformat(timespec="seconds"),
+            seconds=time.time() - self._started,
+            environment=describe_environment(),
+            model=self._model,
+            options=_options(self._settings),
+            exit_code=int(session.exitstatus),
+            suites=tuple(self._suite_reports()),
+            records=tuple(self._records.values()),
+            stopped=stopped,
+            problems=tuple(self._problems),
+        )
+
+    def _suite_reports(self) -> Iterator[SuiteReport]:
+        records: dict[str, list[Record]] = {name: [] for name in self._suites}
+        for record in self._records.values():
+            records.setdefault(record.suite, []).append(record)
+        expected: dict[str, list[str]] = {}
+        for nodeid in self._expected:
+            expected.setdefault(nodeid.partition("::")[0], []).append(nodeid)
+        for name, members in records.items():
+            info = self._suites.get(name) or _recorded_info(name, members)
+            own = expected.get(info.path or "", [])
+            skipped = sum(nodeid in self._skipped for nodeid in own)
+            num_expected = len(own) - skipped if own else len(members)
+            yield summarize_suite(info, members, num_expected=num_expected, num_skipped=skipped)
+
+    def wrong_nodeids(self) -> list[str]:
+        """Tests that ``--lf`` is to run again although they passed."""
+        return list(dict.fromkeys(record.nodeid for record in self._records.values() if record.status == "wrong"))
+
+
+llm_session_key = pytest.StashKey[LLMSession]()
+
+
+def _recorded_info(name: str, records: list[Record]) -> SuiteInfo:
+    """A suite that only hand-written tests record to has the metrics that its records carry."""
+    found = dict.fromkeys(metric for record in records for metric in record.values)
+    metrics = [metric for metric in ("accuracy", "skill", "brier") if metric in found]
+    return SuiteInfo(name=name, metrics=(*metrics, *(metric for metric in found if metric not in metrics)))
+
+
+def _why_stopped(session: pytest.Session) -> str | None:
+    for why in (session.shouldfail, session.shouldstop):
+        if why:
+            return str(why)
+    if session.exitstatus == pytest.ExitCode.INTERRUPTED:
+        return "interrupted"
+    if session.exitstatus in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
+        return "stopped by an error"
+    return None
+
+
+def _options(settings: Settings) -> dict[str, JSON]:
+    """The options that differ from their defaults, as the user would write them."""
+    options: dict[str, JSON] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value == field.default:
+            continue
+        if isinstance(value, Limit):
+            value = f"first:{value.count}" if value.first else str(value.count)
+        options[field.name] = list(value) if isinstance(value, tuple) else value if isinstance(value, bool) else str(value)
+    return options

@@ -1,0 +1,271 @@
+"""How rows become samples: columns, templates and literals for each field, and what a sample's values may be."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.rows import Row
+from pytest_llmeval.suites.suite import Origin
+from pytest_llmeval.suites.templates import TemplateError, Templates, is_template
+from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.types import JSON, Sample
+
+__all__ = ["FIELDS", "FieldMap", "Mapped", "make_samples", "unusable_character"]
+
+FIELDS = ("id", "question", "choices", "target", "choice_types", "category")
+"""The names that a sample gives a meaning to; any other field is a variable for templates."""
+
+_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+_Value: TypeAlias = Callable[[Row, Mapping[str, object]], JSON]
+
+
+def unusable_character(text: str) -> str | None:
+    """NUL or a lone surrogate in ``text``, in the words of a message; None where there is none."""
+    found = _UNUSABLE.search(text)
+    if found is None:
+        return None
+    code = ord(found.group())
+    name = "NUL" if code == 0 else "a lone surrogate"
+    return f"found {name} (U+{code:04X}) at character {found.start() + 1}, expected text"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A row with its fields. ``variables`` are what templates and ``where`` see; a field wins over a column."""
+
+    row: Row
+    fields: Mapping[str, JSON]
+    variables: Mapping[str, object]
+
+
+@dataclass(slots=True)
+class FieldMap:
+    """The rules of one suite: for each field, the keys at which the rule stands, and the rule.
+
+    In a rule, a column wins over a field of the same name, so that ``question`` can be made of ``question.stem`` and
+    ``choices`` of ``question.choices``; everywhere else the field wins.
+    """
+
+    rules: Mapping[str, tuple[Keys, object]]
+    origin: Origin
+    templates: Templates
+    _values: list[tuple[str, _Value]] = field(init=False)
+    _unmapped: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._values = [(name, self._compile(keys, rule)) for name, (keys, rule) in self.rules.items()]
+        self._unmapped = tuple(name for name in FIELDS if name not in self.rules)
+
+    def apply(self, row: Row) -> Mapped:
+        """The row's fields. Raises ``SuiteError`` for a missing column or a template that fails."""
+        columns = row.columns
+        fields: dict[str, JSON] = {}
+        variables: dict[str, object] = {**columns, "row": columns}
+        for name, value in self._values:
+            fields[name] = made = value(row, variables)
+            if name not in columns:
+                variables[name] = made
+        for name in self._unmapped:
+            if name in columns:
+                fields[name] = columns[name]
+        variables.update(fields)
+        variables["row"] = columns
+        return Mapped(row, fields, variables)
+
+    def _compile(self, keys: Keys, rule: object) -> _Value:
+        if isinstance(rule, str):
+            return self._template(keys, rule) if is_template(rule) else self._column(keys, rule)
+        if isinstance(rule, tuple):
+            entries = [
+                self._template(keys, entry) if isinstance(entry, str) and is_template(entry) else _literal(entry)
+                for entry in rule
+            ]
+            return lambda row, variables: [entry(row, variables) for entry in entries]
+        return _literal(rule)
+
+    def _template(self, keys: Keys, source: str) -> _Value:
+        templates = self.templates
+        try:
+            templates.check(source)
+        except TemplateError as error:
+            raise self.origin.error(f"{dotted(keys)}: {error}", keys) from None
+
+        def value(row: Row, variables: Mapping[str, object]) -> JSON:
+            try:
+                return templates.value(source, variables)
+            except TemplateError as error:
+                raise self.origin.error(f"{dotted(keys)}: {row.place}: {error}", keys) from None
+
+        return value
+
+    def _column(self, keys: Keys, column: str) -> _Value:
+        parts = column.split(".")
+
+        def value(row: Row, variables: Mapping[str, object]) -> JSON:
+            if column in row.columns:
+                return row.columns[column]  # type: ignore[no-any-return]
+            inside: Any = row.columns
+            for part in parts:
+                if isinstance(inside, dict) and part in inside:
+                    inside = inside[part]
+                elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
+                    inside = inside[int(part)]
+                else:
+                    raise self._no_column(keys, column, part, inside, row)
+            return inside  # type: ignore[no-any-return]
+
+        return value
+
+    def _no_column(self, keys: Keys, column: str, part: str, inside: object, row: Row) -> SuiteError:
+        name = quoted(column) if part == column else f"{quoted(part)} (of {quoted(column)})"
+        message = f"{dotted(keys)}: {row.place} has no column {name}"
+        if isinstance(inside, dict):
+            message += expected_one_of(part, inside)
+        else:
+            message += f": what stands there is {describe(inside)}"
+        if keys == ("target",):
+            message += f"; for the text itself write {{{{ {column!r} }}}}"
+        return self.origin.error(message, keys)
+
+
+def _literal(value: Any) -> _Value:
+    return lambda row, variables: value
+
+
+def make_samples(rows: Sequence[Mapped]) -> list[Sample]:
+    """Samples of all rows, with their ids: the field ``id``, else the row's number. Raises ``SuiteError``."""
+    ids = _ids(rows)
+    return [make_sample(mapped, id_) for mapped, id_ in zip(rows, ids, strict=True)]
+
+
+def make_sample(mapped: Mapped, id_: str) -> Sample:
+    """The sample of one row. Raises ``SuiteError`` for a value of a type that its field does not take."""
+    checked = _Checked(mapped.row, id_)
+    fields = mapped.fields
+    question = checked.text("question", fields.get("question"), or_unused="question" in mapped.row.columns)
+    choices = checked.texts("choices", fields.get("choices"))
+    for position, choice in enumerate(choices):
+        if not choice.strip():
+            raise checked.error(f"choices.{position}: found an empty option, expected text")
+    choice_types = checked.texts("choice_types", fields.get("choice_types"))
+    if choice_types and len(choice_types) != len(choices):
+        raise checked.error(f"choice_types: found {len(choice_types)}, expected one for each of {len(choices)} choices")
+    target = checked.target(fields.get("target"))
+    category = checked.category(fields.get("category"))
+    variables = dict(mapped.variables)
+    if question is not None:
+        variables["question"] = question
+    if choices:
+        variables["choices"] = list(choices)
+    return Sample(
+        id=id_,
+        path=str(mapped.row.source.path),
+        line=mapped.row.line,
+        question=question or "",
+        choices=choices,
+        choice_types=choice_types,
+        target=target,
+        category=category,
+        variables=variables,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    row: Row
+    id: str
+
+    def error(self, message: str) -> SuiteError:
+        return self.row.error(f"sample {quoted(self.id)}: {message}")
+
+    def text(self, name: str, value: JSON, *, or_unused: bool = False) -> str | None:
+        if value is None or (or_unused and isinstance(value, dict | list)):
+            return None
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise self.error(f"{name}: found {describe(value)}, expected text")
+        return self.usable(name, value) if isinstance(value, str) else str(value)
+
+    def texts(self, name: str, value: JSON) -> tuple[str, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple):
+            raise self.error(f"{name}: found {describe(value)}, expected a list of texts{_MAP_HINT.format(name=name)}")
+        texts: list[str] = []
+        for position, item in enumerate(value):
+            text = self.text(f"{name}.{position}", item)
+            if text is None:
+                raise self.error(f"{name}.{position}: found nothing (null), expected text")
+            texts.append(text)
+        return tuple(texts)
+
+    def target(self, value: JSON, name: str = "target") -> JSON:
+        if isinstance(value, str):
+            return self.usable(name, value)
+        if isinstance(value, float) and not -float("inf") < value < float("inf"):
+            raise self.error(f"{name}: found {describe(value)}, expected a finite number")
+        if isinstance(value, list | tuple):
+            return [self.target(item, f"{name}.{position}") for position, item in enumerate(value)]
+        if isinstance(value, dict):
+            raise self.error(f"{name}: found {describe(value)}, expected text, a number, a bool or a list of those")
+        return value
+
+    def category(self, value: JSON) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, str | int | float):
+            raise self.error(f"category: found {describe(value)}, expected text")
+        return self.usable("category", str(value))
+
+    def usable(self, name: str, text: str) -> str:
+        if (problem := unusable_character(text)) is not None:
+            raise self.error(f"{name}: {problem}")
+        return text
+
+
+_MAP_HINT = "; map the column with dataset.fields.{name}"
+
+
+def _ids(rows: Iterable[Mapped]) -> list[str]:
+    first: dict[str, Row] = {}
+    ids: list[str] = []
+    without: Row | None = None
+    for mapped in rows:
+        value = mapped.fields.get("id")
+        if value is None:
+            without = without or mapped.row
+            ids.append(str(mapped.row.number))
+            continue
+        id_ = _checked_id(value, mapped.row)
+        if id_ in first:
+            raise mapped.row.error(
+                f"found the id {quoted(id_)} twice, first in {first[id_].place}; ids are unique in a suite"
+            )
+        first[id_] = mapped.row
+        ids.append(id_)
+    if without is not None and first:
+        other = next(iter(first.values()))
+        raise without.error(
+            f"the row has no id, {other.place} has one; give ids to all rows, or to none (their numbers serve then)"
+        )
+    return ids
+
+
+def _checked_id(value: JSON, row: Row) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise row.error(f"id: found {describe(value)}, expected text or a whole number")
+    id_ = unicodedata.normalize("NFC", str(value))
+    if not id_.strip():
+        raise row.error("id: found an empty text, expected an id")
+    for character in id_:
+        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+            raise row.error(
+                f"id: found {quoted(id_)} with the character U+{ord(character):04X}, expected an id without controls"
+            )
+    if id_.startswith("gate["):
+        raise row.error(f"id: found {quoted(id_)}, expected another beginning than 'gate[', which names gates")
+    return id_

@@ -1,0 +1,137 @@
+"""Templates of one suite: compiled once, rendered for every sample, with errors that say what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, UndefinedError, nodes
+from jinja2.exceptions import SecurityError, TemplateRuntimeError
+
+from pytest_llmeval.suites.sandbox import MAX_OUTPUT, RefusedError, Sandbox
+from pytest_llmeval.suites.wording import expected_one_of
+from pytest_llmeval.types import JSON
+
+__all__ = ["TemplateError", "Templates", "is_template"]
+
+_RESULT = "value_of_the_expression"
+_UNDEFINED = re.compile(r"'(.+)' is undefined")
+
+
+class TemplateError(ValueError):
+    """A template that cannot be compiled or rendered. The message does not say where the template stands."""
+
+
+def is_template(text: str) -> bool:
+    """True where ``text`` holds ``{{`` or ``{%``."""
+    return "{{" in text or "{%" in text
+
+
+@dataclass(slots=True)
+class Templates:
+    """Compiles and renders. Each source is compiled once."""
+
+    examples: tuple[tuple[object, ...], list[str]] | None = None
+    """What the last few-shot examples were made of, and their texts: most samples of a suite share them."""
+    _sandbox: Sandbox = field(default_factory=Sandbox)
+    _texts: dict[str, Template] = field(default_factory=dict)
+    _values: dict[str, Template | None] = field(default_factory=dict)
+
+    def text(self, source: str, variables: Mapping[str, object]) -> str:
+        """``source`` rendered with ``variables``. Raises ``TemplateError``."""
+        template = self._texts.get(source)
+        if template is None:
+            template = self._compiled(source, lambda: self._sandbox.from_string(self._sandbox.parse_restricted(source)))
+            self._texts[source] = template
+        self._sandbox.restart()
+        try:
+            return _bounded(template.generate(variables))
+        except Exception as error:
+            self._fail(error, variables)
+
+    def value(self, source: str, variables: Mapping[str, object]) -> JSON:
+        """The value of a source that is one ``{{ expression }}`` with its type; any other source rendered as text.
+
+        Tuples, ranges and what ``map`` or ``select`` give become lists. Raises ``TemplateError``.
+        """
+        if source not in self._values:
+            self._values[source] = self._compiled(source, lambda: self._expression(source))
+        template = self._values[source]
+        if template is None:
+            return self.text(source, variables)
+        self._sandbox.restart()
+        try:
+            context = template.new_context(dict(variables))
+            for _ in template.root_render_func(context):
+                pass
+            return _plain(context.vars[_RESULT])
+        except Exception as error:
+            self._fail(error, variables)
+
+    def check(self, source: str) -> None:
+        """Raise ``TemplateError`` where ``source`` is no template."""
+        self._compiled(source, lambda: self._sandbox.parse_restricted(source))
+
+    def _expression(self, source: str) -> Template | None:
+        tree = self._sandbox.parse_restricted(source.strip())
+        if len(tree.body) != 1 or not isinstance(output := tree.body[0], nodes.Output):
+            return None
+        if len(output.nodes) != 1 or isinstance(output.nodes[0], nodes.TemplateData):
+            return None
+        assign = nodes.Assign(nodes.Name(_RESULT, "store", lineno=1), output.nodes[0], lineno=1)
+        program = nodes.Template([assign], lineno=1)
+        program.set_environment(self._sandbox)
+        return self._sandbox.from_string(program)
+
+    def _compiled(self, source: str, compile_: Callable[[], Any]) -> Any:
+        self._sandbox.restart()
+        try:
+            return compile_()
+        except TemplateSyntaxError as error:
+            raise TemplateError(f"line {error.lineno} of the template: {(error.message or '').rstrip('.')}") from None
+        except (SecurityError, RefusedError) as error:
+            raise TemplateError(str(error)) from None
+        except (RecursionError, MemoryError, SyntaxError):
+            raise TemplateError("the template is nested too deeply") from None
+
+    def _fail(self, error: Exception, variables: Mapping[str, object]) -> NoReturn:
+        if isinstance(error, UndefinedError):
+            message = str(error)
+            if found := _UNDEFINED.fullmatch(message):
+                known = sorted(variables)
+                message += expected_one_of(found.group(1), known)
+        elif isinstance(error, TemplateRuntimeError | RefusedError):
+            message = str(error)
+        elif isinstance(error, RecursionError):
+            message = "it is nested too deeply"
+        else:
+            message = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
+        raise TemplateError(message.rstrip(".")) from None
+
+
+def _bounded(parts: Iterable[str]) -> str:
+    texts: list[str] = []
+    size = 0
+    for part in parts:
+        texts.append(part)
+        size += len(part)
+        if size > MAX_OUTPUT:
+            raise RefusedError(f"it makes a text of more than {MAX_OUTPUT:,} characters")
+    return "".join(texts)
+
+
+def _plain(value: Any) -> JSON:
+    """``value`` as JSON types. An undefined value raises its own error."""
+    if isinstance(value, StrictUndefined):
+        str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Iterable) and not callable(value):
+        return [_plain(item) for item in value]
+    raise RefusedError(
+        f"it gives a Python {type(value).__name__}, expected text, a number, a bool, a list or a mapping"
+    )

@@ -1,0 +1,68 @@
+"""The phrases of error messages: a value as a reader knows it, the nearest valid spelling."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+__all__ = ["Keys", "describe", "dotted", "expected_one_of", "nearest", "quoted"]
+
+Keys: TypeAlias = tuple[str | int, ...]
+"""Where a value stands in a YAML document: ``("samples", 3, "target")``."""
+
+MAX_SHOWN = 60
+MAX_LISTED = 12
+
+
+def quoted(text: str) -> str:
+    """``text`` in quotes, on one line, cut after 60 characters, everything unprintable escaped."""
+    return repr(text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…")
+
+
+def describe(value: object) -> str:
+    """``value`` with its type in the words of YAML: ``5 (a whole number)``."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return f"{str(value).lower()} (a bool)"
+    if isinstance(value, int):
+        shown = str(value) if abs(value) < 10**20 else f"a number of {value.bit_length()} bits"
+        return f"{shown} (a whole number)"
+    if isinstance(value, float):
+        return f"{value} (a number)"
+    if isinstance(value, str):
+        return f"{quoted(value)} (text)"
+    if isinstance(value, Sequence):
+        return "an empty list" if not value else f"a list of {len(value)}"
+    if isinstance(value, dict):
+        keys = ", ".join(quoted(str(key)) for key in list(value)[:3])
+        return "an empty mapping" if not value else f"a mapping with the keys {keys}{', …' if len(value) > 3 else ''}"
+    return f"a {type(value).__name__}"
+
+
+def dotted(keys: Keys) -> str:
+    """``("samples", 3, "target")`` as ``samples.3.target``."""
+    return ".".join(str(key) for key in keys)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The word of ``known`` that ``word`` was most likely meant to be; None where none is near."""
+    words = list(known)
+    found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if not found:
+        folded = {candidate.casefold(): candidate for candidate in words}
+        found = [folded[near] for near in difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)]
+    return found[0] if found else None
+
+
+def expected_one_of(word: str, known: Iterable[str]) -> str:
+    """The end of a message on an unknown word: ``; did you mean 'count'?``, else the words to choose from."""
+    words = list(known)
+    near = nearest(word, words)
+    if near is not None:
+        return f"; did you mean {quoted(near)}?"
+    if not words:
+        return "; expected none"
+    listed = ", ".join(words[:MAX_LISTED])
+    return f"; expected one of {listed}{', …' if len(words) > MAX_LISTED else ''}"

@@ -1,0 +1,135 @@
+"""The values that the floors above hand to each other: samples, requests, responses, scores.
+
+All are frozen and made of builtins. This module imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "GenerateRequest",
+    "GenerateResponse",
+    "JSON",
+    "LoglikelihoodRequest",
+    "LoglikelihoodResponse",
+    "Message",
+    "Prompt",
+    "Request",
+    "Response",
+    "Sample",
+    "Score",
+    "Status",
+]
+
+JSON: TypeAlias = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
+
+Status: TypeAlias = Literal["correct", "wrong", "scored", "unscored"]
+"""``scored`` is a number with no right or wrong; ``unscored`` could not be judged, and is never counted as 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+Prompt: TypeAlias = str | tuple[Message, ...]
+"""Text, or the turns of a chat that the backend renders with the model's own chat template."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoglikelihoodRequest:
+    """How likely is ``continuation`` after ``context``?"""
+
+    context: Prompt
+    continuation: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """What does the model write after ``prompt``?
+
+    ``temperature`` 0 is greedy decoding; above 0 tokens are sampled with ``seed``, so that the same request gives the same
+    text. Generation ends at the end-of-text token, before the first string of ``stop``, or after ``max_tokens`` tokens.
+    """
+
+    prompt: Prompt
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    temperature: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoglikelihoodResponse:
+    """``loglikelihood`` is the sum, in nats, of the logprobs of the continuation's ``num_tokens`` tokens.
+
+    ``is_greedy``: each of those tokens is the likeliest at its place. ``num_context_tokens`` counts what the continuation is
+    conditioned on. ``seconds``: this request's share of the time that its batch took.
+    """
+
+    loglikelihood: float
+    num_tokens: int
+    is_greedy: bool = False
+    num_context_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateResponse:
+    """``text`` is what the model wrote, without the prompt and without the stop string."""
+
+    text: str
+    finish_reason: Literal["stop", "length"] = "stop"
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+
+
+Request: TypeAlias = LoglikelihoodRequest | GenerateRequest
+Response: TypeAlias = LoglikelihoodResponse | GenerateResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One question of a suite, as its data gives it: read and mapped, not yet interpreted by a scorer.
+
+    ``id`` is unique in the suite. ``path`` and ``line`` say where the row stands (1-based; None where the format of the data
+    set has no line for a row, as in JSON). ``target`` is an index into
+    ``choices``, a list of indices, text, a number or a bool: the scorer knows which. ``variables`` holds every name that a
+    prompt template can use: the row's columns, the mapped fields, and ``row`` (the columns alone).
+    """
+
+    id: str
+    path: str
+    line: int | None
+    question: str = ""
+    choices: tuple[str, ...] = ()
+    choice_types: tuple[str, ...] = ()
+    target: JSON = None
+    category: str | None = None
+    variables: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A scorer's judgement of one sample.
+
+    ``answer`` is what was extracted from the response, for a reader; None where nothing could be extracted, which is
+    ``wrong`` with ``no_answer`` set. ``values`` are the sample's numbers by metric name (``accuracy`` 1.0 or 0.0,
+    ``brier``, …). ``chance`` is the probability that a guess is right, None where guessing has no meaning. ``details`` are for
+    the report: logprobs per choice, the order in which options were shown. ``reason`` explains ``unscored``.
+    """
+
+    status: Status
+    answer: str | None = None
+    no_answer: bool = False
+    values: Mapping[str, float] = field(default_factory=dict)
+    chance: float | None = None
+    details: Mapping[str, JSON] = field(default_factory=dict)
+    reason: str | None = None

@@ -1,0 +1,152 @@
+"""What is built: the source distribution, the wheel made from it, and the wheel when it is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Sequence
+from email import message_from_bytes
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.support import REPOSITORY, clean_environment
+
+pytestmark = pytest.mark.heavy
+
+PACKAGE = REPOSITORY / "pytest_llmeval"
+JUNK = {"__pycache__", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "build", "dist"}
+MB = 1_000_000
+
+SUITE = """
+suite: installed
+samples:
+  - {id: one, question: "Question: is water wet?\\nAnswer:", choices: [yes it is, no it is not], target: 0}
+  - {id: two, question: "Question: is fire cold?\\nAnswer:", choices: [yes it is, no it is not], target: 1}
+prompt: {template: "{{ question }}"}
+score: choice
+"""
+
+
+def run(command: Sequence[str | Path], *, cwd: Path, **variables: str) -> str:
+    """Standard output of a command that must succeed."""
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=cwd,
+        env=clean_environment() | variables,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(["-m", "build", "--no-isolation", "--outdir", folder, REPOSITORY], cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions: Path) -> Path:
+    (path,) = distributions.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def sdist(distributions: Path) -> Path:
+    (path,) = distributions.glob("*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, installed alone into a folder; what it depends on comes from the environment of the tests."""
+    folder = tmp_path_factory.mktemp("site")
+    run(["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", folder, wheel], cwd=folder)
+    return folder
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_wheel_holds_the_whole_package_and_nothing_else(wheel: Path) -> None:
+    expected = {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and not JUNK & set(path.parts)
+    }
+    found = {name for name in names_in(wheel) if ".dist-info/" not in name}
+    assert found == expected
+
+
+def test_wheel_holds_the_demo_model_the_types_and_the_licence(wheel: Path) -> None:
+    names = names_in(wheel)
+    assert "pytest_llmeval/py.typed" in names
+    assert {
+        "pytest_llmeval/demo_model/config.json",
+        "pytest_llmeval/demo_model/model.safetensors",
+        "pytest_llmeval/demo_model/tokenizer.json",
+    } <= names
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_wheel_is_small(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        model = sum(entry.file_size for entry in archive.infolist() if "/demo_model/" in entry.filename)
+    assert model <= 5 * MB
+    assert wheel.stat().st_size <= 6 * MB
+
+
+def test_metadata(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = message_from_bytes(archive.read(name))
+    assert metadata["Name"] == "pytest-llmeval-suites"
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert "Framework :: Pytest" in metadata.get_all("Classifier", [])
+    plain = {line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
+    for needed in ("pytest", "pytest-xdist", "transformers", "torch", "pyyaml", "tabulate"):
+        assert any(line.split(">")[0] == needed for line in plain), f"a plain install must bring {needed}"
+    assert set(metadata.get_all("Provides-Extra", [])) == {"accelerate", "dev", "peft", "quantization"}
+    assert metadata.get_payload(), "the README is the long description"
+
+
+def test_sdist_holds_what_is_needed_and_no_junk(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        paths = [PurePosixPath(*PurePosixPath(entry.name).parts[1:]) for entry in archive.getmembers()]
+    assert not [str(path) for path in paths if JUNK & set(path.parts) or path.suffix in {".pyc", ".log", ".swp"}]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    included = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"])
+    assert {path.parts[0] for path in paths} - {"PKG-INFO", ".gitignore", "pyproject.toml"} == included
+
+
+def test_installed_wheel_registers_the_plugin(site: Path, tmp_path: Path) -> None:
+    program = (
+        "from importlib.metadata import distribution\n"
+        "import pytest_llmeval\n"
+        "(entry,) = distribution('pytest-llmeval-suites').entry_points.select(group='pytest11')\n"
+        "print(entry.name, entry.value, pytest_llmeval.__file__)\n"
+    )
+    name, value, path = run(["-c", program], cwd=tmp_path, PYTHONPATH=str(site)).split()
+    assert (name, value) == ("llmeval_suites", "pytest_llmeval.plugin")
+    assert Path(path).is_relative_to(site)
+
+
+def test_installed_wheel_runs_the_demo_model(site: Path, tmp_path: Path) -> None:
+    """From a folder elsewhere, so that nothing of the checkout can help."""
+    (tmp_path / "installed.yaml").write_text(SUITE, encoding="utf-8")
+    output = run(["-m", "pytest", "-v", "--llm-model", "demo", "installed.yaml"], cwd=tmp_path, PYTHONPATH=str(site))
+    assert "installed.yaml::one" in output
+    assert "installed.yaml::two" in output
+    assert "accuracy" in output

@@ -1,0 +1,173 @@
+"""Which items a suite gives, and how they are selected."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval.items import escape_id, unescape_id
+from tests.plugin.suites_for_tests import CAPITALS, SUMS
+from tests.support import FAKE_MODEL_CONFTEST, model_calls
+
+
+def test_collect_only_lists_samples_and_loads_no_model(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess("--collect-only", "-q", "capitals.yaml")
+    assert result.ret == 0
+    assert result.outlines[:3] == ["capitals.yaml::q1", "capitals.yaml::q2", "capitals.yaml::q3"]
+    assert model_calls(llm_pytester.path) == []
+
+
+def test_collect_only_needs_no_model(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess("--collect-only", "capitals.yaml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*<SuiteFile capitals.yaml>", "*<SampleItem q1>"])
+
+
+def test_one_sample_by_its_id(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess(*workers, "-v", "capitals.yaml::q2")
+    result.stdout.fnmatch_lines(["*capitals.yaml::q2*"])
+    result.stdout.no_fnmatch_line("*capitals.yaml::q1*")
+
+
+def test_two_samples_of_one_suite_by_their_ids(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess("--collect-only", "-q", "capitals.yaml::q1", "capitals.yaml::q3")
+    assert result.outlines[:2] == ["capitals.yaml::q1", "capitals.yaml::q3"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [(("-k", "q1 or q3"), ["q1", "q3"]), (("-m", "europe and not slow"), ["q1", "q2", "q3"]), (("-m", "slow"), [])],
+)
+def test_k_and_m_select(llm_pytester: pytest.Pytester, expression: tuple[str, str], expected: list[str]) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS + "tags: [europe]\n")
+    result = llm_pytester.runpytest_subprocess("--collect-only", "-q", *expression, "capitals.yaml")
+    assert [line.split("::")[1] for line in result.outlines if "::" in line] == expected
+
+
+@pytest.mark.parametrize(
+    "sample_id",
+    ["a::b", "list[0]", "two words", "🙂", "7", "50%", "a/b", "x:::y", "tab", "ünïcode", "-k", "1.5", "back\\slash"],
+)
+def test_ids_of_all_kinds_run_and_can_be_selected(llm_pytester: pytest.Pytester, sample_id: str) -> None:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    samples = [{"id": one, "question": "1 + 1", "target": 2} for one in (sample_id, "other")]
+    llm_pytester.makefile(".yaml", ids=f"suite: ids\nscore: number\nsamples: {json.dumps(samples)}\n")
+    result = llm_pytester.runpytest_subprocess("--llm-report=out.json", "ids.yaml::" + escape_id(sample_id))
+    assert result.ret == 0
+    report = json.loads((llm_pytester.path / "out.json").read_text())
+    assert [record["id"] for record in report["records"]] == [sample_id]
+    again = llm_pytester.runpytest_subprocess("--lf", "ids.yaml")
+    again.stdout.fnmatch_lines(["*1 wrong*"])
+
+
+@given(st.text(min_size=1))
+def test_escaped_ids_are_reversible_and_safe(sample_id: str) -> None:
+    import unicodedata
+
+    name = escape_id(sample_id)
+    assert unescape_id(name) == unicodedata.normalize("NFC", sample_id)
+    assert "::" not in name
+    assert not set("[]\n\r\t\0") & set(name)
+    name.encode()
+
+
+def test_two_suites_of_one_name(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    llm_pytester.makefile(".yaml", one=CAPITALS, two=CAPITALS)
+    result = llm_pytester.runpytest_subprocess(*workers, "one.yaml", "two.yaml")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*two.yaml:1: suite 'capitals' is also the name of one.yaml: rename one of them"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_tag_is_a_mark_without_a_warning(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    llm_pytester.makefile(".yaml", capitals=CAPITALS + "tags: [europe]\n")
+    result = llm_pytester.runpytest_subprocess(*workers, "-W", "error", "capitals.yaml")
+    assert result.ret == 0
+
+
+@pytest.mark.parametrize(
+    ("tag", "options", "message"),
+    [
+        (
+            "europe",
+            ["--strict-markers"],
+            "tag 'europe' is not among the registered markers, and --strict-markers is on",
+        ),
+        ("skip", [], "tag 'skip' is the name of a mark with a meaning of its own"),
+    ],
+)
+def test_tags_that_are_refused(llm_pytester: pytest.Pytester, tag: str, options: list[str], message: str) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS + f"tags: [{tag}]\n")
+    result = llm_pytester.runpytest_subprocess("--collect-only", *options, "capitals.yaml")
+    assert result.ret == 2
+    result.stdout.fnmatch_lines([f"capitals.yaml:9: {message}*"])
+
+
+def test_a_registered_tag_under_strict_markers(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeini("[pytest]\nmarkers = europe: suites about Europe")
+    llm_pytester.makefile(".yaml", capitals=CAPITALS + "tags: [europe]\n")
+    assert llm_pytester.runpytest_subprocess("--collect-only", "--strict-markers", "capitals.yaml").ret == 0
+
+
+def test_a_named_file_that_is_no_suite(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", values="image: nginx\n")
+    result = llm_pytester.runpytest_subprocess("values.yaml")
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*values.yaml: not a suite: its first key must be `suite`*"])
+
+
+def test_a_walked_file_that_is_no_suite_is_left_alone(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", values="image: nginx\n", chart="suite: a helm test\ntemplates: [x]\n")
+    assert llm_pytester.runpytest_subprocess().ret == 5
+
+
+def test_autouse_fixtures_of_every_scope(llm_pytester: pytest.Pytester) -> None:
+    scopes = ("session", "package", "module", "class", "function")
+    fixtures = "".join(
+        f"\n@pytest.fixture(scope='{scope}', autouse=True)\ndef {scope}_one(request):\n    yield\n" for scope in scopes
+    )
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST + fixtures)
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess("capitals.yaml")
+    assert result.ret == 0
+
+
+@pytest.mark.parametrize("limit", ["2", "first:2"])
+def test_limit(llm_pytester: pytest.Pytester, limit: str) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
+    result = llm_pytester.runpytest_subprocess("--collect-only", "-q", f"--llm-limit={limit}", ".")
+    chosen = [line for line in result.outlines if "::" in line]
+    assert len(chosen) == 4
+    result.stdout.fnmatch_lines(["*4/7 tests collected (3 deselected)*"])
+    if limit.startswith("first"):
+        assert chosen == ["capitals.yaml::q1", "capitals.yaml::q2", "sums.yaml::s1", "sums.yaml::s2"]
+
+
+def test_limit_draws_the_same_samples_whatever_the_order(llm_pytester: pytest.Pytester) -> None:
+    rows = [{"id": f"r{number}", "question": f"{number} + 1", "target": number + 1} for number in range(50)]
+    header = "suite: many\nscore: number\nsamples: "
+    drawn = []
+    for order in (rows, rows[::-1]):
+        llm_pytester.makefile(".yaml", many=header + json.dumps(order))
+        result = llm_pytester.runpytest_subprocess("--collect-only", "-q", "--llm-limit=5", "many.yaml")
+        drawn.append(sorted(line for line in result.outlines if "::" in line))
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == 5
+    assert drawn[0] != [f"many.yaml::r{number}" for number in range(5)]
+
+
+def test_limit_applies_to_what_the_other_selections_left(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess("--collect-only", "-q", "-k", "q3", "--llm-limit=1", "capitals.yaml")
+    assert result.outlines[0] == "capitals.yaml::q3"

@@ -1,0 +1,58 @@
+"""Suites, and nothing to answer them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.suites_for_tests import CAPITALS
+from tests.support import FAKE_MODEL_CONFTEST
+
+
+def test_a_bare_run_skips_with_one_reason(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    llm_pytester.makepyfile(test_own="def test_passes(): pass")
+    result = llm_pytester.runpytest_subprocess(*workers, "-rs")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=3)
+    result.stdout.fnmatch_lines(["SKIPPED [[]3] *no model: give --llm-model, or override the fixture llm_model*"])
+
+
+@pytest.mark.parametrize("argument", ["capitals.yaml", ".", "capitals.yaml::q1"])
+def test_a_named_suite_stops_with_one_line(llm_pytester: pytest.Pytester, workers: list[str], argument: str) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess(*workers, argument)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: capitals.yaml needs a model: give --llm-model (--llm-model demo ships*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
+def test_an_overridden_fixture_is_a_model(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    suites = llm_pytester.mkdir("suites")
+    (suites / "conftest.py").write_text(FAKE_MODEL_CONFTEST)
+    (suites / "capitals.yaml").write_text(CAPITALS)
+    result = llm_pytester.runpytest_subprocess(*workers, "suites")
+    assert result.ret == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("./missing", "ERROR: model ./missing: there is no folder *missing"),
+        ("", "ERROR: --llm-model: expected some text, found nothing, found ''"),
+        ("a b", "ERROR: --llm-model 'a b': expected demo, a Hugging Face id (org/name), or a checkpoint folder"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_before_the_run(
+    llm_pytester: pytest.Pytester, workers: list[str], model: str, message: str
+) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    result = llm_pytester.runpytest_subprocess(*workers, f"--llm-model={model}", "capitals.yaml")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([message])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+def test_hand_written_tests_skip_too(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile("def test_model(llm_model): pass")
+    llm_pytester.runpytest_subprocess().assert_outcomes(skipped=1)

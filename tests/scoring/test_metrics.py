@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pytest_llmeval.scoring.metrics import (
+    METRICS,
+    Metric,
+    by_category,
+    checked,
+    definition,
+    names_in,
+    skill,
+    summarize,
+)
+from pytest_llmeval.types import Score
+
+RIGHT = Score(status="correct", values={"accuracy": 1.0, "skill": 1.0}, chance=0.25)
+WRONG = Score(status="wrong", values={"accuracy": 0.0, "skill": -1 / 3}, chance=0.25)
+UNSCORED = Score(status="unscored", reason="the model raised")
+
+
+def scored(**values: float) -> Score:
+    return Score(status="scored", values=values)
+
+
+def test_accuracy_has_wilsons_interval_and_the_standard_error_of_the_mean() -> None:
+    metric = summarize([RIGHT] * 7 + [WRONG] * 3, ["accuracy"])["accuracy"]
+    interval = stats.binomtest(7, 10).proportion_ci(method="wilson")
+    assert (metric.value, metric.n, metric.kind) == (0.7, 10, "proportion")
+    assert metric.stderr == pytest.approx(stats.sem([1] * 7 + [0] * 3))
+    assert (metric.ci_low, metric.ci_high) == pytest.approx((interval.low, interval.high))
+
+
+def test_a_mean_has_a_t_interval() -> None:
+    values = [0.1, 0.4, 0.2, 0.9]
+    metric = summarize([scored(brier=value) for value in values], ["brier"])["brier"]
+    interval = stats.t.interval(0.95, 3, loc=0.4, scale=stats.sem(values))
+    assert (metric.n, metric.kind) == (4, "mean")
+    assert metric.value == pytest.approx(0.4)
+    assert (metric.ci_low, metric.ci_high) == pytest.approx(interval)
+
+
+def test_one_mean_has_no_interval_and_one_proportion_has() -> None:
+    metrics = summarize([Score(status="correct", values={"accuracy": 1.0, "brier": 0.1})], ["accuracy", "brier"])
+    assert metrics["brier"] == Metric(value=0.1, n=1, kind="mean")
+    assert metrics["accuracy"].stderr is None
+    assert metrics["accuracy"].ci_low == pytest.approx(0.2065, abs=1e-4)
+
+
+def test_unscored_samples_are_in_no_metric_and_in_no_n() -> None:
+    names = ["accuracy", "skill", "correct", "total", "no_answer"]
+    scores = [RIGHT, WRONG, RIGHT]
+    assert summarize([*scores, UNSCORED, UNSCORED], names) == summarize(scores, names)
+    assert summarize(scores, names)["total"] == Metric(value=3.0, n=3, kind="count")
+
+
+def test_nothing_scored_is_no_number() -> None:
+    metrics = summarize([UNSCORED], ["accuracy", "brier", "total"])
+    assert metrics["accuracy"] == Metric(value=None, n=0, kind="proportion")
+    assert metrics["brier"] == Metric(value=None, n=0, kind="mean")
+    assert metrics["total"] == Metric(value=0.0, n=0, kind="count")
+
+
+def test_counts() -> None:
+    yes = Score(status="correct", values={"yes_predicted": 1.0, "no_predicted": 0.0})
+    no = Score(status="wrong", values={"yes_predicted": 0.0, "no_predicted": 1.0})
+    none = Score(status="wrong", no_answer=True, values={"yes_predicted": 0.0, "no_predicted": 0.0})
+    metrics = summarize(
+        [yes, yes, yes, no, no, none], ["correct", "total", "yes_predicted", "no_predicted", "no_answer"]
+    )
+    assert {name: metric.value for name, metric in metrics.items()} == {
+        "correct": 3,
+        "total": 6,
+        "yes_predicted": 3,
+        "no_predicted": 2,
+        "no_answer": 1,
+    }
+    assert {metric.kind for metric in metrics.values()} == {"count"}
+    assert all(metric.stderr is None and metric.ci_low is None for metric in metrics.values())
+
+
+def test_a_metric_is_taken_over_the_scores_that_carry_it() -> None:
+    assert summarize([scored(length=4.0), scored(length=8.0), RIGHT], ["length"])["length"].n == 2
+
+
+def test_accuracy_of_a_recorded_right_or_wrong_without_a_value() -> None:
+    scores = [Score(status="correct"), Score(status="wrong"), scored(rating=3.0)]
+    assert summarize(scores, ["accuracy"])["accuracy"].value == 0.5
+    assert summarize(scores, ["accuracy"])["accuracy"].n == 2
+
+
+def test_a_users_metric_is_a_proportion_only_when_all_its_values_are_0_or_1() -> None:
+    polite = summarize([scored(polite=1.0), scored(polite=0.0)], ["polite"])["polite"]
+    rating = summarize([scored(rating=1.0), scored(rating=0.5)], ["rating"])["rating"]
+    assert (polite.kind, rating.kind) == ("proportion", "mean")
+
+
+def test_a_recorded_accuracy_between_0_and_1_is_a_mean() -> None:
+    assert summarize([scored(accuracy=0.5), scored(accuracy=1.0)], ["accuracy"])["accuracy"].kind == "mean"
+
+
+def test_skill_has_accuracys_interval_on_its_own_scale_where_chances_are_equal() -> None:
+    metric = summarize([RIGHT] * 5, ["skill"])["skill"]
+    low = stats.binomtest(5, 5).proportion_ci(method="wilson").low
+    assert (metric.value, metric.ci_high) == (1.0, 1.0)
+    assert metric.ci_low == pytest.approx((low - 0.25) / 0.75)
+
+
+def test_skill_has_a_t_interval_where_chances_differ() -> None:
+    other = Score(status="correct", values={"accuracy": 1.0, "skill": 1.0}, chance=0.5)
+    metric = summarize([RIGHT, WRONG, other], ["skill"])["skill"]
+    values = [1.0, -1 / 3, 1.0]
+    interval = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
+    assert (metric.ci_low, metric.ci_high) == pytest.approx(interval)
+
+
+@pytest.mark.parametrize(
+    ("correct", "chance", "expected"), [(1, 0.25, 1), (0.25, 0.25, 0), (0, 0.2, -0.25), (0, 0.5, -1)]
+)
+def test_skill_by_hand(correct: float, chance: float, expected: float) -> None:
+    assert skill(correct, chance) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("chance", [1.0, -0.1, math.nan])
+def test_skill_needs_a_chance_below_1(chance: float) -> None:
+    with pytest.raises(ValueError, match="chance"):
+        skill(1.0, chance)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_nothing_is_averaged_over_nan(bad: float) -> None:
+    score = scored(rating=bad, length=3.0)
+    with pytest.raises(ValueError, match="rating"):
+        summarize([score], ["rating"])
+    assert checked(score).status == "unscored"
+    assert checked(score).reason == f"the value of rating is {bad}"
+    assert checked(RIGHT) is RIGHT
+
+
+def test_by_category_parts_are_summaries_of_their_scores() -> None:
+    scores = [RIGHT, WRONG, RIGHT, UNSCORED, WRONG]
+    parts = by_category(scores, ["b", "a", "b", "b", None], ["accuracy", "total"])
+    assert list(parts) == ["a", "b"]
+    assert parts["a"] == summarize([WRONG], ["accuracy", "total"])
+    assert parts["b"] == summarize([RIGHT, RIGHT], ["accuracy", "total"])
+
+
+def test_a_category_does_not_change_a_metrics_kind() -> None:
+    scores = [scored(rating=1.0), scored(rating=0.0), scored(rating=0.5)]
+    parts = by_category(scores, ["a", "a", "b"], ["rating"])
+    assert parts["a"]["rating"].kind == "mean"
+
+
+def test_by_category_needs_a_category_for_each_score() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        by_category([RIGHT, WRONG], ["a"], ["accuracy"])
+
+
+def test_names_in_scores() -> None:
+    scores = [Score(status="correct", values={"zeal": 1.0, "brier": 0.1}), Score(status="wrong", no_answer=True)]
+    assert names_in(scores) == ("accuracy", "brier", "no_answer", "zeal")
+    assert names_in([scored(rating=1.0)]) == ("rating",)
+
+
+def test_definitions() -> None:
+    assert definition("accuracy").higher_is_better is True
+    assert definition("brier").higher_is_better is False
+    assert definition("rating").kind == "mean"
+    assert definition("rating").higher_is_better is None
+    assert all(name == metric.name for name, metric in METRICS.items())
+
+
+@given(
+    st.lists(st.sampled_from([RIGHT, WRONG, UNSCORED]), max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_order_makes_no_difference_and_metrics_survive_json(scores: list[Score], random: Any) -> None:
+    names = ["accuracy", "skill", "correct", "no_answer"]
+    metrics = summarize(scores, names)
+    shuffled = list(scores)
+    random.shuffle(shuffled)
+    assert summarize(shuffled, names) == metrics
+    for metric in metrics.values():
+        assert Metric.from_dict(json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": -1}, "n is a number of samples"),
+        ({"n": True}, "n is a number of samples"),
+        ({"n": None}, "n is a number of samples"),
+        ({"kind": "median"}, "kind is proportion, mean or count"),
+        ({"value": "0.5"}, "value is a finite number or null"),
+        ({"stderr": math.nan}, "stderr is a finite number or null"),
+        ({"ci_low": True}, "ci_low is a finite number or null"),
+    ],
+)
+def test_a_metric_that_cannot_be_read_says_which_key(change: Mapping[str, object], message: str) -> None:
+    good = Metric(value=0.5, n=2, kind="mean", stderr=0.1, ci_low=0.0, ci_high=1.0).to_dict()
+    with pytest.raises(ValueError, match=message):
+        Metric.from_dict({**good, **change})

@@ -1,0 +1,106 @@
+"""What holds for every scorer."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.scoring.metrics import METRICS, checked, summarize
+from pytest_llmeval.scoring.scorers import make_scorer
+from pytest_llmeval.suites.schema import (
+    ChoiceSettings,
+    ExactSettings,
+    LetterSettings,
+    NumberSettings,
+    PatternSettings,
+    ScoreSettings,
+    YesNoSettings,
+)
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
+from tests.scoring.helpers import GENERATE, a_sample, judge_reply
+
+GENERATED: list[tuple[ScoreSettings, Any]] = [
+    (LetterSettings(), 1),
+    (LetterSettings(labels="lower"), 1),
+    (LetterSettings(labels="digit"), 1),
+    (YesNoSettings(), True),
+    (NumberSettings(), 72),
+    (ExactSettings(normalize=("unicode", "lower", "no_punctuation", "no_articles", "collapse_whitespace")), "Paris"),
+    (PatternSettings(pattern=r"is (\w+)", match="last"), "Paris"),
+]
+SCORED: list[tuple[ScoreSettings, Any]] = [(ChoiceSettings(), 1), (YesNoSettings(by="loglikelihood"), True)]
+CHOICES = ("Rome", "Paris")
+
+
+def name(case: Any) -> str:
+    return getattr(case, "kind", "")
+
+
+@pytest.mark.parametrize(("settings", "target"), GENERATED + SCORED, ids=name)
+def test_a_scorer_describes_itself(settings: ScoreSettings, target: Any) -> None:
+    scorer = make_scorer(settings)
+    assert scorer.name == settings.kind
+    assert scorer.version >= 1
+    assert set(scorer.metrics) <= set(METRICS)
+    assert len(set(scorer.metrics)) == len(scorer.metrics)
+    if settings.kind != "letter":
+        assert scorer.default_template == "{{ question }}"
+        assert scorer.variables(scorer.present(a_sample(target, CHOICES))) == {}
+
+
+@pytest.mark.parametrize(("settings", "target"), GENERATED + SCORED, ids=name)
+def test_scorers_and_what_they_present_travel_to_workers(settings: ScoreSettings, target: Any) -> None:
+    scorer = make_scorer(settings)
+    presented = scorer.present(a_sample(target, CHOICES))
+    copy = pickle.loads(pickle.dumps(scorer))
+    assert copy == scorer
+    assert copy.present(a_sample(target, CHOICES)) == presented
+
+
+@pytest.mark.parametrize(("settings", "target"), GENERATED, ids=name)
+def test_generation_is_as_the_suite_says(settings: ScoreSettings, target: Any) -> None:
+    scorer = make_scorer(settings)
+    (request,) = scorer.requests(scorer.present(a_sample(target, CHOICES)), "Q", delimiter=" ", generate=GENERATE)
+    max_tokens = 10 if settings.kind == "letter" else 77
+    assert request == GenerateRequest("Q", max_tokens=max_tokens, stop=("\n",), temperature=0.5, seed=3)
+
+
+@pytest.mark.parametrize(("settings", "target"), GENERATED, ids=name)
+@given(reply=st.text(st.characters(), max_size=200))
+def test_any_reply_is_right_or_wrong(settings: ScoreSettings, target: Any, reply: str) -> None:
+    score = judge_reply(settings, target, reply, choices=CHOICES)
+    assert score.status in ("correct", "wrong")
+    assert score.values["accuracy"] == float(score.status == "correct")
+    assert score.no_answer == (score.answer is None)
+    assert not (score.no_answer and score.status == "correct")
+    assert checked(score) is score
+    summary = summarize([score], make_scorer(settings).metrics)
+    assert all(metric.n == 1 for metric in summary.values())
+
+
+@pytest.mark.parametrize(("settings", "target"), GENERATED, ids=name)
+@pytest.mark.parametrize("piece", ["9", "1 ", "-", " ", "\x00", "\ud800", "A", "the ", "#### "])
+def test_a_reply_of_two_million_characters_is_judged(settings: ScoreSettings, target: Any, piece: str) -> None:
+    reply = piece * (2_000_000 // len(piece))
+    assert judge_reply(settings, target, reply, choices=CHOICES).status in ("correct", "wrong")
+
+
+@pytest.mark.parametrize(("settings", "target"), GENERATED, ids=name)
+def test_a_model_that_does_not_answer_with_a_reply_is_named(settings: ScoreSettings, target: Any) -> None:
+    scorer = make_scorer(settings)
+    presented = scorer.present(a_sample(target, CHOICES))
+    reply = GenerateResponse(text="x")
+    for responses in ([], [reply, reply], [LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1)]):
+        with pytest.raises(ModelError, match="expected one GenerateResponse from the model, found"):
+            scorer.score(presented, responses)
+
+
+@pytest.mark.parametrize(("settings", "target"), GENERATED + SCORED, ids=name)
+def test_a_sample_without_a_target_is_refused(settings: ScoreSettings, target: Any) -> None:
+    with pytest.raises(ValueError, match="has no target"):
+        make_scorer(settings).present(a_sample(None, CHOICES))

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval
+
+FINITE = st.floats(-1e6, 1e6)
+EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
+"""Values whose sums are exact: scipy warns of those that are nearly equal."""
+
+
+@given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))
+def test_wilson_is_that_of_statsmodels(counts: tuple[int, int], confidence: float) -> None:
+    k, n = counts
+    expected = proportion_confint(k, n, alpha=1 - confidence, method="wilson")
+    assert wilson_interval(k, n, confidence) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 10), (1, 3)])
+def test_wilson_is_that_of_scipy(k: int, n: int) -> None:
+    expected = stats.binomtest(k, n).proportion_ci(method="wilson")
+    assert wilson_interval(k, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_wilson_by_hand() -> None:
+    # Without a success of n the upper end is z² / (n + z²); 1.959964² = 3.841459.
+    assert wilson_interval(0, 10) == pytest.approx((0.0, 3.841459 / 13.841459), abs=1e-7)
+    assert wilson_interval(0, 10)[0] == 0.0
+    assert wilson_interval(10, 10)[1] == 1.0
+
+
+@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_holds_the_proportion_and_stays_in_its_range(counts: tuple[int, int]) -> None:
+    k, n = counts
+    low, high = wilson_interval(k, n)
+    assert 0 <= low <= k / n <= high <= 1
+    assert low < high
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 0), (-1, 3), (4, 3)])
+def test_wilson_refuses_what_is_no_proportion(k: int, n: int) -> None:
+    with pytest.raises(ValueError, match="have no proportion"):
+        wilson_interval(k, n)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, math.nan])
+def test_a_confidence_level_lies_between_0_and_1(confidence: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        wilson_interval(1, 2, confidence)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        mean_interval([1.0, 2.0], confidence)
+
+
+@given(st.lists(EIGHTHS, min_size=2, max_size=50))
+def test_standard_error_is_that_of_scipy(values: list[float]) -> None:
+    assert standard_error(values) == pytest.approx(stats.sem(values), rel=1e-9, abs=1e-9)
+
+
+def test_standard_error_by_hand() -> None:
+    # Deviations of 1, 2, 3, 4 from 2.5: squares 2.25 + 0.25 + 0.25 + 2.25 = 5; 5 / 3 / 4 = 5/12.
+    assert standard_error([1, 2, 3, 4]) == pytest.approx(math.sqrt(5 / 12), rel=1e-15)
+
+
+@given(st.lists(EIGHTHS, min_size=2, max_size=50).filter(lambda values: len(set(values)) > 1))
+def test_mean_interval_is_that_of_scipy(values: list[float]) -> None:
+    expected = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / len(values), scale=stats.sem(values))
+    assert mean_interval(values) == pytest.approx(expected, rel=1e-8, abs=1e-6)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert standard_error([0.5]) is None
+    assert mean_interval([0.5]) is None
+
+
+@given(st.lists(FINITE, min_size=2, max_size=30), st.randoms(use_true_random=False))
+def test_the_order_of_samples_changes_no_digit(values: list[float], random: object) -> None:
+    shuffled = list(values)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert (mean(shuffled), standard_error(shuffled)) == (mean(values), standard_error(values))
+    assert mean_interval(shuffled) == mean_interval(values)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_nothing_is_averaged_over_nan(bad: float) -> None:
+    for statistic in (mean, standard_error, mean_interval):
+        with pytest.raises(ValueError, match="nothing is averaged over it"):
+            statistic([0.5, bad])
+
+
+def test_no_values_have_no_mean() -> None:
+    with pytest.raises(ValueError, match="mean of no values"):
+        mean([])

@@ -1,0 +1,257 @@
+"""The house holds: imports go down only, libraries stay in their rooms, loading the plugin loads nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import REPOSITORY, clean_environment
+
+PACKAGE = "pytest_llmeval"
+ROOT = REPOSITORY / PACKAGE
+
+TOP = 6  # the only floor that knows pytest
+FLOORS: dict[str, int] = {
+    "": 0,  # pytest_llmeval/__init__.py
+    "types": 0,
+    "errors": 0,
+    "demo_model": 0,
+    "suites": 1,
+    "models": 2,
+    "scoring": 3,
+    "reporting": 4,
+    "cli": 5,
+    "lookahead": 5,
+    **dict.fromkeys(("options", "items", "model_fixtures", "recording", "selection", "session", "xdist"), TOP),
+    "plugin": TOP + 1,
+}
+
+PYTEST_LIBRARIES = {"pytest", "_pytest", "pluggy", "xdist", "execnet"}
+TORCH_LIBRARIES = {"torch", "transformers", "safetensors", "tokenizers", "peft", "accelerate", "bitsandbytes"}
+TORCH_ROOMS = re.compile(r"models\.huggingface\w*(\..*)?")
+NETWORK_LIBRARIES = {
+    "socket",
+    "ssl",
+    "http",
+    "urllib.request",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "huggingface_hub",
+    "datasets",
+}
+NETWORK_ROOMS = re.compile(r"models\.(openai|huggingface)\w*(\..*)?|suites\.hub\w*")
+
+DISTRIBUTIONS = {"yaml": "pyyaml", "xdist": "pytest-xdist", "_pytest": "pytest", "pydantic_core": "pydantic"}
+BROUGHT_BY_TRANSFORMERS = {"numpy", "tokenizers", "huggingface_hub"}
+
+HEAVY = (
+    "torch",
+    "transformers",
+    "numpy",
+    "yaml",
+    "pydantic",
+    "jinja2",
+    "tabulate",
+    "scipy",
+    "regex",
+    "safetensors",
+    "tokenizers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """``importer`` imports ``target``: full dotted names without the package's own name, except for foreign targets."""
+
+    importer: str
+    target: str
+    line: int
+    own: bool
+
+    def __str__(self) -> str:
+        return f"{PACKAGE}.{self.importer} imports {self.target} (line {self.line})"
+
+
+def module_name(path: Path) -> str:
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """Every import in a file. Inside a function, or for type checkers alone, it binds two floors all the same."""
+    importer = module_name(path)
+    package = importer.split(".") if path.name == "__init__.py" else importer.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
+        for target in _targets(node, [PACKAGE, *filter(None, package)]):
+            own = target.split(".")[0] == PACKAGE
+            yield Import(importer, target.removeprefix(PACKAGE).removeprefix(".") if own else target, node.lineno, own)  # type: ignore[attr-defined]
+
+
+def _targets(node: ast.AST, package: list[str]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = ".".join(package[: len(package) - node.level + 1] if node.level else []) or ""
+        base = ".".join(filter(None, [base, node.module]))
+        for alias in node.names:  # `from package import module` names the module, not the package
+            yield f"{base}.{alias.name}" if is_own_module(f"{base}.{alias.name}") else base
+    elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func) and node.args:
+        yield from _named(node.args[0])
+    elif isinstance(node, ast.Constant) and ":" in str(node.value):  # "module:Name", as in a registry of lazy imports
+        yield from _named(node)
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        name = node.value.partition(":")[0]
+        if is_own_module(name):
+            yield name
+
+
+def is_own_module(name: str) -> bool:
+    if not re.fullmatch(rf"{PACKAGE}(\.\w+)+", name):
+        return False
+    path = ROOT.parent.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def floor(module: str) -> int:
+    return FLOORS[module.split(".")[0]]
+
+
+IMPORTS = [found for path in sorted(ROOT.rglob("*.py")) for found in imports_of(path)]
+
+
+def in_library(found: Import, libraries: set[str]) -> bool:
+    return not found.own and any(found.target == name or found.target.startswith(name + ".") for name in libraries)
+
+
+def test_every_module_has_a_floor() -> None:
+    rooms = {module_name(path).split(".")[0] for path in ROOT.rglob("*.py")}
+    assert rooms <= set(FLOORS), "say in FLOORS where the new module lives"
+
+
+def test_the_walk_sees_imports() -> None:
+    assert any(found.importer == "errors" and found.target == "os" for found in IMPORTS)
+    assert any(found.importer == "scoring.base" and found.target == "suites.schema" for found in IMPORTS)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("from pytest_llmeval.types import Sample", "types"),
+        ("from pytest_llmeval import types", "types"),
+        ("from ..types import Sample", "types"),
+        ("from . import schema", "suites.schema"),
+        ("def f():\n    import pytest_llmeval.reporting", "reporting"),
+        ("import_module('pytest_llmeval.reporting')", "reporting"),
+        ("LAZY = {'demo': 'pytest_llmeval.models.base:Model'}", "models.base"),
+    ],
+)
+def test_the_walk_understands_every_form(
+    source: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("types.py", "suites/schema.py", "reporting/__init__.py", "models/base.py"):
+        (tmp_path / PACKAGE / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / PACKAGE / name).touch()
+    path = tmp_path / PACKAGE / "suites" / "other.py"
+    path.write_text(source)
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path / PACKAGE)
+    assert [found.target for found in imports_of(path)] == [target]
+
+
+def test_imports_go_down_only() -> None:
+    up = [
+        str(found)
+        for found in IMPORTS
+        if found.own
+        and found.importer.split(".")[0] != found.target.split(".")[0]
+        and floor(found.target) >= floor(found.importer)
+        and not (floor(found.importer) == floor(found.target) and floor(found.importer) in (0, TOP))
+    ]
+    assert not up
+
+
+def test_pytest_stays_on_the_top_floor() -> None:
+    assert not [str(found) for found in IMPORTS if in_library(found, PYTEST_LIBRARIES) and floor(found.importer) < TOP]
+
+
+def test_torch_stays_with_the_hugging_face_models() -> None:
+    assert not [
+        str(found)
+        for found in IMPORTS
+        if in_library(found, TORCH_LIBRARIES) and not TORCH_ROOMS.fullmatch(found.importer)
+    ]
+
+
+def test_network_stays_with_remote_models_and_hub_loaders() -> None:
+    assert not [
+        str(found)
+        for found in IMPORTS
+        if in_library(found, NETWORK_LIBRARIES) and not NETWORK_ROOMS.fullmatch(found.importer)
+    ]
+
+
+@pytest.mark.parametrize("module", ["", "types", "errors", "demo_model"])
+def test_ground_floor_needs_the_standard_library_only(module: str) -> None:
+    assert not [
+        str(found)
+        for found in IMPORTS
+        if found.importer == module and not found.own and found.target.split(".")[0] not in sys.stdlib_module_names
+    ]
+
+
+def test_the_demo_model_imports_nothing_of_ours() -> None:
+    assert not [str(found) for found in IMPORTS if found.importer.split(".")[0] == "demo_model" and found.own]
+
+
+def test_every_library_is_declared() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    users = [*project["dependencies"], *(line for name, lines in extras.items() if name != "dev" for line in lines)]
+    declared = {re.split(r"[^A-Za-z0-9._-]", line)[0].lower() for line in users}
+    used = {found.target.split(".")[0] for found in IMPORTS if not found.own} - set(sys.stdlib_module_names)
+    undeclared = {
+        name for name in used - BROUGHT_BY_TRANSFORMERS if DISTRIBUTIONS.get(name, name).lower() not in declared
+    }
+    assert not undeclared
+
+
+def test_loading_the_plugin_loads_nothing_heavy(tmp_path: Path) -> None:
+    """A whole pytest run in a project without suites, with YAML files around, in a fresh interpreter.
+
+    Other plugins are not loaded, so what is imported is pytest's own or ours.
+    """
+    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
+    (tmp_path / "compose.yaml").write_text("services:\n  db:\n    image: postgres\n")
+    (tmp_path / "deployment_test.yaml").write_text("suite: deployment\ntemplates: [deployment.yaml]\ntests: []\n")
+    program = (
+        "import json, sys, pytest\n"
+        "code = pytest.main(['-q', '-p', 'pytest_llmeval.plugin', '-p', 'no:cacheprovider'])\n"
+        "print(json.dumps([int(code), sorted(sys.modules)]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=clean_environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *output, last = done.stdout.splitlines()
+    code, modules = json.loads(last)
+    assert code == 0, "\n".join(output) + done.stderr
+    assert f"{PACKAGE}.plugin" in modules
+    assert not [name for name in HEAVY if name in modules]
