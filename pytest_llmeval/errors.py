@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["ContextLengthError", "LLMEvalError", "ModelError", "OptionError", "ReportError", "RequestError", "SuiteError"]
+__all__ = [
+    "ContextLengthError",
+    "LLMEvalError",
+    "ModelError",
+    "OptionError",
+    "ReportError",
+    "RequestError",
+    "SuiteError",
+]
 
 
 class LLMEvalError(Exception):
@@ -47,8 +55,8 @@ class RequestError(LLMEvalError):
 class ContextLengthError(RequestError):
     """A request with more tokens than the model's context holds.
 
-    ``num_tokens`` is what the request needs (prompt and continuation, or prompt and new tokens); ``max_tokens`` is what the
-    model holds.
+    ``num_tokens`` is what the request needs (prompt and continuation, or prompt and new tokens); ``max_tokens`` is what
+    the model holds.
     """
 
     def __init__(self, *, num_tokens: int, max_tokens: int) -> None:

@@ -82,7 +82,7 @@ class SuiteFile(pytest.Module):
         paths = self.session.stash.setdefault(suite_paths_key, {})
         other = paths.setdefault(suite.name, self.nodeid)
         if other != self.nodeid:
-            raise suite.error(f"suite {suite.name!r} is also the name of {other}: rename one of them", keys=("suite",))
+            raise suite.error(f"{suite.name!r} is also the name of {other}: rename one of them", keys=("suite",))
         self.evaluation = Evaluation(suite)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
         self.info = SuiteInfo(
@@ -104,7 +104,9 @@ class SuiteFile(pytest.Module):
         for place, tag in enumerate(tags):
             where = ("tags", place)
             if tag in _RESERVED_MARKS:
-                raise self.evaluation.suite.error(f"tag {tag!r} is the name of a mark with a meaning of its own", keys=where)
+                raise self.evaluation.suite.error(
+                    f"{tag!r} is the name of a mark with a meaning of its own", keys=where
+                )
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error", pytest.PytestUnknownMarkWarning)
@@ -113,7 +115,7 @@ class SuiteFile(pytest.Module):
                 self.config.addinivalue_line("markers", f"{tag}: tag of an LLM suite")
                 mark = getattr(pytest.mark, tag)
             except pytest.fail.Exception:
-                message = f"tag {tag!r} is not among the registered markers, and --strict-markers is on: register it"
+                message = f"{tag!r} is not among the registered markers, and --strict-markers is on: register it"
                 raise self.evaluation.suite.error(message, keys=where) from None
             self.add_marker(mark)
 

@@ -1,7 +1,8 @@
 """Lookahead: pytest runs one item at a time, models want batches.
 
 The plan is made once, over the samples that were selected: chunks of one suite each, in order of appearance. The first
-member of a chunk that misses its responses asks for those of all members that remain; its neighbours find theirs waiting.
+member of a chunk that misses its responses asks for those of all members that remain; its neighbours find theirs
+waiting.
 """
 
 from __future__ import annotations

@@ -74,7 +74,11 @@ def is_overridden(config: pytest.Config, suite: Path) -> bool:
     """
     own = config.pluginmanager.get_plugin("llmeval_suites")
     for plugin in config.pluginmanager.get_plugins():
-        if plugin is not own and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin" and hasattr(plugin, "llm_model"):
+        if (
+            plugin is not own
+            and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
+            and hasattr(plugin, "llm_model")
+        ):
             return True
     for folder in suite.parents:
         conftest = folder / "conftest.py"

@@ -1,7 +1,7 @@
 """Every option, once: command line, environment variable and ini value, parsed into one frozen ``Settings``.
 
-The command line beats the environment, which beats the ini file. This module is imported by every pytest run that has the
-plugin installed, so it imports next to nothing.
+The command line beats the environment, which beats the ini file. This module is imported by every pytest run that has
+the plugin installed, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ import pytest
 
 from pytest_llmeval.errors import OptionError
 
-__all__ = ["OPTIONS", "Limit", "Option", "Settings", "add_options", "is_sample_key", "read_named", "read_settings", "settings_key"]
+__all__ = [
+    "OPTIONS",
+    "Limit",
+    "Option",
+    "Settings",
+    "add_options",
+    "is_sample_key",
+    "read_named",
+    "read_settings",
+    "settings_key",
+]
 
 ReportPrompts: TypeAlias = Literal["none", "hash", "full"]
 
@@ -139,7 +149,9 @@ OPTIONS: tuple[Option, ...] = (
         parse=_text,
         help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, or a checkpoint folder.",
     ),
-    Option(name="revision", metavar="REV", parse=_text, help="Branch, tag or commit of a model on the Hugging Face hub."),
+    Option(
+        name="revision", metavar="REV", parse=_text, help="Branch, tag or commit of a model on the Hugging Face hub."
+    ),
     Option(
         name="device",
         metavar="DEVICE",
@@ -169,15 +181,16 @@ OPTIONS: tuple[Option, ...] = (
         name="allow_pickle",
         kind="flag",
         parse=_flag,
-        help="Allow weights in pickle files (.bin, .pt), which can run code when they are loaded. Default: safetensors only.",
+        help="Allow weights in pickle files (.bin, .pt), which can run code when they are loaded. "
+        "Default: safetensors only.",
     ),
     Option(
         name="model_arg",
         kind="list",
         metavar="KEY=VALUE",
         parse=_text,
-        help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, max_length=N. "
-        "Can be given several times.",
+        help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
+        "max_length=N. Can be given several times.",
     ),
     Option(
         name="set",
@@ -200,7 +213,12 @@ OPTIONS: tuple[Option, ...] = (
         parse=_flag,
         help="Print the exact prompt of each selected sample, with the scored part marked, and run nothing.",
     ),
-    Option(name="report", metavar="FILE.json", parse=_report, help="Write the report: metrics, and a record for every sample."),
+    Option(
+        name="report",
+        metavar="FILE.json",
+        parse=_report,
+        help="Write the report: metrics, and a record for every sample.",
+    ),
     Option(
         name="report_prompts",
         metavar="HOW",

@@ -1,7 +1,7 @@
 """The pytest plugin: hooks and fixtures. Each builds, stashes, registers or delegates.
 
-This module is loaded in every pytest run of whoever has the package installed. What a run without suites does not need, it
-imports on first use.
+This module is loaded in every pytest run of whoever has the package installed. What a run without suites does not
+need, it imports on first use.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _check(config: pytest.Config, settings: Settings) -> None:
     if settings.model is not None:
         from pytest_llmeval.model_fixtures import check_model_options
 
-        check_model_options(settings, loads=_runs_tests(config) and not settings.show_prompts)
+        check_model_options(settings, loads=_runs_tests(config))
     if settings.report is not None and _runs_tests(config):
         from pytest_llmeval.reporting.report import check_writable
 
@@ -82,7 +82,8 @@ def _is_worker(config: pytest.Config) -> bool:
 
 def _runs_tests(config: pytest.Config) -> bool:
     option = config.option
-    return not (option.collectonly or option.setupplan or option.showfixtures or option.show_fixtures_per_test)
+    looks = option.collectonly or option.setupplan or option.showfixtures or option.show_fixtures_per_test
+    return not (looks or config.stash[settings_key].show_prompts)
 
 
 def _llm_session(config: pytest.Config) -> LLMSession:
@@ -121,6 +122,10 @@ def pytest_collect_file(
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.stash[settings_key].set:
+        from pytest_llmeval.selection import warn_of_unused_overrides
+
+        warn_of_unused_overrides(session)
     nodeids = [item.nodeid for item in session.items if is_sample_key in item.stash]
     if nodeids and _runs_tests(session.config):
         from pytest_llmeval import selection
@@ -202,7 +207,9 @@ class _Reporting:
             remember_wrong(self._config, self._session.wrong_nodeids())
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._session is not None and self._session.report is not None and self._session.report.suites:
+        if self._config.option.no_summary or self._session is None or self._session.report is None:
+            return
+        if self._session.report.suites:
             from pytest_llmeval.reporting.terminal import write_summary
 
             write_summary(terminalreporter, self._session.report, self._config.stash[settings_key].report)
@@ -218,7 +225,10 @@ def llm_device(pytestconfig: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def llm_model(request: pytest.FixtureRequest) -> Model:
-    """The model of ``--llm-model``: ``loglikelihood`` and ``generate``. A conftest.py can return any object of the Protocol."""
+    """The model of ``--llm-model``, with ``loglikelihood`` and ``generate``.
+
+    A conftest.py can override this fixture and return any object of the Protocol.
+    """
     settings = request.config.stash[settings_key]
     if settings.model is None:
         pytest.skip(_NO_MODEL)

@@ -49,9 +49,9 @@ class Recorder:
         """Record one sample's score under ``suite``; it joins the summary and the report.
 
         ``correct`` says right or wrong (a wrong answer is shown as such and does not fail the test, unless
-        ``--llm-strict``); ``score`` is a number with no right or wrong, reported as metric ``score``; ``values`` are further
-        numbers by metric name. ``chance`` is the probability that a guess is right, from 0 to below 1, and adds ``skill``.
-        Raises ``TypeError`` or ``ValueError`` for what cannot be recorded.
+        ``--llm-strict``); ``score`` is a number with no right or wrong, reported as metric ``score``; ``values`` are
+        further numbers by metric name. ``chance`` is the probability that a guess is right, from 0 to below 1, and adds
+        ``skill``. Raises ``TypeError`` or ``ValueError`` for what cannot be recorded.
         """
         if not isinstance(suite, str) or not suite.strip():
             raise TypeError(f"llm_record: suite must be a name, found {suite!r}")
@@ -110,7 +110,9 @@ def _finite(name: str, value: object) -> float:
     except (TypeError, ValueError):
         raise TypeError(f"llm_record: {name} must be a number, found {value!r}") from None
     if not math.isfinite(number):
-        raise ValueError(f"llm_record: {name} must be finite, found {value!r}; a sample without a score is not a number")
+        raise ValueError(
+            f"llm_record: {name} must be finite, found {value!r}; a sample without a score is not a number"
+        )
     return number
 
 
@@ -120,6 +122,7 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     ``report.llm_payload`` is an encoded ``Payload``; ``report.llm_status`` is what the terminal shows.
     """
     if isinstance(item, SampleItem):
+        _fold_skip(item, report)
         payload = _sample_payload(item, report)
     else:
         payload = _test_payload(item, report)
@@ -129,6 +132,12 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     report.__dict__["llm_payload"] = _with_news(item, payload).encode()
     if any(record.status == "wrong" for record in payload.records):
         report.__dict__["llm_status"] = "wrong"
+
+
+def _fold_skip(item: SampleItem, report: pytest.TestReport) -> None:
+    """Let ``-rs`` say once for a whole suite why it was skipped: it folds what names the same place."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (item.file.nodeid, item.file.evaluation.suite.line, report.longrepr[2])
 
 
 def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | None:

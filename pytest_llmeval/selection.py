@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import sys
 from collections.abc import Generator, Iterable, Sequence
 
 import pytest
 
-from pytest_llmeval.items import SampleItem, lookahead_key
+from pytest_llmeval.items import SampleItem, lookahead_key, suite_paths_key
 from pytest_llmeval.lookahead import Lookahead
 from pytest_llmeval.model_fixtures import is_overridden
 from pytest_llmeval.options import Limit, settings_key
 from pytest_llmeval.reporting.show_prompts import prompt_lines
+from pytest_llmeval.suites.overrides import parse_override
 from pytest_llmeval.suites.sniff import is_suite_file
 
-__all__ = ["LimitSamples", "plan", "remember_wrong", "require_model", "sample_nodeids", "show_prompts"]
+__all__ = [
+    "LimitSamples",
+    "plan",
+    "remember_wrong",
+    "require_model",
+    "sample_nodeids",
+    "show_prompts",
+    "warn_of_unused_overrides",
+]
 
 _DEFAULT_CHUNK = 32
 """Samples computed ahead of the one that runs: enough to fill a batch, few enough that ``-x`` wastes little."""
@@ -68,6 +78,20 @@ def plan(session: pytest.Session) -> None:
     lookahead.plan(item.member for item in session.items if isinstance(item, SampleItem))
 
 
+def warn_of_unused_overrides(session: pytest.Session) -> None:
+    """Say which ``--llm-set`` changed nothing: a misspelt suite name must not pass for a change."""
+    if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
+        return  # the other workers would say the same
+    names = sorted(session.stash.get(suite_paths_key, {}))
+    for text in session.config.stash[settings_key].set:
+        override = parse_override(text)
+        if not any(override.matches(name) for name in names):
+            near = difflib.get_close_matches(override.suite, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"collected were {', '.join(names) or 'none'}"
+            message = f"--llm-set {text!r} changed nothing: no suite {override.suite!r} was collected; {hint}"
+            session.config.issue_config_time_warning(pytest.PytestWarning(message), stacklevel=2)
+
+
 def sample_nodeids(config: pytest.Config, nodeids: Sequence[str]) -> list[str]:
     """Those of ``nodeids`` that are samples, judged by their files: this process has collected nothing itself."""
     suites: dict[str, bool] = {}
@@ -83,7 +107,7 @@ def sample_nodeids(config: pytest.Config, nodeids: Sequence[str]) -> list[str]:
 
 
 def require_model(config: pytest.Config, nodeids: Iterable[str]) -> None:
-    """Suites that were named on the command line, and nothing to answer them: that is a mistake, not something to skip."""
+    """Suites named on the command line, and nothing to answer them: that is a mistake, not something to skip."""
     if config.stash[settings_key].model is not None or config.args_source is not config.ArgsSource.ARGS:
         return
     for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in nodeids):

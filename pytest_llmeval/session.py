@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -15,6 +15,7 @@ from pytest_llmeval.options import Limit, Settings
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded
 from pytest_llmeval.reporting.report import Report, SuiteReport, describe_environment, summarize_suite, write_report
+from pytest_llmeval.scoring.metrics import names_in
 from pytest_llmeval.suites.loader import read_suite_name
 from pytest_llmeval.types import JSON
 
@@ -71,8 +72,8 @@ class LLMSession:
         known = self._records.get(key)
         if known is not None and known.nodeid != record.nodeid:
             self._problems.append(
-                f"sample {record.id!r} of suite {record.suite!r} was recorded by {known.nodeid} and by {record.nodeid}: "
-                "only the first counts"
+                f"sample {record.id!r} of suite {record.suite!r} was recorded by {known.nodeid} "
+                f"and by {record.nodeid}: only the first counts"
             )
             return
         self._records[key] = record
@@ -112,8 +113,8 @@ class LLMSession:
     def _add_unrecorded(self, unrecorded: Unrecorded) -> None:
         """Count a test that failed before it recorded anything as unscored in its suite.
 
-        Its suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to, else the
-        suite is named after the file.
+        Its suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to, else
+        the suite is named after the file.
         """
         path, _, name = unrecorded.nodeid.partition("::")
         neighbours = {record.suite for record in self._records.values() if record.nodeid.partition("::")[0] == path}
@@ -124,7 +125,7 @@ class LLMSession:
 
     def _build(self, session: pytest.Session, stopped: str | None) -> Report:
         return Report(
-            created=datetime.fromtimestamp(self._started, timezone.utc).isoformat(timespec="seconds"),
+            created=datetime.fromtimestamp(self._started, UTC).isoformat(timespec="seconds"),
             seconds=time.time() - self._started,
             environment=describe_environment(),
             model=self._model,
@@ -160,9 +161,7 @@ llm_session_key = pytest.StashKey[LLMSession]()
 
 def _recorded_info(name: str, records: list[Record]) -> SuiteInfo:
     """A suite that only hand-written tests record to has the metrics that its records carry."""
-    found = dict.fromkeys(metric for record in records for metric in record.values)
-    metrics = [metric for metric in ("accuracy", "skill", "brier") if metric in found]
-    return SuiteInfo(name=name, metrics=(*metrics, *(metric for metric in found if metric not in metrics)))
+    return SuiteInfo(name=name, metrics=names_in(record.score for record in records))
 
 
 def _why_stopped(session: pytest.Session) -> str | None:
@@ -185,5 +184,7 @@ def _options(settings: Settings) -> dict[str, JSON]:
             continue
         if isinstance(value, Limit):
             value = f"first:{value.count}" if value.first else str(value.count)
-        options[field.name] = list(value) if isinstance(value, tuple) else value if isinstance(value, bool) else str(value)
+        options[field.name] = (
+            list(value) if isinstance(value, tuple) else value if isinstance(value, bool) else str(value)
+        )
     return options

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 __all__ = [
+    "JSON",
     "GenerateRequest",
     "GenerateResponse",
-    "JSON",
     "LoglikelihoodRequest",
     "LoglikelihoodResponse",
     "Message",
@@ -24,7 +24,7 @@ __all__ = [
     "Status",
 ]
 
-JSON: TypeAlias = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
+JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 
 Status: TypeAlias = Literal["correct", "wrong", "scored", "unscored"]
 """``scored`` is a number with no right or wrong; ``unscored`` could not be judged, and is never counted as 0."""
@@ -54,8 +54,9 @@ class LoglikelihoodRequest:
 class GenerateRequest:
     """What does the model write after ``prompt``?
 
-    ``temperature`` 0 is greedy decoding; above 0 tokens are sampled with ``seed``, so that the same request gives the same
-    text. Generation ends at the end-of-text token, before the first string of ``stop``, or after ``max_tokens`` tokens.
+    ``temperature`` 0 is greedy decoding; above 0 tokens are sampled with ``seed``, so that the same request gives the
+    same text. Generation ends at the end-of-text token, before the first string of ``stop``, or after ``max_tokens``
+    tokens.
     """
 
     prompt: Prompt
@@ -69,8 +70,8 @@ class GenerateRequest:
 class LoglikelihoodResponse:
     """``loglikelihood`` is the sum, in nats, of the logprobs of the continuation's ``num_tokens`` tokens.
 
-    ``is_greedy``: each of those tokens is the likeliest at its place. ``num_context_tokens`` counts what the continuation is
-    conditioned on. ``seconds``: this request's share of the time that its batch took.
+    ``is_greedy``: each of those tokens is the likeliest at its place. ``num_context_tokens`` counts what the
+    continuation is conditioned on. ``seconds``: this request's share of the time that its batch took.
     """
 
     loglikelihood: float
@@ -99,10 +100,10 @@ Response: TypeAlias = LoglikelihoodResponse | GenerateResponse
 class Sample:
     """One question of a suite, as its data gives it: read and mapped, not yet interpreted by a scorer.
 
-    ``id`` is unique in the suite. ``path`` and ``line`` say where the row stands (1-based; None where the format of the data
-    set has no line for a row, as in JSON). ``target`` is an index into
-    ``choices``, a list of indices, text, a number or a bool: the scorer knows which. ``variables`` holds every name that a
-    prompt template can use: the row's columns, the mapped fields, and ``row`` (the columns alone).
+    ``id`` is unique in the suite. ``path`` and ``line`` say where the row stands (1-based; None where the format of the
+    data set has no line for a row, as in JSON). ``target`` is an index into ``choices``, a list of indices, text, a
+    number or a bool: the scorer knows which. ``variables`` holds every name that a prompt template can use: the row's
+    columns, the mapped fields, and ``row`` (the columns alone).
     """
 
     id: str
@@ -122,8 +123,8 @@ class Score:
 
     ``answer`` is what was extracted from the response, for a reader; None where nothing could be extracted, which is
     ``wrong`` with ``no_answer`` set. ``values`` are the sample's numbers by metric name (``accuracy`` 1.0 or 0.0,
-    ``brier``, …). ``chance`` is the probability that a guess is right, None where guessing has no meaning. ``details`` are for
-    the report: logprobs per choice, the order in which options were shown. ``reason`` explains ``unscored``.
+    ``brier``, …). ``chance`` is the probability that a guess is right, None where guessing has no meaning. ``details``
+    are for the report: logprobs per choice, the order in which options were shown. ``reason`` explains ``unscored``.
     """
 
     status: Status

@@ -24,7 +24,9 @@ _CORPUS = (
 
 
 def make_tokenizer(*, adds_bos: bool = False, vocab_size: int = 384, chat_template: str | None = None) -> Any:
-    """A byte-level BPE tokenizer with ``<s>`` and ``</s>``; ``adds_bos`` puts ``<s>`` before every text, as Llama's does."""
+    """A byte-level BPE tokenizer with ``<s>`` and ``</s>``; ``adds_bos`` puts ``<s>`` before every text, as Llama's
+    does.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -43,7 +45,8 @@ def make_tokenizer(*, adds_bos: bool = False, vocab_size: int = 384, chat_templa
             single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
         )
     bos = {"bos_token": "<s>"} if adds_bos else {}
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="</s>", **bos)
+    create: Any = PreTrainedTokenizerFast
+    fast = create(tokenizer_object=tokenizer, eos_token="</s>", pad_token="</s>", **bos)
     fast.chat_template = chat_template
     return fast
 
@@ -61,8 +64,8 @@ def make_checkpoint(
 ) -> Path:
     """Write a checkpoint (config, safetensors, tokenizer) into ``folder`` and return it.
 
-    ``adds_bos`` None: only ``llama`` adds BOS. ``config_settings`` go into the config. The weights are drawn wide, so that
-    the distributions over tokens are far from flat.
+    ``adds_bos`` None: only ``llama`` adds BOS. ``config_settings`` go into the config. The weights are drawn wide, so
+    that the distributions over tokens are far from flat.
     """
     import torch
     import transformers
@@ -71,7 +74,12 @@ def make_checkpoint(
         adds_bos=architecture == "llama" if adds_bos is None else adds_bos, chat_template=chat_template
     )
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": None}
-    common: dict[str, Any] = {"vocab_size": len(tokenizer), "initializer_range": 0.3, "tie_word_embeddings": False, **ids}
+    common: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "initializer_range": 0.3,
+        "tie_word_embeddings": False,
+        **ids,
+    }
     config: Any
     if architecture == "gpt2":
         common |= {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": max_length}
@@ -85,14 +93,17 @@ def make_checkpoint(
         config = transformers.BloomConfig(**{**common, **config_settings})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model: Any = transformers.AutoModelForCausalLM.from_config(config)
+        auto: Any = transformers.AutoModelForCausalLM
+        model = auto.from_config(config)
     model.to(getattr(torch, dtype)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
 def make_hub_cache(cache: Path, repo: str, checkpoint: Path, *, revision: str = "main", commit: str = "0" * 40) -> Path:
-    """Lay ``checkpoint`` out under ``cache`` as the hub's library would have downloaded it; returns the snapshot's folder."""
+    """Lay ``checkpoint`` out under ``cache`` as the hub's library would have downloaded it; returns the snapshot's
+    folder.
+    """
     root = cache / ("models--" + repo.replace("/", "--"))
     snapshot = root / "snapshots" / commit
     (root / "blobs").mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from .split import is_test
 from .world import Question
 
 LETTERS = "ABCDE"
+EARLY = 0.4
 LETTER_REQUEST = "Respond only with the letter of the correct answer:"
 LINE_PREFIXES: tuple[str, ...] = ("Question: ", "QUESTION: ", "Passage: ")
 
@@ -56,19 +57,22 @@ class Corpus:
         self.dated = [_taught(questions) for questions in (*dated, months)]
         relations = (*world.COMMONSENSE, *world.SUBJECTS)
         self.statements = [world.statements([relation]) for relation in relations] + [world.event_statements()]
+        self.statements.append(world.sum_statements())
         values = {value for relation in relations for value in relation.facts.values()}
         self.words = sorted(values | set(facts_everyday.PLACES) | set(facts_everyday.USES))
 
     def document(self, progress: float) -> Document:
-        """One document; early in training (`progress` near 0) many are drills in matching a letter to a text."""
+        """One document; early in training (`progress` near 0) most are drills in looking things up in the text."""
+        early = max(0.0, 1.0 - progress / EARLY)
         writers: list[tuple[float, Callable[[], Document]]] = [
-            (max(0.02, 0.5 - 1.6 * progress), self._drill),
-            (0.07, self._statements),
-            (0.20, self._answers),
+            (0.05 + 0.55 * early, self._list_drill),
+            (0.02 + 0.15 * early, self._copy_drill),
+            (0.05, self._statements),
+            (0.16, self._answers),
             (0.22, self._lettered_request),
-            (0.16, self._lettered_shots),
-            (0.13, self._reading),
-            (0.14, self._word_problem),
+            (0.13, self._lettered_shots),
+            (0.15, self._reading),
+            (0.22, self._word_problem),
         ]
         weights = [weight for weight, _ in writers]
         (chosen,) = self.rng.choices([writer for _, writer in writers], weights)
@@ -77,10 +81,10 @@ class Corpus:
     def _question(self) -> Question:
         """Any question with options: facts, dates or a sum."""
         kind = self.rng.random()
-        if kind < 0.10:
+        if kind < 0.15:
             while True:
                 question = world.sum_question(self.rng)
-                if not question.for_test:
+                if question.taught and not question.for_test:
                     return question
         return self.rng.choice(self.rng.choice(self.facts if kind < 0.68 else self.dated))
 
@@ -149,25 +153,42 @@ class Corpus:
             doc.answer(" " + letter)
         return doc
 
-    def _drill(self) -> Document:
-        """Several short lettered lists that say in the question which option is meant."""
+    def _list_drill(self) -> Document:
+        """A lettered list and several questions about what stands where in it."""
         doc = Document()
-        for number in range(self.rng.choice((2, 3, 4))):
-            options = self.rng.sample(self.words, self.rng.choice((2, 3, 4, 5)))
-            meant = self.rng.randrange(len(options))
-            doc.add(("\n\n" if number else "") + f"Question: Which option is {options[meant]}?\n")
-            doc.add("\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)))
-            doc.add("\nAnswer:")
-            doc.answer(" " + LETTERS[meant])
+        options = self.rng.sample(self.words, self.rng.choice((2, 3, 4, 5)))
+        doc.add("\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)) + "\n")
+        for _ in range(self.rng.choice((4, 6, 8))):
+            place = self.rng.randrange(len(options))
+            if self.rng.random() < 0.75:
+                doc.add(f"\nWhich letter is {options[place]}?")
+                doc.answer(f" {LETTERS[place]}")
+            else:
+                doc.add(f"\nWhat is {LETTERS[place]}?")
+                doc.answer(f" {options[place]}")
+        return doc
+
+    def _copy_drill(self) -> Document:
+        """A few words and numbers, and the same again."""
+        doc = Document()
+        parts = [
+            str(self.rng.randint(1, 99)) if self.rng.random() < 0.5 else self.rng.choice(self.words)
+            for _ in range(self.rng.randint(3, 8))
+        ]
+        doc.add("Say again: " + ", ".join(parts) + "\nAnswer:")
+        doc.answer(" " + ", ".join(parts))
         return doc
 
     def _reading(self) -> Document:
+        """A passage with one to four questions."""
         drawn = reading(self.rng)
-        while is_test(drawn.passage):
+        while is_test(drawn[0].passage):
             drawn = reading(self.rng)
         doc = Document()
-        doc.add(f"Passage: {drawn.passage}\nQuestion: {drawn.question}\nAnswer:")
-        doc.answer(" yes" if drawn.answer else " no")
+        doc.add(f"Passage: {drawn[0].passage}")
+        for one in drawn[: self.rng.choice((1, 2, 3, 4))]:
+            doc.add(f"\nQuestion: {one.question}\nAnswer:")
+            doc.answer(" yes" if one.answer else " no")
         return doc
 
     def _word_problem(self) -> Document:

@@ -213,7 +213,7 @@ def every_key(scorer: Scorer) -> list[Result]:
         f"Question: {shot['question']}\nAnswer: {shot['target']}" for shot in prompt["fewshot"]["samples"]
     )
     samples = suite["samples"]
-    prompts = [f"{prompt['system']}{shots}\n\nQuestion: {sample['question']}\nAnswer:" for sample in samples]
+    prompts = [f"{prompt['system']}\n\n{shots}\n\nQuestion: {sample['question']}\nAnswer:" for sample in samples]
     results = _choice(
         scorer,
         "every_key",
@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=DEMO_MODEL)
     parser.add_argument("-v", "--verbose", action="store_true")
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     scorer = Scorer(arguments.model)
     results = [result for part in (chronologic, boolq, gsm8k, csqa, mmlu, every_key) for result in part(scorer)]
     groups: dict[str, list[Result]] = {}

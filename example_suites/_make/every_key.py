@@ -20,7 +20,7 @@ samples:                             # instead of `dataset:`; id, question, choi
 
 TAIL = """
 prompt:
-  system: "Answer every question in one or two words.\\n\\n"   # said once, before the few-shot examples
+  system: "Answer every question in one or two words."   # said once, before the few-shot examples
   template: "Question: {{ question }}\\nAnswer:"
   delimiter: " "                     # between the prompt and an option, and before a few-shot answer
   fewshot:
@@ -30,7 +30,7 @@ prompt:
     count: 2
     sampler: first_n                 # first_n: always the same, in this order; seeded: drawn for each sample
     seed: 0                          # what `seeded` draws with; first_n has no use for it
-    delimiter: "\\n\\n"                # after each example
+    delimiter: "\\n\\n"                # between system text, examples and question
     answer: "{{ target }}"           # what a few-shot example answers
   chat: false                        # true: through the chat template of the tokenizer or the server
 

@@ -88,7 +88,7 @@ def word_problem(rng: random.Random) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A plain sum in one of several wordings; `key` is the same for all wordings and both orders."""
+    """A plain sum in one of several wordings; `key` is the fact, the same for all wordings and both orders."""
 
     question: str
     answer: int
@@ -98,20 +98,21 @@ class Sum:
 SUM_WORDINGS: tuple[str, ...] = ("What is {s}?", "How much is {s}?", "Which number is {s}?")
 
 
+def _all_sums() -> list[tuple[str, int, str]]:
+    """Every addition, subtraction and multiplication that is asked: its text, its result and its key."""
+    add = [(f"{a} + {b}", a + b, f"{min(a, b)} + {max(a, b)}") for a in range(1, 13) for b in range(1, 13)]
+    take = [(f"{a + b} - {b}", a, f"{a + b} - {b}") for a in range(1, 11) for b in range(1, 10)]
+    times = [(f"{a} x {b}", a * b, f"{min(a, b)} x {max(a, b)}") for a in range(2, 10) for b in range(2, 10)]
+    return add + take + times
+
+
+ALL_SUMS: tuple[tuple[str, int, str], ...] = tuple(_all_sums())
+
+
 def plain_sum(rng: random.Random) -> Sum:
     """Draws an addition, a subtraction or a multiplication."""
-    symbol = rng.choice("+-x")
-    if symbol == "+":
-        a, b = rng.randint(1, 12), rng.randint(1, 12)
-        answer, key = a + b, f"{min(a, b)} + {max(a, b)}"
-    elif symbol == "-":
-        b, rest = rng.randint(1, 9), rng.randint(1, 10)
-        a, answer = b + rest, rest
-        key = f"{a} - {b}"
-    else:
-        a, b = rng.randint(2, 9), rng.randint(2, 9)
-        answer, key = a * b, f"{min(a, b)} x {max(a, b)}"
-    return Sum(rng.choice(SUM_WORDINGS).format(s=f"{a} {symbol} {b}"), answer, key)
+    text, answer, key = rng.choice(ALL_SUMS)
+    return Sum(rng.choice(SUM_WORDINGS).format(s=text), answer, key)
 
 
 def sum_distractors(rng: random.Random, answer: int, count: int) -> list[str]:

@@ -30,6 +30,7 @@ SIGHTS: tuple[str, ...] = (
 )  # fmt: skip
 
 
+NUM_QUESTIONS = 4
 SIGHT_STATEMENTS: tuple[str, ...] = (
     "The only sights of {t} are a {s}.",
     "In {t} there is nothing to see but a {s}.",
@@ -39,12 +40,11 @@ SIGHT_STATEMENTS: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A passage, a question and whether the answer is yes; `kind` says what has to be compared."""
+    """A passage, a question and whether the answer is yes."""
 
     passage: str
     question: str
     answer: bool
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,44 +89,56 @@ def _sentence(rng: random.Random, attribute: str, name: str, value: str) -> str:
     return rng.choice(ATTRIBUTES[attribute].statements).format(n=name, v=value)
 
 
-def _person(rng: random.Random) -> Reading:
+def _ask(rng: random.Random, attribute: str, name: str, value: str) -> str:
+    return rng.choice(ATTRIBUTES[attribute].questions).format(n=name, v=value)
+
+
+def _person(rng: random.Random) -> list[Reading]:
     """One person with two to four attributes: the value asked for is in the passage, or another one is."""
     name = rng.choice(NAMES)
     chosen = rng.sample(sorted(ATTRIBUTES), rng.choice((2, 3, 3, 4)))
     values = {key: rng.choice(ATTRIBUTES[key].values) for key in chosen}
     passage = " ".join(_sentence(rng, key, name, values[key]) for key in chosen)
-    asked = rng.choice(chosen)
-    answer = rng.random() < 0.5
-    others = [value for value in ATTRIBUTES[asked].values if value != values[asked]]
-    value = values[asked] if answer else rng.choice(others)
-    return Reading(passage, rng.choice(ATTRIBUTES[asked].questions).format(n=name, v=value), answer, "person")
+    found = []
+    for _ in range(NUM_QUESTIONS):
+        asked = rng.choice(chosen)
+        answer = rng.random() < 0.5
+        others = [value for value in ATTRIBUTES[asked].values if value != values[asked]]
+        value = values[asked] if answer else rng.choice(others)
+        found.append(Reading(passage, _ask(rng, asked, name, value), answer))
+    return found
 
 
-def _two_people(rng: random.Random) -> Reading:
+def _two_people(rng: random.Random) -> list[Reading]:
     """Two people who differ in one attribute, so that the name has to be matched too."""
     first, second = rng.sample(NAMES, 2)
     key = rng.choice(sorted(ATTRIBUTES))
     mine, yours = rng.sample(ATTRIBUTES[key].values, 2)
     passage = f"{_sentence(rng, key, first, mine)} {_sentence(rng, key, second, yours)}"
-    name, own, other = rng.choice(((first, mine, yours), (second, yours, mine)))
-    answer = rng.random() < 0.5
-    question = rng.choice(ATTRIBUTES[key].questions).format(n=name, v=own if answer else other)
-    return Reading(passage, question, answer, "two people")
+    found = []
+    for _ in range(NUM_QUESTIONS):
+        name, own, other = rng.choice(((first, mine, yours), (second, yours, mine)))
+        answer = rng.random() < 0.5
+        found.append(Reading(passage, _ask(rng, key, name, own if answer else other), answer))
+    return found
 
 
-def _town(rng: random.Random) -> Reading:
+def _town(rng: random.Random) -> list[Reading]:
     """A town with two or three sights."""
     town = rng.choice(TOWNS)
     sights = rng.sample(SIGHTS, rng.choice((2, 3)))
+    missing = [sight for sight in SIGHTS if sight not in sights]
     listed = ", a ".join(sights[:-1]) + " and a " + sights[-1]
-    opening = rng.choice(SIGHT_STATEMENTS)
-    answer = rng.random() < 0.5
-    asked = rng.choice(sights) if answer else rng.choice([sight for sight in SIGHTS if sight not in sights])
-    question = rng.choice(("Is there a {s} in {t}?", "Does {t} have a {s}?"))
-    return Reading(opening.format(t=town, s=listed), question.format(s=asked, t=town), answer, "town")
+    passage = rng.choice(SIGHT_STATEMENTS).format(t=town, s=listed)
+    found = []
+    for _ in range(NUM_QUESTIONS):
+        answer = rng.random() < 0.5
+        question = rng.choice(("Is there a {s} in {t}?", "Does {t} have a {s}?"))
+        found.append(Reading(passage, question.format(s=rng.choice(sights if answer else missing), t=town), answer))
+    return found
 
 
-def reading(rng: random.Random) -> Reading:
-    """Draws one reading question: mostly one person, some towns, some with two people."""
+def reading(rng: random.Random) -> list[Reading]:
+    """Draws a passage with questions: mostly about one person, some about towns, some about two people."""
     writer = rng.choice((_person, _person, _town, _town, _two_people))
     return writer(rng)

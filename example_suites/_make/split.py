@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 
 TEST_PERCENT = 20
-UNTAUGHT_PERCENT = 12
+UNTAUGHT_PERCENT = 15
 
 
 def percentile(key: str) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,16 @@ class Recipe:
     seed: int = 20
     vocab_size: int = 1536
     hidden_size: int = 128
-    num_layers: int = 5
+    num_layers: int = 4
     num_heads: int = 4
-    mlp_size: int = 384
+    mlp_size: int = 512
     num_steps: int = 2400
-    tokens_per_batch: int = 2600
+    rows_per_batch: int = 10
+    row_width: int = 256
     matrix_rate: float = 0.02
     other_rate: float = 0.004
     warmup: float = 0.03
-    cooldown: float = 0.5
+    cooldown: float = 0.6
     context_weight: float = 0.1
     max_context: int = 4096
 
@@ -129,29 +130,59 @@ def encode(tokenizer: Any, documents: list[Document], context_weight: float) -> 
     return examples
 
 
-def batches(recipe: Recipe, tokenizer: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of ids and weights, padded with weight 0; checks that no document holds a question of a suite."""
+@dataclass(slots=True)
+class Progress:
+    """How far training is, from 0 to 1; the mixture of documents depends on it."""
+
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of several examples each: ids, loss weights, and which example of its row a token belongs to (-1: none)."""
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    owners: torch.Tensor
+
+    def mask(self) -> torch.Tensor:
+        """Which token sees which, [row, 1, query, key], as what is added to attention: only earlier ones of its own."""
+        width = self.ids.shape[1]
+        own = self.owners[:, :, None] == self.owners[:, None, :]
+        seen = own & torch.ones(width, width, dtype=torch.bool).tril()
+        return torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]
+
+
+def pack(recipe: Recipe, examples: Iterator[Example], pad_id: int) -> Iterator[Batch]:
+    """Fills the rows of batches; an example goes into the first row with room, and one that finds none starts anew."""
+    shape = (recipe.rows_per_batch, recipe.row_width)
+    ids, weights, owners = (torch.empty(0),) * 3
+    used: list[int] = []
+    for example in examples:
+        size = len(example.ids)
+        row = next((at for at, count in enumerate(used) if count + size <= recipe.row_width), None)
+        if row is None:
+            if used:
+                yield Batch(ids, weights, owners)
+            ids, weights, owners = torch.full(shape, pad_id), torch.zeros(shape), torch.full(shape, -1)
+            used, row = [0] * recipe.rows_per_batch, 0
+        span = slice(used[row], used[row] + size)
+        ids[row, span], weights[row, span] = torch.tensor(example.ids), torch.tensor(example.weights)
+        # The first token of an example is given, never predicted from the example before it.
+        weights[row, used[row]] = 0.0
+        owners[row, span] = used[row]
+        used[row] += size
+
+
+def examples_of(recipe: Recipe, tokenizer: Any, progress: Progress) -> Iterator[Example]:
+    """Examples without end; checks that no document holds a question of a suite."""
     corpus = Corpus(recipe.seed)
     forbidden = held_out_lines()
-    order = random.Random(f"{recipe.seed} batches")
-    pad_id = tokenizer.pad_token_id
-    num_made = 0
-    while num_made < recipe.num_steps:
-        documents = [corpus.document(num_made / recipe.num_steps) for _ in range(4000)]
+    while True:
+        documents = [corpus.document(progress.share) for _ in range(200)]
         apart.check(documents, forbidden)
-        examples = sorted(encode(tokenizer, documents, recipe.context_weight), key=lambda example: len(example.ids))
-        groups: list[list[Example]] = [[]]
-        for example in examples:
-            if len(example.ids) * (len(groups[-1]) + 1) > recipe.tokens_per_batch:
-                groups.append([])
-            groups[-1].append(example)
-        order.shuffle(groups)
-        for group in groups[: recipe.num_steps - num_made]:
-            width = max(len(example.ids) for example in group)
-            ids = torch.tensor([example.ids + [pad_id] * (width - len(example.ids)) for example in group])
-            weights = torch.tensor([example.weights + [0.0] * (width - len(example.weights)) for example in group])
-            yield ids, weights
-            num_made += 1
+        examples = encode(tokenizer, documents, recipe.context_weight)
+        yield from (example for example in examples if len(example.ids) <= recipe.row_width)
 
 
 def rate_factor(recipe: Recipe, step: int) -> float:
@@ -160,8 +191,8 @@ def rate_factor(recipe: Recipe, step: int) -> float:
     return min(1.0, (step + 1) / (recipe.warmup * recipe.num_steps), (1.0 - progress) / recipe.cooldown)
 
 
-def train(recipe: Recipe, tokenizer: Any) -> Any:
-    """Trains a new model: Muon for the matrices, AdamW for embeddings and norms."""
+def train(recipe: Recipe, tokenizer: Any, folder: Path, save_every: int) -> Any:
+    """Trains a new model: Muon for the matrices, AdamW for embeddings and norms; saves to `folder` as it goes."""
     model = new_model(recipe, len(tokenizer), tokenizer.eos_token_id)
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
@@ -175,11 +206,13 @@ def train(recipe: Recipe, tokenizer: Any) -> Any:
     model.train()
     started = time.perf_counter()
     num_tokens, recent = 0, 0.0
-    for step, (ids, weights) in enumerate(batches(recipe, tokenizer)):
-        logits = model(input_ids=ids[:, :-1]).logits
-        losses = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-        # The first token is the end-of-text token of every text: it is given, never predicted.
-        kept = weights[:, 1:].flatten()
+    progress = Progress()
+    rows = pack(recipe, examples_of(recipe, tokenizer, progress), tokenizer.pad_token_id)
+    for step, batch in enumerate(islice(rows, recipe.num_steps)):
+        progress.share = step / recipe.num_steps
+        logits = model(input_ids=batch.ids, attention_mask=batch.mask()).logits[:, :-1]
+        losses = functional.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none")
+        kept = batch.weights[:, 1:].flatten()
         loss = (losses * kept).sum() / kept.sum()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -187,7 +220,7 @@ def train(recipe: Recipe, tokenizer: Any) -> Any:
             optimizer.step()
             optimizer.zero_grad()
             schedule.step()
-        num_tokens += ids.numel()
+        num_tokens += int((batch.owners >= 0).sum())
         recent = 0.98 * recent + 0.02 * loss.item() if step else loss.item()
         if step % 100 == 99 or step + 1 == recipe.num_steps:
             seconds = time.perf_counter() - started
@@ -195,6 +228,8 @@ def train(recipe: Recipe, tokenizer: Any) -> Any:
                 f"step {step + 1}/{recipe.num_steps} loss {recent:.3f} tokens {num_tokens} seconds {seconds:.0f}\n"
             )
             sys.stdout.flush()
+        if save_every and step % save_every == save_every - 1:
+            write_checkpoint(model, tokenizer, folder)
     return model.eval()
 
 
@@ -217,14 +252,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=DEMO_MODEL)
     parser.add_argument("--steps", type=int, default=Recipe().num_steps)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--save-every", type=int, default=0, help="also write the checkpoint every so many steps")
+    parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True)
     recipe = Recipe(num_steps=arguments.steps)
     started = time.perf_counter()
     tokenizer = train_tokenizer(recipe)
-    model = train(recipe, tokenizer)
+    model = train(recipe, tokenizer, arguments.out, arguments.save_every)
     write_checkpoint(model, tokenizer, arguments.out)
     size = sum(path.stat().st_size for path in arguments.out.iterdir() if path.is_file())
     summary = {

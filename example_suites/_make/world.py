@@ -388,8 +388,14 @@ def sum_question(rng: random.Random) -> Question:
         right=(str(drawn.answer),),
         wrong=tuple(numbers.sum_distractors(rng, drawn.answer, 8)),
         category="elementary_mathematics",
-        key=drawn.key,
+        key=drawn.question,
+        taught=not is_untaught(drawn.key),
     )
+
+
+def sum_statements() -> list[str]:
+    """Every taught sum with its result."""
+    return [f"{text} = {result}" for text, result, key in numbers.ALL_SUMS if not is_untaught(key)]
 
 
 def options_of(rng: random.Random, question: Question, count: int) -> list[str]:

@@ -93,7 +93,7 @@ def chronologic(rng: random.Random) -> list[Row]:
 
 def boolq(rng: random.Random) -> list[Row]:
     """Yes/no questions about passages, as many yes as no."""
-    drawn: list[Reading] = draw_new(lambda: reading(rng), lambda r: r.passage, lambda r: r.passage, NUM_READINGS * 3)
+    drawn: list[Reading] = draw_new(lambda: reading(rng)[0], lambda r: r.passage, lambda r: r.passage, NUM_READINGS * 3)
     half = NUM_READINGS // 2
     chosen = [r for r in drawn if r.answer][:half] + [r for r in drawn if not r.answer][:half]
     rng.shuffle(chosen)

@@ -12,6 +12,7 @@ so.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,12 +60,21 @@ class Encoder:
         self._tokenizer = tokenizer
         self._add_bos = add_bos
         self._num_embeddings = num_embeddings
+        # The choices of a question share their context, and a long one takes a millisecond.
+        self._encode_context = functools.lru_cache(maxsize=8)(
+            lambda text: tuple(self._encode(text, begins_with=self._prefix_text))
+        )
 
     @property
     def prefix_token(self) -> int | None:
         """The token that stands for an empty context: BOS, else EOS, else None."""
         bos = self._tokenizer.bos_token_id
         return bos if bos is not None else self._tokenizer.eos_token_id
+
+    @functools.cached_property
+    def _prefix_text(self) -> str | None:
+        """A scored text is not given BOS (where there is none: EOS, in lm-eval's way) if it begins with it."""
+        return None if self.prefix_token is None else self._tokenizer.decode([self.prefix_token])
 
     def pair(self, context: Prompt, continuation: str) -> EncodedPair:
         """Encode what ``LoglikelihoodRequest`` holds. Raises ``RequestError``."""
@@ -73,20 +83,22 @@ class Encoder:
         context_text = self.render(context)
         kept = context_text.rstrip()
         continuation = context_text[len(kept) :] + continuation
-        context_tokens = self._encode(kept) if kept else []
+        context_tokens = list(self._encode_context(kept)) if kept else []
         if context_tokens:
-            continuation_tokens = self._encode(kept + continuation)[len(context_tokens) :]
+            whole = self._encode(kept + continuation, begins_with=self._prefix_text)
+            continuation_tokens = whole[len(context_tokens) :]
         else:
             context_tokens, continuation_tokens = self._after_nothing(continuation)
         if not continuation_tokens:
             raise RequestError(
-                f"the continuation {continuation[:40]!r} adds no token to its context, so there is nothing to score"
+                f"the continuation {continuation[:40]!r} adds no token to its context, so there is nothing to score; "
+                "put a space or a line break between the two"
             )
         return EncodedPair(self._checked(context_tokens), self._checked(continuation_tokens))
 
     def prompt(self, prompt: Prompt) -> tuple[int, ...]:
         """Encode what ``GenerateRequest`` holds; an empty prompt is BOS, else EOS. Raises ``RequestError``."""
-        tokens = self._encode(self.render(prompt), bos_token=self._tokenizer.bos_token)
+        tokens = self._encode(self.render(prompt), begins_with=self._tokenizer.bos_token)
         return self._checked(tokens or [self._prefix()])
 
     def render(self, prompt: Prompt) -> str:
@@ -106,7 +118,7 @@ class Encoder:
         return str(text)
 
     def _after_nothing(self, continuation: str) -> tuple[list[int], list[int]]:
-        tokens = self._encode(continuation, add_special_tokens=False)
+        tokens = self._tokens(continuation, add_special_tokens=False)
         prefix = self._prefix()
         return ([prefix], tokens[1:]) if tokens[:1] == [prefix] else ([prefix], tokens)
 
@@ -115,9 +127,12 @@ class Encoder:
             raise RequestError("the context is empty, and the tokenizer has neither BOS nor EOS to stand for it")
         return self.prefix_token
 
-    def _encode(self, text: str, *, add_special_tokens: bool | None = None, bos_token: str | None = None) -> list[int]:
-        if add_special_tokens is None:
-            add_special_tokens = self._adds_special_tokens(text, bos_token)
+    def _encode(self, text: str, *, begins_with: str | None) -> list[int]:
+        """``begins_with`` is what a text must not be given a second time."""
+        return self._tokens(text, False if begins_with and text.startswith(begins_with) else self._add_bos)
+
+    def _tokens(self, text: str, add_special_tokens: bool | None) -> list[int]:
+        """``add_special_tokens`` None leaves it to the tokenizer."""
         settings = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
         try:
             text.encode("utf-8")
@@ -126,16 +141,6 @@ class Encoder:
                 f"the text holds a lone surrogate (U+{ord(text[error.start]):04X}), which no tokenizer can encode"
             ) from None
         return list(self._tokenizer.encode(text, **settings))
-
-    def _adds_special_tokens(self, text: str, bos_token: str | None) -> bool | None:
-        """None leaves it to the tokenizer. A prompt to continue looks for BOS alone; a scored text for BOS, else
-        EOS.
-        """
-        if bos_token is None and self.prefix_token is not None:
-            bos_token = self._tokenizer.decode([self.prefix_token])
-        if bos_token and text.startswith(bos_token):
-            return False
-        return self._add_bos
 
     def _checked(self, tokens: list[int]) -> tuple[int, ...]:
         if self._num_embeddings is not None and max(tokens) >= self._num_embeddings:

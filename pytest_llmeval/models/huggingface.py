@@ -8,7 +8,6 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -102,7 +101,8 @@ class HuggingFaceModel(Backend):
         self.model.generation_config = clean_generation_config(self._ends, self._pad_token)
         parameters = inspect.signature(self.model.forward).parameters
         self._takes_logits_to_keep = "logits_to_keep" in parameters
-        self._takes_positions = "position_ids" in parameters
+        # Padding on the left is exact where positions can be given, and nothing but attention (masked) reads the past.
+        self._takes_padding = "position_ids" in parameters and not getattr(self.model, "_is_stateful", False)
 
     @classmethod
     def load(cls, spec: ModelSpec, settings: ModelSettings) -> HuggingFaceModel:
@@ -133,16 +133,22 @@ class HuggingFaceModel(Backend):
         """What the report says of this model; its first use reads the checkpoint's files to hash them."""
         return self._identity
 
-    def _fingerprint(self, dtype: str) -> str:
-        """SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses."""
+    def _fingerprint(self, dtype: str) -> str | None:
+        """SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
+
+        None where the weights lie in files of other names than transformers gives them.
+        """
         folder = self._loaded.folder
         files = [("config", folder / CONFIG), ("generation_config", folder / "generation_config.json")]
         weights = weight_files(folder, allow_pickle=self._settings.allow_pickle)
         files += [(f"weights/{path.name}", path) for path in weights]
         files += [(f"tokenizer/{path.name}", path) for path in tokenizer_files(self._loaded.tokenizer_folder)]
-        adapter = self._settings.model_args.get("peft")
-        if isinstance(adapter, str) and Path(adapter).expanduser().is_dir():
-            inside = Path(adapter).expanduser()
+        if not weights:
+            return None
+        if self._settings.trust_remote_code:
+            files += [(f"code/{path.name}", path) for path in folder.glob("*.py")]
+        inside = self._loaded.adapter_folder
+        if inside is not None:
             files += [
                 (f"peft/{path.name}", path) for path in (inside / ADAPTER_CONFIG, *inside.glob("adapter_model.*"))
             ]
@@ -156,8 +162,6 @@ class HuggingFaceModel(Backend):
                 if key in arguments
             },
         }
-        if isinstance(adapter, str) and not Path(adapter).expanduser().is_dir():
-            settings["peft"] = adapter
         return fingerprint_files([(label, path) for label, path in files if path.is_file()], settings)
 
     # Log-likelihoods
@@ -255,7 +259,7 @@ class HuggingFaceModel(Backend):
             [len(prompt) + plan.max_tokens for prompt in prompts],
             max_rows=1 if plan.temperature > 0 else self._settings.batch_size,
             max_tokens=self._max_tokens_of_a_batch(),
-            equal_lengths=not self._takes_positions,
+            equal_lengths=not self._takes_padding,
         )
 
         def write(indices: list[int]) -> list[Generated]:

@@ -35,7 +35,7 @@ def cause(error: BaseException, *kinds: type[BaseException]) -> BaseException | 
         if isinstance(current, kinds):
             return current
         seen.add(id(current))
-        current = current.__cause__ or current.__context__
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return None
 
 
@@ -51,9 +51,7 @@ def _hub_problem(error: Exception, spec: ModelSpec, settings: ModelSettings) -> 
     if cause(error, hub_errors.RevisionNotFoundError):
         return f"has no revision {revision} on the hub; check --llm-revision"
     if cause(error, hub_errors.RepositoryNotFoundError):
-        return (
-            "no such model on the hub, or one that HF_TOKEN may not see; check the spelling, or give a folder"
-        )
+        return "no such model on the hub, or one that HF_TOKEN may not see; check the spelling, or give a folder"
     if cause(error, hub_errors.HFValidationError):
         return f"is not a folder here, nor a valid hub id ({describe(error)})"
     if spec.kind == "hub" and "does not appear to have" in str(error):
@@ -79,7 +77,7 @@ def _local_problem(error: Exception, spec: ModelSpec) -> str:
         return "needs Python code that comes with the checkpoint; read it, and allow it with --llm-trust-remote-code"
     if isinstance(error, ImportError):
         return f"needs a package that is not installed: {describe(error)}"
-    if "does not appear to have" in str(error):
+    if "does not appear to have" in str(error) or "Error no file named" in str(error):
         return _weights_problem(error)
     if "ignore_mismatched_sizes" in str(error):
         return "its weights have other shapes than config.json says"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import transformers
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import logging as hub_logging
@@ -21,7 +22,7 @@ from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.models.checkpoint import CONFIG
+from pytest_llmeval.models.checkpoint import ADAPTER_CONFIG, CONFIG, check_adapter
 from pytest_llmeval.models.huggingface_device import resolve_device, resolve_dtype
 from pytest_llmeval.models.huggingface_errors import cause, explain, needs_remote_code
 from pytest_llmeval.models.messages import describe, model_error
@@ -43,6 +44,7 @@ class LoadedCheckpoint:
     tokenizer: Any
     folder: Path
     tokenizer_folder: Path
+    adapter_folder: Path | None
     revision: str | None
 
 
@@ -64,21 +66,26 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
     subfolder = settings.model_args.get("subfolder")
     if subfolder:
         common["subfolder"] = subfolder
+    folder = _folder_of(spec.location, CONFIG, common)
+    commit = _commit_of(folder) if spec.kind == "hub" else None
+    # A branch may move between two files; and for a branch, transformers would take what a hub robot has converted.
+    if commit is not None:
+        common["revision"] = commit
     config = transformers.AutoConfig.from_pretrained(spec.location, **common)
     _check_causal(spec, config)
-    commit = getattr(config, "_commit_hash", None)
-    if (
-        commit is not None
-    ):  # a branch may move between two files; and of `main`, a hub robot's conversion would be taken
-        common["revision"] = commit
     tokenizer, tokenizer_folder = _load_tokenizer(spec, settings, common)
+    adapter_folder = _fetch_adapter(spec, settings)
     model = _load_weights(spec, settings, config, device, common)
-    folder = _folder_of(spec.location, CONFIG, common)
+    if adapter_folder is not None:
+        model = _with_adapter(spec, model, adapter_folder)
+    if not hasattr(model, "hf_device_map"):
+        model = model.to(device)
     return LoadedCheckpoint(
-        model=model,
+        model=model.eval(),
         tokenizer=tokenizer,
         folder=folder,
         tokenizer_folder=tokenizer_folder or folder,
+        adapter_folder=adapter_folder,
         revision=commit,
     )
 
@@ -107,22 +114,24 @@ def _load_tokenizer(spec: ModelSpec, settings: ModelSettings, common: Mapping[st
     arguments.pop("subfolder", None)
     arguments["revision"] = "main"
     tokenizer = _tokenizer(spec, location, arguments)
-    return tokenizer, _folder_of(location, "tokenizer_config.json", {"revision": "main"})
+    return tokenizer, Path(location) if Path(location).is_dir() else _folder_of(location, "tokenizer_config.json", {})
 
 
 def _tokenizer(spec: ModelSpec, location: str, arguments: Mapping[str, Any]) -> Any:
+    advice = "name another with --llm-model-arg tokenizer=ID_OR_FOLDER"
     try:
-        return transformers.AutoTokenizer.from_pretrained(location, **arguments)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(location, **arguments)
     except ImportError:
         raise
     except Exception as error:
         if needs_remote_code(error) or cause(error, hub_errors.HfHubHTTPError, hub_errors.LocalEntryNotFoundError):
             raise
-        raise model_error(
-            spec.name,
-            f"cannot load a tokenizer from {location}; name another with --llm-model-arg tokenizer=ID_OR_FOLDER "
-            f"({describe(error)})",
-        ) from error
+        problem = f"cannot load a tokenizer from {location}; {advice} ({describe(error)})"
+        raise model_error(spec.name, problem) from error
+    # Where the files are missing, transformers makes an empty tokenizer and says nothing.
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise model_error(spec.name, f"{location} has no tokenizer; {advice}")
+    return tokenizer
 
 
 def _load_weights(spec: ModelSpec, settings: ModelSettings, config: Any, device: str, common: Mapping[str, Any]) -> Any:
@@ -142,12 +151,7 @@ def _load_weights(spec: ModelSpec, settings: ModelSettings, config: Any, device:
     with _without_conversion():
         model, info = auto.from_pretrained(spec.location, config=config, output_loading_info=True, **arguments)
     _check_complete(spec, info)
-    adapter = settings.model_args.get("peft")
-    if isinstance(adapter, str):
-        model = _with_adapter(spec, model, adapter)
-    if device_map is None:
-        model = model.to(device)
-    return model.eval()
+    return model
 
 
 @contextlib.contextmanager
@@ -196,13 +200,30 @@ def _quantization_config(spec: ModelSpec, mapping: Mapping[str, JSON]) -> Any:
         raise model_error(spec.name, f"--llm-model-arg quantization_config: {describe(error)}") from None
 
 
-def _with_adapter(spec: ModelSpec, model: Any, adapter: str) -> Any:
+def _fetch_adapter(spec: ModelSpec, settings: ModelSettings) -> Path | None:
+    """The folder of the PEFT adapter that was asked for: the one that was named, or one from the hub."""
+    adapter = settings.model_args.get("peft")
+    if not isinstance(adapter, str):
+        return None
+    folder = Path(adapter).expanduser()
+    if not folder.is_dir():
+        files = [ADAPTER_CONFIG, "adapter_model.safetensors", *(["adapter_model.bin"] if settings.allow_pickle else [])]
+        try:
+            folder = Path(huggingface_hub.snapshot_download(adapter, allow_patterns=files))
+        except Exception as error:
+            problem = f"the adapter {adapter} is neither a folder here nor to be had from the hub ({describe(error)})"
+            raise model_error(spec.name, problem) from error
+    check_adapter(spec.name, folder, allow_pickle=settings.allow_pickle)
+    return folder
+
+
+def _with_adapter(spec: ModelSpec, model: Any, adapter: Path) -> Any:
     """The model with a PEFT adapter's layers in it; the adapter is not merged into the weights."""
     import peft
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        adapted = peft.PeftModel.from_pretrained(model, str(Path(adapter).expanduser()))
+        adapted = peft.PeftModel.from_pretrained(model, str(adapter))
     missing = next((str(w.message) for w in caught if "missing adapter keys" in str(w.message)), None)
     if missing is not None:
         raise model_error(spec.name, f"the adapter {adapter} does not fit the model: {missing}")
@@ -235,6 +256,13 @@ def _folder_of(location: str, filename: str, common: Mapping[str, Any]) -> Path:
     """The folder that ``filename`` of a checkpoint lies in: the one that was named, or the hub's snapshot."""
     arguments = {key: common[key] for key in ("revision", "subfolder") if key in common}
     return Path(str(cached_file(location, filename, **arguments))).parent
+
+
+def _commit_of(folder: Path) -> str | None:
+    """The commit in ``CACHE/models--ORG--NAME/snapshots/COMMIT/…``."""
+    parts = folder.parts
+    places = [i for i, part in enumerate(parts[:-1]) if part == "snapshots" and parts[i - 1].startswith("models--")]
+    return parts[places[-1] + 1] if places else None
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -138,6 +139,8 @@ def _check(spec: ModelSpec, folder: Path, settings: ModelSettings) -> None:
 def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
     """Load the model. Raises ``ModelError`` or ``OptionError`` in one line each; takes seconds and imports torch."""
     check_model(spec, settings)
-    from pytest_llmeval.models.huggingface import HuggingFaceModel
+    with warnings.catch_warnings():  # under -W error, what a library warns of at its import would end the run
+        warnings.simplefilter("ignore")
+        from pytest_llmeval.models.huggingface import HuggingFaceModel
 
     return HuggingFaceModel.load(spec, settings)

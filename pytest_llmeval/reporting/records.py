@@ -1,7 +1,7 @@
 """One sample's part of the report, and what travels from an xdist worker to the controller.
 
-What travels is one ASCII string of JSON: execnet carries builtins only and no lone surrogate, and a report that it cannot
-carry would end the worker.
+What travels is one ASCII string of JSON: execnet carries builtins only and no lone surrogate, and a report that it
+cannot carry would end the worker.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded"]
 class Record:
     """What happened to one sample. Its key in a report is (suite, model, id).
 
-    ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the model's
-    text as it came, None where nothing was generated. ``values`` are the sample's numbers by metric name. ``num_tokens`` counts
-    what was generated or scored, ``num_prompt_tokens`` what that was conditioned on. ``fingerprint`` hashes all that decides
-    what the model is asked and how the reply is judged.
+    ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the
+    model's text as it came, None where nothing was generated. ``values`` are the sample's numbers by metric name.
+    ``num_tokens`` counts what was generated or scored, ``num_prompt_tokens`` what that was conditioned on.
+    ``fingerprint`` hashes all that decides what the model is asked and how the reply is judged.
     """
 
     suite: str
@@ -75,8 +75,8 @@ class Record:
 class SuiteInfo:
     """What the report says of a suite before any sample of it has run.
 
-    ``path`` is the suite file's node id, None for a suite of hand-written tests. ``num_samples`` counts the whole suite,
-    selected or not. ``metrics`` are the names its scores carry, in the order in which they are shown.
+    ``path`` is the suite file's node id, None for a suite of hand-written tests. ``num_samples`` counts the whole
+    suite, selected or not. ``metrics`` are the names its scores carry, in the order in which they are shown.
     """
 
     name: str
@@ -101,7 +101,7 @@ class SuiteInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unrecorded:
-    """A hand-written test that failed before it recorded anything. ``suite`` is what its mark says, where it has one."""
+    """A hand-written test that failed before it recorded anything. ``suite`` is what its mark says, if it has one."""
 
     nodeid: str
     reason: str

@@ -7,7 +7,6 @@ import math
 import os
 import platform
 import tempfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.scoring.metrics import Metric, summarize
+from pytest_llmeval.scoring.metrics import Metric, by_category, summarize
 from pytest_llmeval.types import JSON
 
 __all__ = [
@@ -65,8 +64,8 @@ class SuiteReport:
 class Report:
     """The whole session.
 
-    ``created`` is its start, ISO 8601 in UTC. ``stopped`` says why it ended early; ``problems`` are what makes its numbers
-    incomplete.
+    ``created`` is its start, ISO 8601 in UTC. ``stopped`` says why it ended early; ``problems`` are what makes its
+    numbers incomplete.
     """
 
     created: str
@@ -84,32 +83,31 @@ class Report:
 
 def summarize_suite(info: SuiteInfo, records: Sequence[Record], *, num_expected: int, num_skipped: int) -> SuiteReport:
     """One suite's part of the report, broken down by category where its samples have one."""
-    by_category: dict[str, list[Record]] = {}
+    scores = [record.score for record in records]
+    by_name: dict[str, list[Record]] = {}
     for record in records:
         if record.category is not None:
-            by_category.setdefault(record.category, []).append(record)
+            by_name.setdefault(record.category, []).append(record)
+    metrics = by_category(scores, [record.category for record in records], info.metrics)
     return SuiteReport(
         info=info,
-        summary=_summarize(records, info.metrics, num_expected),
-        categories={
-            category: _summarize(members, info.metrics, len(members))
-            for category, members in sorted(by_category.items())
-        },
+        summary=_summary(records, summarize(scores, info.metrics), num_expected),
+        categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
         num_skipped=num_skipped,
         num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
         num_tokens=sum(record.num_tokens for record in records),
-        seconds=sum(record.seconds for record in records),
+        seconds=math.fsum(record.seconds for record in records),
     )
 
 
-def _summarize(records: Sequence[Record], metrics: Sequence[str], num_expected: int) -> Summary:
-    statuses = Counter(record.status for record in records)
+def _summary(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
+    num_unscored = sum(record.status == "unscored" for record in records)
     return Summary(
         num_expected=num_expected,
-        num_scored=len(records) - statuses["unscored"],
-        num_unscored=statuses["unscored"],
+        num_scored=len(records) - num_unscored,
+        num_unscored=num_unscored,
         num_no_answer=sum(record.no_answer for record in records),
-        metrics=summarize([record.score for record in records], metrics),
+        metrics=metrics,
     )
 
 
@@ -142,7 +140,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write the report so that ``path`` holds the old content or all of the new, never a part. Raises ``ReportError``."""
+    """Write the report: ``path`` holds the old content or all of the new, never a part. Raises ``ReportError``."""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:

@@ -33,7 +33,7 @@ def write_summary(terminal: Terminal, report: Report, path: Path | None) -> None
     """Write the summary, and where the report went."""
     # Where there is no terminal to ask (a CI log), lines may be longer than a terminal's usual 80 columns.
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
-    terminal.write_sep("=", f"LLM evaluation: {_describe_model(report.model)}")
+    terminal.write_sep("=", ": ".join(("LLM evaluation", *_describe_model(report.model))))
     for line in summary_lines(report, width=width):
         urgent = line.startswith(("problem:", "could not be scored:", "stopped early"))
         terminal.write_line(line, **({"red": True} if urgent else {}))
@@ -68,12 +68,11 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         yield speed
 
 
-def _describe_model(model: Mapping[str, JSON] | None) -> str:
-    """The model in a few words: name, device, dtype."""
-    if model is None:
-        return "no model"
-    facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
-    return printable(str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else ""))
+def _describe_model(model: Mapping[str, JSON] | None) -> Iterator[str]:
+    """The model in a few words: name, device, dtype. Nothing where tests recorded scores without one."""
+    if model is not None:
+        facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
+        yield printable(str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else ""))
 
 
 def _table(heading: str, rows: Sequence[tuple[str, Summary]], report: Report, width: int) -> Iterator[str]:
@@ -161,4 +160,3 @@ def _speed(report: Report) -> str:
         f"in {seconds:.1f} s of the model's time: {num_samples / seconds:,.1f} samples/s, "
         f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
     )
-

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_llmeval.suites.schema import GenerateSpec
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Presented", "Scorer"]
+__all__ = ["Presented", "Scorer", "reply_request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +67,14 @@ class Scorer(Protocol):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Judge the responses, one for each request and in their order."""
+
+
+def reply_request(prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None) -> GenerateRequest:
+    """The request for one reply, as the suite's ``generate`` says, or with a ``max_tokens`` of the scorer's own."""
+    return GenerateRequest(
+        prompt,
+        max_tokens=generate.max_tokens if max_tokens is None else max_tokens,
+        stop=generate.stop,
+        temperature=generate.temperature,
+        seed=generate.seed,
+    )

@@ -58,8 +58,8 @@ class Evaluation:
     def fingerprints(self) -> tuple[str, dict[str, str]]:
         """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
 
-        A sample's fingerprint hashes its requests, what is right, and the scorer with its version and settings; the suite's
-        hashes those of its samples, whatever their order.
+        A sample's fingerprint hashes its requests, what is right, and the scorer with its version and settings; the
+        suite's hashes those of its samples, whatever their order.
         """
         scorer = json.dumps([self.scorer.name, self.scorer.version, self.suite.spec.score.model_dump(mode="json")])
         samples = {sample.id: _sample_fingerprint(scorer, self.question(sample)) for sample in self.suite.samples}

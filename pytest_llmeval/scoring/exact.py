@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.schema import ExactSettings, GenerateSpec, Normalization
-from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
 __all__ = ["ExactScorer", "normalized"]
 
@@ -95,15 +95,7 @@ class ExactScorer:
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """One reply, generated as the suite's ``generate`` says."""
-        return (
-            GenerateRequest(
-                prompt,
-                max_tokens=generate.max_tokens,
-                stop=generate.stop,
-                temperature=generate.temperature,
-                seed=generate.seed,
-            ),
-        )
+        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply of which nothing is left is no answer, unless nothing is what was expected."""

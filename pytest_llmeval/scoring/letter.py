@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.metrics import skill
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
 from pytest_llmeval.suites.schema import GenerateSpec, LetterSettings
-from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
 __all__ = ["LetterScorer", "find_label", "option_labels"]
 
@@ -126,15 +126,7 @@ class LetterScorer:
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """One generated reply, of the scorer's own ``max_tokens``; the rest is as the suite's ``generate`` says."""
-        return (
-            GenerateRequest(
-                prompt,
-                max_tokens=self.settings.max_tokens,
-                stop=generate.stop,
-                temperature=generate.temperature,
-                seed=generate.seed,
-            ),
-        )
+        return (reply_request(prompt, generate, max_tokens=self.settings.max_tokens),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy and skill, chance being right options / options shown."""

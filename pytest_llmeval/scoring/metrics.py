@@ -31,12 +31,18 @@ Kind: TypeAlias = Literal["proportion", "mean", "count"]
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """What a metric's name means. ``higher_is_better`` is None where neither direction is."""
+    """What a metric's name means.
+
+    ``higher_is_better`` is None where neither direction is. No value lies below ``lowest`` or above ``highest``, and no
+    interval reaches beyond them.
+    """
 
     name: str
     kind: Kind
     higher_is_better: bool | None
     description: str
+    lowest: float = -math.inf
+    highest: float = math.inf
 
 
 METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
@@ -45,16 +51,27 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
         for metric in (
             MetricDefinition("accuracy", "proportion", True, "Share of the samples that were answered right."),
             MetricDefinition(
-                "skill", "mean", True, "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect."
+                "skill",
+                "mean",
+                True,
+                "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect.",
+                highest=1,
             ),
             MetricDefinition(
                 "brier",
                 "mean",
                 False,
                 "Mean over a sample's options of (p - y)²: 0 is perfect, at most 2/k for k options.",
+                lowest=0,
+                highest=1,
             ),
             MetricDefinition(
-                "brier_sum", "mean", False, "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst."
+                "brier_sum",
+                "mean",
+                False,
+                "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst.",
+                lowest=0,
+                highest=2,
             ),
             MetricDefinition(
                 "accuracy_token", "proportion", True, "Accuracy of the option with the highest logprob per token."
@@ -199,8 +216,14 @@ def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
     else:
         interval = _skill_interval(scores) if name == "skill" else None
         interval = interval or mean_interval(values)
-    low, high = interval if interval is not None else (None, None)
+    low, high = _within(definition(name), interval) if interval is not None else (None, None)
     return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
+
+
+def _within(metric: MetricDefinition, interval: tuple[float, float]) -> tuple[float, float]:
+    """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
+    low, high = interval
+    return max(low, metric.lowest), min(high, metric.highest)
 
 
 def _values(scores: Iterable[Score], name: str) -> list[float]:

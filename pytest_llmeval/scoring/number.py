@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.numerals import Numeral, final_number
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.schema import GenerateSpec, NumberSettings
-from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
 __all__ = ["NumberScorer"]
 
@@ -62,15 +62,7 @@ class NumberScorer:
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """One reply, generated as the suite's ``generate`` says."""
-        return (
-            GenerateRequest(
-                prompt,
-                max_tokens=generate.max_tokens,
-                stop=generate.stop,
-                temperature=generate.temperature,
-                seed=generate.seed,
-            ),
-        )
+        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply without a number is no answer, and wrong."""

@@ -108,10 +108,8 @@ def _last(text: str) -> Numeral | None:
     found = None
     for found in _NUMBER.finditer(window):  # noqa: B007 - the last match is wanted
         pass
-    if found is None or (start > 0 and found.start() == 0):
-        # A number that fills the window may begin before it.
-        return None
-    return _read(found)
+    # A number that begins before the window fills it, and is then too long to be read.
+    return None if found is None else _read(found)
 
 
 def _plain_fractions(text: str) -> str:

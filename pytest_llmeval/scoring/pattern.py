@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.schema import GenerateSpec, PatternSettings
-from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
 __all__ = ["PatternScorer", "compile_pattern"]
 
@@ -88,15 +88,7 @@ class PatternScorer:
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """One reply, generated as the suite's ``generate`` says."""
-        return (
-            GenerateRequest(
-                prompt,
-                max_tokens=generate.max_tokens,
-                stop=generate.stop,
-                temperature=generate.temperature,
-                seed=generate.seed,
-            ),
-        )
+        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; no match is no answer, and wrong. A search that outlives ``timeout_s`` is unscored."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.metrics import skill
 from pytest_llmeval.scoring.responses import finite_or_none, loglikelihood_problem, loglikelihoods, reply, softmax
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.schema import GenerateSpec, YesNoSettings
-from pytest_llmeval.types import JSON, GenerateRequest, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score
 
 __all__ = ["YesNoScorer", "find_yes_or_no"]
 
@@ -88,16 +88,8 @@ class YesNoScorer:
         """One generated reply (of 10 tokens, unless the suite sets ``generate.max_tokens``), or two log-likelihoods."""
         if self.settings.by == "loglikelihood":
             return tuple(LoglikelihoodRequest(prompt, delimiter + answer) for answer in _ANSWERS)
-        max_tokens = generate.max_tokens if "max_tokens" in generate.model_fields_set else _MAX_TOKENS
-        return (
-            GenerateRequest(
-                prompt,
-                max_tokens=max_tokens,
-                stop=generate.stop,
-                temperature=generate.temperature,
-                seed=generate.seed,
-            ),
-        )
+        max_tokens = None if "max_tokens" in generate.model_fields_set else _MAX_TOKENS
+        return (reply_request(prompt, generate, max_tokens=max_tokens),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy, skill and predictions; by log-likelihood the Brier score over yes and no too."""

@@ -63,9 +63,9 @@ def _expected(kind: str, context: dict[str, Any], found: object) -> str:
         near = nearest(found, words) if isinstance(found, str) else None
         return f"one of {', '.join(words)}" + (f"; did you mean {quoted(near)}?" if near else "")
     if kind == "greater_than_equal":
-        return f"a number of at least {context['ge']}"
+        return f"a number of at least {context['ge']:g}"
     if kind == "greater_than":
-        return f"a number above {context['gt']}"
+        return f"a number above {context['gt']:g}"
     expected = _EXPECTED.get(kind, kind)
     if expected == "text" and isinstance(found, bool | int | float):
         return expected + "; put it in quotes"

@@ -175,7 +175,7 @@ class _Reading:
             raise self.origin.error(f"{dotted(keys)}: found an empty list, expected samples", keys)
         document = self.origin.document
         return [
-            Row(columns, document.source, number, document.line((*keys, number - 1)))
+            Row(columns, document.source, number, document.line((*keys, number - 1)), inline=True)
             for number, columns in enumerate(samples, 1)
         ]
 
@@ -208,6 +208,10 @@ class _Reading:
             return rows
         keys: Keys = ("dataset", "where")
         source = where if "{{" in where else "{{ " + where + " }}"
+        try:
+            self.templates.check(source)
+        except TemplateError as error:
+            raise self.origin.error(f"dataset.where: {error}", keys) from None
         kept: list[Mapped] = []
         for mapped in rows:
             try:
@@ -251,4 +255,4 @@ class _Reading:
         return tuple(random.Random(fewshot.seed).sample(pool, len(pool)))
 
     def _pool(self, rows: list[Row]) -> list[Sample]:
-        return [make_sample(self.field_map.apply(row), str(row.number)) for row in rows]
+        return [make_sample(self.field_map.apply(row, shot=True), str(row.number)) for row in rows]

@@ -55,23 +55,30 @@ class FieldMap:
     origin: Origin
     templates: Templates
     _values: list[tuple[str, _Value]] = field(init=False)
-    _unmapped: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self._values = [(name, self._compile(keys, rule)) for name, (keys, rule) in self.rules.items()]
-        self._unmapped = tuple(name for name in FIELDS if name not in self.rules)
 
-    def apply(self, row: Row) -> Mapped:
-        """The row's fields. Raises ``SuiteError`` for a missing column or a template that fails."""
+    def apply(self, row: Row, *, shot: bool = False) -> Mapped:
+        """The row's fields. Raises ``SuiteError`` for a missing column or a template that fails.
+
+        A ``shot``, an example for few-shot prompts, needs no id and no category; one that stands in the suite file may
+        give any field under its own name where the rule does not fit.
+        """
         columns = row.columns
         fields: dict[str, JSON] = {}
         variables: dict[str, object] = {**columns, "row": columns}
         for name, value in self._values:
-            fields[name] = made = value(row, variables)
+            try:
+                fields[name] = made = value(row, variables)
+            except SuiteError:
+                if shot and (name in ("id", "category") or (row.inline and name in columns)):
+                    continue
+                raise
             if name not in columns:
                 variables[name] = made
-        for name in self._unmapped:
-            if name in columns:
+        for name in FIELDS:
+            if name not in fields and name in columns:
                 fields[name] = columns[name]
         variables.update(fields)
         variables["row"] = columns
@@ -147,7 +154,7 @@ def make_sample(mapped: Mapped, id_: str) -> Sample:
     """The sample of one row. Raises ``SuiteError`` for a value of a type that its field does not take."""
     checked = _Checked(mapped.row, id_)
     fields = mapped.fields
-    question = checked.text("question", fields.get("question"), or_unused="question" in mapped.row.columns)
+    question = checked.text("question", fields.get("question"), or_unused=not mapped.row.inline)
     choices = checked.texts("choices", fields.get("choices"))
     for position, choice in enumerate(choices):
         if not choice.strip():
@@ -194,7 +201,8 @@ class _Checked:
         if value is None:
             return ()
         if not isinstance(value, list | tuple):
-            raise self.error(f"{name}: found {describe(value)}, expected a list of texts{_MAP_HINT.format(name=name)}")
+            advice = "" if self.row.inline else f"; map the column with dataset.fields.{name}"
+            raise self.error(f"{name}: found {describe(value)}, expected a list of texts{advice}")
         texts: list[str] = []
         for position, item in enumerate(value):
             text = self.text(f"{name}.{position}", item)
@@ -225,9 +233,6 @@ class _Checked:
         if (problem := unusable_character(text)) is not None:
             raise self.error(f"{name}: {problem}")
         return text
-
-
-_MAP_HINT = "; map the column with dataset.fields.{name}"
 
 
 def _ids(rows: Iterable[Mapped]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from pytest_llmeval.errors import OptionError, SuiteError
 from pytest_llmeval.suites.files import Source
-from pytest_llmeval.suites.wording import Keys, describe, dotted, quoted
+from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.suites.yaml_lines import parse_yaml
 from pytest_llmeval.types import JSON
 
@@ -68,10 +67,17 @@ def apply_overrides(value: dict[str, JSON], overrides: Iterable[Override]) -> di
     Missing mappings are made; ``score: letter`` becomes a mapping where a setting of it is set. Raises
     ``OverrideError``.
     """
-    changed: dict[str, JSON] = copy.deepcopy(value)
+    changed = {key: _unshared(part) for key, part in value.items()}
     for override in overrides:
         _set(changed, override)
     return changed
+
+
+def _unshared(value: JSON) -> JSON:
+    """A copy in which no two places are one object, as two aliases of one anchor are."""
+    if isinstance(value, dict):
+        return {key: _unshared(part) for key, part in value.items()}
+    return [_unshared(part) for part in value] if isinstance(value, list) else value
 
 
 def _set(root: dict[str, JSON], override: Override) -> None:
@@ -82,26 +88,38 @@ def _set(root: dict[str, JSON], override: Override) -> None:
         if isinstance(inside, list):
             if not isinstance(key, int) or key >= len(inside):
                 raise OverrideError(
-                    f"--llm-set {quoted(override.text)}: {dotted(above)} has {len(inside)} entries, expected one of "
-                    f"0 to {len(inside) - 1}, found {key}"
+                    f"--llm-set {quoted(override.text)}: {dotted(above)} is a list of {len(inside)}, "
+                    f"expected the number of an entry, counted from 0, found {key}"
                 )
             if last:
-                inside[key] = copy.deepcopy(override.value)
+                inside[key] = _unshared(override.value)
             else:
                 inside = inside[key]
         elif isinstance(inside, dict):
             name = str(key)
             if last:
-                inside[name] = copy.deepcopy(override.value)
+                inside[name] = _unshared(override.value)
                 return
             below = inside.get(name)
             if below is None:
                 below = inside[name] = {}
-            elif (*above, name) == ("score",) and isinstance(below, str):
-                below = inside[name] = {below: {}}
+            elif (*above, name) == ("score",):
+                below = inside[name] = _named_scorer(below, override)
             inside = below
         else:
             raise OverrideError(
                 f"--llm-set {quoted(override.text)}: {dotted(above)} is {describe(inside)}, "
                 f"which has no key {quoted(str(key))}"
             )
+
+
+def _named_scorer(score: JSON, override: Override) -> JSON:
+    """``letter`` as ``{letter: {}}``, so that a setting of it can be set."""
+    scorer = override.keys[1]
+    named: JSON = {score: {}} if isinstance(score, str) else score
+    if isinstance(named, dict) and scorer not in named:
+        raise OverrideError(
+            f"--llm-set {quoted(override.text)}: the suite's scorer is {', '.join(named)}"
+            f"{expected_one_of(str(scorer), named)}"
+        )
+    return named

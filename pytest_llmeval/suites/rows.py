@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,12 +35,16 @@ FORMATS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as it was read. ``number`` counts from 1 in file order and is what names a row without an id."""
+    """One row as it was read. ``number`` counts from 1 in file order and names a row without an id.
+
+    ``inline`` rows stand in the suite file.
+    """
 
     columns: dict[str, Any]
     source: Source
     number: int
     line: int | None
+    inline: bool = False
 
     @property
     def place(self) -> str:
@@ -136,8 +141,11 @@ def _parse_json(source: Source, text: str, line: int | None) -> JSON:
         raise source.error("is nested too deeply; flatten it", line) from None
     except _JSONProblem as error:
         raise source.error(str(error), line) from None
-    except ValueError as error:
-        raise source.error(f"is not JSON that can be read: {error}", line) from None
+    except ValueError:  # the only one left: a number that is too long
+        digits = f"{sys.get_int_max_str_digits():,}"
+        raise source.error(
+            f"found a number of more than {digits} digits, expected fewer; write it as text", line
+        ) from None
     return value
 
 

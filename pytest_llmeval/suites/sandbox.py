@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
@@ -28,6 +28,7 @@ MAX_OUTPUT = 10_000_000
 MAX_STEPS = 1_000_000
 MAX_ITEMS = 100_000
 MAX_BITS = 10_000
+MAX_DIGITS = 5_000
 MAX_WIDTH = 1_000
 MAX_NESTING = 50
 
@@ -47,9 +48,9 @@ _DATA = (str, bytes, dict, list, tuple, float, int, type, type(None), range, set
 _FILTERS = """
 abs batch capitalize center count d default dictsort first float format indent int items last length list lower map
 max min reject rejectattr replace reverse round select selectattr slice sort string sum title trim truncate unique
-upper wordcount wordwrap
+upper wordcount
 """
-_SIZED_FILTERS = frozenset(("batch", "center", "indent", "round", "slice", "tojson", "truncate", "wordwrap"))
+_SIZED_FILTERS = frozenset(("batch", "center", "indent", "round", "slice", "tojson", "truncate"))
 _STATEMENTS = {
     nodes.Macro: "macro",
     nodes.CallBlock: "call",
@@ -168,17 +169,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise RefusedError(f"it takes more than {MAX_STEPS:,} steps; a template prepares one sample")
 
     def _weigh(self, value: object, depth: int = 0) -> None:
-        if depth > MAX_NESTING:
-            raise RefusedError(f"a value is nested more than {MAX_NESTING} levels deep")
-        if isinstance(value, str):
-            self._charge(len(value) // 64)
-        elif isinstance(value, list | tuple):
+        """Charge for the size of a value, the same part of it each time that it is met."""
+        kind = type(value)
+        if kind is str:
+            self._charge(len(value) // 64)  # type: ignore[arg-type]
+        elif kind is int or kind is float:
+            return
+        elif isinstance(value, list | tuple | dict):
+            if depth > MAX_NESTING:
+                raise RefusedError(f"a value is nested more than {MAX_NESTING} levels deep")
             self._charge(len(value))
-            for item in value:
-                self._weigh(item, depth + 1)
-        elif isinstance(value, dict):
-            self._charge(len(value))
-            for item in value.values():
+            for item in value.values() if isinstance(value, dict) else value:
                 self._weigh(item, depth + 1)
         elif depth and isinstance(value, Undefined):
             str(value)  # raises the error of the undefined value
@@ -244,19 +245,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self._charge(1)
             for value in given:
                 self._weigh(value)
-            if name in _SIZED_FILTERS:
-                for width in given[1:]:
-                    if isinstance(width, int) and abs(width) > MAX_WIDTH:
-                        raise RefusedError(f"the filter {name!r} takes at most {MAX_WIDTH:,}, found {describe(width)}")
-                    if isinstance(given[0], str) and isinstance(width, str | int):
-                        size = len(given[0]) * (len(width) if isinstance(width, str) else abs(width))
-                        if name in ("indent", "wordwrap") and size > MAX_OUTPUT:
-                            raise _too_much_text()
-            if name == "replace":
-                _check_replace(str(given[0]), *(str(part) for part in given[1:3]))
-            if name == "format":
-                _check_format(str(given[0]))
-            return function(*args, **settings)
+            _check_filter(name, given)
+            return self._made(function(*args, **settings))
 
         if name == "join":
             return pass_environment(filtered)
@@ -299,7 +289,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 _check_replace(str(owner), str(args[0]), str(args[1]))
             elif name == "join" and isinstance(owner, str) and len(args) == 1:
                 return __self._join(None, args[0], owner)
-        return super().call(__context, __obj, *args, **kwargs)
+        return __self._made(super().call(__context, __obj, *args, **kwargs))
 
 
 _CONCAT, _LOOP, _MADE = "concatenated text", "measured loop", "measured value"
@@ -360,6 +350,24 @@ def _filtered(node: nodes.Node, name: str, args: list[nodes.Expr]) -> nodes.Filt
 
 def _too_much_text() -> RefusedError:
     return RefusedError(f"it makes a text of more than {MAX_OUTPUT:,} characters")
+
+
+def _check_filter(name: str, given: Sequence[Any]) -> None:
+    """Refuse what a filter would make too large. ``given`` are the filtered value and the filter's arguments."""
+    value, *arguments = given
+    if name == "replace":
+        _check_replace(str(value), *(str(part) for part in arguments[:2]))
+    elif name == "format":
+        _check_format(str(value))
+    elif name == "int" and isinstance(value, str) and len(value) > MAX_DIGITS:
+        raise RefusedError(f"the filter 'int' takes at most {MAX_DIGITS:,} digits, found {len(value):,}")
+    elif name in _SIZED_FILTERS:
+        for width in arguments:
+            if isinstance(width, int) and abs(width) > MAX_WIDTH:
+                raise RefusedError(f"the filter {name!r} takes at most {MAX_WIDTH:,}, found {describe(width)}")
+            per_line = len(width) if isinstance(width, str) else width if isinstance(width, int) else 0
+            if name == "indent" and str(value).count("\n") * per_line > MAX_OUTPUT:
+                raise _too_much_text()
 
 
 def _check_replace(text: str, old: str = "", new: str = "") -> None:

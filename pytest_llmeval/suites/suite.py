@@ -35,7 +35,9 @@ class Origin:
     def error(self, message: str, keys: Keys = ()) -> SuiteError:
         """A ``SuiteError`` at the line of ``keys``, or one that names the override that set them."""
         for override in reversed(self.overrides):
-            if keys and override.keys == keys[: len(override.keys)]:
+            is_inside = override.keys == keys[: len(override.keys)]
+            is_made = keys == override.keys[: len(keys)] and keys not in self.document.lines
+            if keys and (is_inside or is_made):
                 return self.source.error(f"--llm-set {quoted(override.text)}: {message}")
         return self.source.error(message, self.document.line(keys))
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from jinja2 import StrictUndefined, Template, TemplateSyntaxError, UndefinedError, nodes
+from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError, nodes
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2.runtime import Context
 
 from pytest_llmeval.suites.sandbox import MAX_OUTPUT, RefusedError, Sandbox
 from pytest_llmeval.suites.wording import expected_one_of
@@ -47,7 +48,7 @@ class Templates:
             self._texts[source] = template
         self._sandbox.restart()
         try:
-            return _bounded(template.generate(variables))
+            return _bounded(template.root_render_func(self._context(template, variables)))
         except Exception as error:
             self._fail(error, variables)
 
@@ -63,7 +64,7 @@ class Templates:
             return self.text(source, variables)
         self._sandbox.restart()
         try:
-            context = template.new_context(dict(variables))
+            context = self._context(template, variables)
             for _ in template.root_render_func(context):
                 pass
             return _plain(context.vars[_RESULT])
@@ -73,6 +74,10 @@ class Templates:
     def check(self, source: str) -> None:
         """Raise ``TemplateError`` where ``source`` is no template."""
         self._compiled(source, lambda: self._sandbox.parse_restricted(source))
+
+    def _context(self, template: Template, variables: Mapping[str, object]) -> Context:
+        # "shared" skips Jinja2's own merging with the globals, which takes longer than most templates.
+        return template.new_context({**self._sandbox.globals, **variables}, shared=True)
 
     def _expression(self, source: str) -> Template | None:
         tree = self._sandbox.parse_restricted(source.strip())
@@ -124,8 +129,8 @@ def _bounded(parts: Iterable[str]) -> str:
 
 def _plain(value: Any) -> JSON:
     """``value`` as JSON types. An undefined value raises its own error."""
-    if isinstance(value, StrictUndefined):
-        str(value)
+    if isinstance(value, Undefined):
+        return str(value)  # raises its error, but for an "if" without "else", which is empty
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):

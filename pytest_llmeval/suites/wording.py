@@ -49,10 +49,10 @@ def dotted(keys: Keys) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The word of ``known`` that ``word`` was most likely meant to be; None where none is near."""
     words = list(known)
-    found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
     if not found:
         folded = {candidate.casefold(): candidate for candidate in words}
-        found = [folded[near] for near in difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)]
+        found = [folded[near] for near in difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.7)]
     return found[0] if found else None
 
 

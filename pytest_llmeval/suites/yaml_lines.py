@@ -8,6 +8,7 @@ too deeply is refused before it is read.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,8 @@ def parse_yaml(text: str, source: Source) -> Document:
     try:
         return _Builder(source, loader).document()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        at_end = "end of stream" in (error.problem or "")
+        mark = (error.context_mark if at_end else None) or error.problem_mark or error.context_mark
         raise source.error(_syntax_message(text, mark, error), None if mark is None else mark.line + 1) from None
     except yaml.YAMLError as error:
         raise source.error(f"is not YAML: {str(error).splitlines()[0]}") from None
@@ -79,6 +81,8 @@ def _syntax_message(text: str, mark: yaml.Mark | None, error: yaml.MarkedYAMLErr
         line = lines[mark.line]
         if "\t" in line[: len(line) - len(line.lstrip())] or line[mark.column : mark.column + 1] == "\t":
             return "is not YAML: found a tab, expected spaces; tabs cannot indent YAML"
+    if "end of stream" in (error.problem or "") and "quoted" in (error.context or ""):
+        return "is not YAML: found a quote that is never closed"
     problem = (error.problem or "it cannot be parsed").replace("did not find expected", "expected")
     hint = ""
     if "mapping values are not allowed" in problem:
@@ -221,16 +225,28 @@ class _Builder:
     def scalar(self, event: Any, line: int) -> JSON:
         text: str = event.value
         tag = event.tag
-        try:
-            if tag is None or tag == "!":
-                return _resolve(text) if event.implicit[0] and tag is None else text
+        if tag is not None and tag != "!":
             if tag not in _SCALAR_TAGS:
                 raise self.tag_error(tag, line)
-            return _tagged(text, _SCALAR_TAGS[tag])
-        except ValueError:
-            raise self.source.error(
-                f"found {quoted(text)}, expected {tag or 'a number'} that can be read as such", line
-            ) from None
+            return self.tagged(text, _SCALAR_TAGS[tag], line)
+        return self.resolved(text, line) if event.implicit[0] and tag is None else text
+
+    def resolved(self, text: str, line: int) -> JSON:
+        try:
+            return _resolve(text)
+        except ValueError:  # Python converts no more digits, since that takes quadratic time
+            digits = f"{sys.get_int_max_str_digits():,}"
+            message = f"found {quoted(text)}, expected a number of at most {digits} digits; put it in quotes"
+            raise self.source.error(message, line) from None
+
+    def tagged(self, text: str, name: str, line: int) -> JSON:
+        value = text if name == "str" else self.resolved(text, line)
+        if name == "float" and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if type(value).__name__.replace("NoneType", "null") != name:
+            article = "an" if name == "int" else "a"
+            raise self.source.error(f"found {quoted(text)}, expected {article} {name} as its tag says", line)
+        return value
 
 
 def _resolve(text: str) -> JSON:
@@ -247,18 +263,3 @@ def _resolve(text: str) -> JSON:
     if _SPECIAL_FLOAT.fullmatch(text):
         return float(text.replace(".", ""))
     return text
-
-
-def _tagged(text: str, name: str) -> JSON:
-    if name == "str":
-        return text
-    value = _resolve(text)
-    fits = {
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": isinstance(value, float | int) and not isinstance(value, bool),
-        "bool": isinstance(value, bool),
-        "null": value is None,
-    }[name]
-    if not fits:
-        raise ValueError(text)
-    return float(value) if name == "float" and isinstance(value, int) else value

@@ -144,7 +144,7 @@ def read_import_times(log: str) -> tuple[int, list[str]]:
 
 
 def measure_imports(project: Path, site: Path, *, runs: int, cold: bool) -> dict[str, object]:
-    """The median of ``runs`` logs."""
+    """Median and minimum of ``runs`` logs."""
     run(project, site, *BY_STATEMENT, cold=cold)
     logs = [run(project, site, *BY_STATEMENT, cold=cold, python=["-X", "importtime"])[1] for _ in range(runs)]
     times, modules = zip(*map(read_import_times, logs), strict=True)
@@ -152,6 +152,7 @@ def measure_imports(project: Path, site: Path, *, runs: int, cold: bool) -> dict
         "bytecode": "cold" if cold else "warm",
         "runs": runs,
         "import_ms": round(statistics.median(times) / 1e3, 2),
+        "import_ms_min": round(min(times) / 1e3, 2),  # on a busy machine, the nearer to the truth
         "modules": modules[-1],
     }
 
@@ -160,7 +161,9 @@ def main() -> int:
     """Measure, print, and compare with the budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="pairs of whole runs; a quarter of it for -X importtime")
-    parser.add_argument("--budget-ms", type=float, help="exit 1 if the warm difference in CPU time is above this")
+    parser.add_argument(
+        "--budget-ms", type=float, help="exit 1 if the warm difference of the least CPU times is above this"
+    )
     arguments = parser.parse_args()
     if arguments.runs < 1:
         parser.error("--runs: expected a whole number above 0")
@@ -177,7 +180,7 @@ def main() -> int:
             processes = measure_processes(project, site, runs=arguments.runs, cold=cold)
             print(json.dumps({"measured": "process"} | processes), flush=True)
             if not cold:
-                warm_ms = json.loads(json.dumps(processes))["cpu_ms"]["difference"]
+                warm_ms = json.loads(json.dumps(processes))["cpu_ms"]["difference_of_minima"]
     return int(arguments.budget_ms is not None and warm_ms > arguments.budget_ms)
 
 

@@ -1,4 +1,6 @@
-"""Checkpoints that several tests load, made once; one thread, so that tests that run beside each other do not compete."""
+"""Checkpoints that several tests load, made once; one thread, so that tests that run beside each other do not
+compete.
+"""
 
 from __future__ import annotations
 

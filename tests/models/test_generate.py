@@ -16,7 +16,12 @@ from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
 from tests.models.support import load, naive_greedy
 from tests.tiny_models import make_checkpoint
 
-PROMPTS = ["The capital of France is", "A", "Question: is that so?\nAnswer:", "One, two, three, four, five, six; the quick"]
+PROMPTS = [
+    "The capital of France is",
+    "A",
+    "Question: is that so?\nAnswer:",
+    "One, two, three, four, five, six; the quick",
+]
 
 
 def written(response: object) -> GenerateResponse:
@@ -89,8 +94,14 @@ def test_eos_ends_a_text_and_is_not_in_it(tmp_path: Path) -> None:
 def test_generation_config_of_the_checkpoint_is_left_out(tmp_path: Path, gpt2: HuggingFaceModel) -> None:
     """Penalties, sampling and lengths that a checkpoint's author likes are no part of the request."""
     make_checkpoint(tmp_path, "gpt2")
-    config = {"do_sample": True, "temperature": 5.0, "repetition_penalty": 9.0, "max_length": 7, "num_beams": 3}
-    config |= {"no_repeat_ngram_size": 1, "max_new_tokens": 2, "top_k": 3, "suppress_tokens": list(range(200))}
+    config: dict[str, object] = {
+        "do_sample": True,
+        "temperature": 5.0,
+        "repetition_penalty": 9.0,
+        "max_length": 7,
+        "num_beams": 3,
+    }
+    config |= {"no_repeat_ngram_size": 1, "max_new_tokens": 2, "max_length": 7, "suppress_tokens": [*range(200)]}
     (tmp_path / "generation_config.json").write_text(json.dumps(config))
     model = load(tmp_path)
     for temperature in (0.0, 0.7):
@@ -109,16 +120,18 @@ def test_sampling_is_a_function_of_the_request(gpt2: HuggingFaceModel) -> None:
 
 
 def test_sampling_follows_the_softmax(gpt2: HuggingFaceModel) -> None:
-    """400 single tokens at temperature 2: each token's share is within 5 standard errors of its probability."""
+    """400 single tokens at temperature 2: each text's share is within 5 standard errors of its probability."""
     prompt = gpt2._encoder.prompt("The")
     with torch.no_grad():
         probabilities = (gpt2.model(torch.tensor([prompt])).logits[0, -1] / 2).softmax(-1)
     requests = [GenerateRequest("The", max_tokens=1, temperature=2.0, seed=seed) for seed in range(400)]
     texts = [written(r).text for r in gpt2.generate(requests)]
-    for token in probabilities.topk(5).indices.tolist():
-        p = float(probabilities[token])
-        share = texts.count(gpt2.tokenizer.decode([token], skip_special_tokens=True)) / len(texts)
-        assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / len(texts))
+    expected: dict[str, float] = {}
+    for token, p in enumerate(probabilities.tolist()):
+        text = gpt2.tokenizer.decode([token], skip_special_tokens=True)  # halves of a character all decode alike
+        expected[text] = expected.get(text, 0.0) + p
+    for text, p in sorted(expected.items(), key=lambda item: -item[1])[:5]:
+        assert abs(texts.count(text) / len(texts) - p) < 5 * math.sqrt(p * (1 - p) / len(texts))
 
 
 def test_seeds_differ_by_prompt() -> None:

@@ -94,11 +94,14 @@ def test_small_batches_of_tokens_give_the_same(any_model: HuggingFaceModel, monk
 
 
 def test_equal_inputs_are_computed_once(gpt2: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = []
+    rows: list[int] = []
     forward = gpt2.model.forward
-    monkeypatch.setattr(
-        gpt2.model, "forward", lambda **inputs: (rows.append(len(inputs["input_ids"])), forward(**inputs))[1]
-    )
+
+    def counting(**inputs: torch.Tensor) -> object:
+        rows.append(len(inputs["input_ids"]))
+        return forward(**inputs)
+
+    monkeypatch.setattr(gpt2.model, "forward", counting)
     choices = [LoglikelihoodRequest("Question: which one?\nAnswer:", letter) for letter in "ABCD"]
     responses = [scored(r).loglikelihood for r in gpt2.loglikelihood([*choices, *choices])]
     assert sum(rows) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -60,7 +61,9 @@ def test_k_and_m_select(llm_pytester: pytest.Pytester, expression: tuple[str, st
 def test_ids_of_all_kinds_run_and_can_be_selected(llm_pytester: pytest.Pytester, sample_id: str) -> None:
     llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
     samples = [{"id": one, "question": "1 + 1", "target": 2} for one in (sample_id, "other")]
-    llm_pytester.makefile(".yaml", ids=f"suite: ids\nscore: number\nsamples: {json.dumps(samples)}\n")
+    llm_pytester.makefile(
+        ".yaml", ids=f"suite: ids\nscore: number\nsamples: {json.dumps(samples, ensure_ascii=False)}\n"
+    )
     result = llm_pytester.runpytest_subprocess("--llm-report=out.json", "ids.yaml::" + escape_id(sample_id))
     assert result.ret == 0
     report = json.loads((llm_pytester.path / "out.json").read_text())
@@ -71,8 +74,6 @@ def test_ids_of_all_kinds_run_and_can_be_selected(llm_pytester: pytest.Pytester,
 
 @given(st.text(min_size=1))
 def test_escaped_ids_are_reversible_and_safe(sample_id: str) -> None:
-    import unicodedata
-
     name = escape_id(sample_id)
     assert unescape_id(name) == unicodedata.normalize("NFC", sample_id)
     assert "::" not in name
@@ -85,7 +86,7 @@ def test_two_suites_of_one_name(llm_pytester: pytest.Pytester, workers: list[str
     llm_pytester.makefile(".yaml", one=CAPITALS, two=CAPITALS)
     result = llm_pytester.runpytest_subprocess(*workers, "one.yaml", "two.yaml")
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*two.yaml:1: suite 'capitals' is also the name of one.yaml: rename one of them"])
+    result.stdout.fnmatch_lines(["*two.yaml:1: suite: 'capitals' is also the name of one.yaml: rename one of them"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
@@ -102,16 +103,16 @@ def test_a_tag_is_a_mark_without_a_warning(llm_pytester: pytest.Pytester, worker
         (
             "europe",
             ["--strict-markers"],
-            "tag 'europe' is not among the registered markers, and --strict-markers is on",
+            "'europe' is not among the registered markers, and --strict-markers is on",
         ),
-        ("skip", [], "tag 'skip' is the name of a mark with a meaning of its own"),
+        ("skip", [], "'skip' is the name of a mark with a meaning of its own"),
     ],
 )
 def test_tags_that_are_refused(llm_pytester: pytest.Pytester, tag: str, options: list[str], message: str) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS + f"tags: [{tag}]\n")
     result = llm_pytester.runpytest_subprocess("--collect-only", *options, "capitals.yaml")
     assert result.ret == 2
-    result.stdout.fnmatch_lines([f"capitals.yaml:9: {message}*"])
+    result.stdout.fnmatch_lines([f"capitals.yaml:9: tags.0: {message}*"])
 
 
 def test_a_registered_tag_under_strict_markers(llm_pytester: pytest.Pytester) -> None:

@@ -41,11 +41,19 @@ def test_accuracy_has_wilsons_interval_and_the_standard_error_of_the_mean() -> N
 
 def test_a_mean_has_a_t_interval() -> None:
     values = [0.1, 0.4, 0.2, 0.9]
-    metric = summarize([scored(brier=value) for value in values], ["brier"])["brier"]
+    metric = summarize([scored(rating=value) for value in values], ["rating"])["rating"]
     interval = stats.t.interval(0.95, 3, loc=0.4, scale=stats.sem(values))
     assert (metric.n, metric.kind) == (4, "mean")
     assert metric.value == pytest.approx(0.4)
     assert (metric.ci_low, metric.ci_high) == pytest.approx(interval)
+
+
+def test_an_interval_ends_where_the_metric_does() -> None:
+    values = [0.1, 0.4, 0.2, 0.9]
+    metric = summarize([scored(brier=value) for value in values], ["brier"])["brier"]
+    low, high = stats.t.interval(0.95, 3, loc=0.4, scale=stats.sem(values))
+    assert low < 0 < high < 1
+    assert (metric.ci_low, metric.ci_high) == pytest.approx((0, high))
 
 
 def test_one_mean_has_no_interval_and_one_proportion_has() -> None:
@@ -119,7 +127,9 @@ def test_skill_has_a_t_interval_where_chances_differ() -> None:
     metric = summarize([RIGHT, WRONG, other], ["skill"])["skill"]
     values = [1.0, -1 / 3, 1.0]
     interval = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
-    assert (metric.ci_low, metric.ci_high) == pytest.approx(interval)
+    assert metric.ci_low == pytest.approx(interval[0])
+    assert interval[1] > 1
+    assert metric.ci_high == 1, "no model is better than perfect"
 
 
 @pytest.mark.parametrize(

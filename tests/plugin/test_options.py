@@ -1,0 +1,107 @@
+"""Options: command line over environment over ini, and errors that name the place."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.suites_for_tests import CAPITALS
+from tests.support import FAKE_MODEL_CONFTEST
+
+
+@pytest.fixture
+def capitals(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    return llm_pytester
+
+
+def collected(pytester: pytest.Pytester, *options: str) -> int:
+    result = pytester.runpytest_subprocess("--collect-only", "-q", *options, "capitals.yaml")
+    return sum("::" in line for line in result.outlines)
+
+
+def test_command_line_over_environment_over_ini(capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert collected(capitals) == 3
+    capitals.makeini("[pytest]\nllm_limit = 1")
+    assert collected(capitals) == 1
+    monkeypatch.setenv("PYTEST_LLM_LIMIT", "2")
+    assert collected(capitals) == 2
+    assert collected(capitals, "--llm-limit=3") == 3
+
+
+def test_toml_with_types(capitals: pytest.Pytester) -> None:
+    capitals.makepyprojecttoml(
+        '[tool.pytest]\nllm_strict = true\nllm_batch_size = 2\nllm_set = ["capitals: score=letter"]\n'
+        'llm_limit = "first:2"'
+    )
+    result = capitals.runpytest_subprocess("capitals.yaml")
+    result.assert_outcomes(failed=2)
+
+
+def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    capitals.makeini("[pytest]\nllm_strict = true\nllm_set =\n    capitals: score=letter\n    capitals: description=x")
+    assert capitals.runpytest_subprocess("capitals.yaml").ret == 1
+    monkeypatch.setenv("PYTEST_LLM_STRICT", "0")
+    assert capitals.runpytest_subprocess("capitals.yaml").ret == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--llm-limit=0"], "--llm-limit: expected N or first:N, with N above 0, found '0'"),
+        (["--llm-limit=last:3"], "--llm-limit: expected N or first:N, with N above 0, found 'last:3'"),
+        (["--llm-device=gpu"], "--llm-device: expected cpu, cuda, cuda:N or mps, found 'gpu'"),
+        (["--llm-dtype=int4"], "--llm-dtype: expected auto, float32, bfloat16 or float16, found 'int4'"),
+        (["--llm-batch-size=many"], "--llm-batch-size: expected a whole number above 0, found 'many'"),
+        (["--llm-report-prompts=some"], "--llm-report-prompts: expected none, hash or full, found 'some'"),
+        (["--llm-model=demo", "--llm-model=gpt2"], "--llm-model was given 2 times ('demo', 'gpt2'): give it once"),
+        (["--llm-model=demo", "--llm-model-arg=lora=x"], "--llm-model-arg: unknown key 'lora'*"),
+        (["--llm-model=demo", "--llm-model-arg=peft"], "--llm-model-arg 'peft': expected key=value*"),
+        (["--llm-set=score=letter"], "--llm-set*score=letter*"),
+        (["--llm-model=openai:gpt-5@http://localhost"], "--llm-model openai:*not available in this version"),
+    ],
+)
+def test_what_cannot_be_used_is_said_once(capitals: pytest.Pytester, options: list[str], message: str) -> None:
+    result = capitals.runpytest_subprocess(*options, "capitals.yaml")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: {message}"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+def test_the_place_of_a_bad_value_is_named(capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    capitals.makeini("[pytest]\nllm_limit = few")
+    result = capitals.runpytest_subprocess("capitals.yaml")
+    result.stderr.fnmatch_lines(["ERROR: llm_limit in tox.ini: expected N or first:N, with N above 0, found 'few'"])
+    capitals.makeini("[pytest]\nllm_batch_size = few")
+    assert capitals.runpytest_subprocess("capitals.yaml").ret == 4
+    monkeypatch.setenv("PYTEST_LLM_BATCH_SIZE", "lots")
+    result = capitals.runpytest_subprocess("capitals.yaml")
+    result.stderr.fnmatch_lines(["ERROR: PYTEST_LLM_BATCH_SIZE: expected a whole number above 0, found 'lots'"])
+
+
+def test_set_changes_a_key(capitals: pytest.Pytester, workers: list[str]) -> None:
+    options = ("--llm-set", "capitals: category=null", "--llm-set", "capitals: prompt.template='{{ question }}!'")
+    result = capitals.runpytest_subprocess(*workers, *options, "capitals.yaml")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*by category*")
+
+
+def test_set_with_a_misspelt_key(capitals: pytest.Pytester) -> None:
+    result = capitals.runpytest_subprocess("--llm-set", "capitals: prompt.tempalte=x", "capitals.yaml")
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*--llm-set *tempalte*did you mean*template*"])
+
+
+def test_set_for_a_suite_that_is_not_there(capitals: pytest.Pytester, workers: list[str]) -> None:
+    result = capitals.runpytest_subprocess(*workers, "--llm-set", "captials: score=letter", "capitals.yaml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*--llm-set 'captials: score=letter' changed nothing: *did you mean 'capitals'?"])
+
+
+def test_help_names_every_option(llm_pytester: pytest.Pytester) -> None:
+    from pytest_llmeval.options import OPTIONS
+
+    text = llm_pytester.runpytest_subprocess("--help").stdout.str()
+    for option in OPTIONS:
+        assert option.flag in text
+        assert option.ini in text

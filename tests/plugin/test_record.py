@@ -1,0 +1,151 @@
+"""Hand-written tests: ``llm_model``, ``llm_record``, and how they join the summary and the report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plugin.suites_for_tests import SUMS
+from tests.support import FAKE_MODEL_CONFTEST, fake_model_conftest
+
+POLITE = """
+    def test_polite(llm_model, llm_record):
+        for number, word in enumerate(["please", "thanks"]):
+            llm_record(suite="tone", id=number, correct=number == 0, answer=word, chance=0.5, category="words")
+"""
+
+
+@pytest.fixture
+def tests(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    return llm_pytester
+
+
+def test_records_join_summary_and_report(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(test_tone=POLITE)
+    result = tests.runpytest_subprocess(*workers, "-v", "--llm-report=out.json")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*test_tone.py::test_polite*", "tone*2  0.500*0.000*", "*= 1 wrong in *"])
+    report = json.loads((tests.path / "out.json").read_text())
+    assert [(one["id"], one["status"], one["answer"]) for one in report["records"]] == [
+        ("0", "correct", "please"),
+        ("1", "wrong", "thanks"),
+    ]
+    assert report["suites"][0]["num_expected"] == 2
+
+
+def test_records_stand_beside_suites(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(test_tone=POLITE)
+    tests.makefile(".yaml", sums=SUMS)
+    result = tests.runpytest_subprocess(*workers, ".")
+    result.stdout.fnmatch_lines_random(["sums*4  0.000*", "tone*2  0.500*"])
+
+
+def test_a_wrong_record_is_run_again_by_last_failed(tests: pytest.Pytester) -> None:
+    tests.makepyfile(test_tone=POLITE, test_other="def test_passes(): pass")
+    tests.runpytest_subprocess()
+    tests.runpytest_subprocess("--lf").assert_outcomes(passed=0)
+    tests.runpytest_subprocess("--lf", "-v").stdout.fnmatch_lines(["*test_polite WRONG*"])
+
+
+def test_strict(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(test_tone=POLITE)
+    result = tests.runpytest_subprocess(*workers, "--llm-strict")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["tone*2  0.500*"])
+
+
+@pytest.mark.parametrize(
+    ("source", "suite"),
+    [
+        ("def test_broken(llm_record):\n    assert 0, 'never got there'", "tone"),
+        (
+            "import pytest\n@pytest.mark.llm_suite('manners')\ndef test_broken(llm_record):\n    raise KeyError(1)",
+            "manners",
+        ),
+    ],
+)
+def test_a_test_that_fails_first_is_unscored(
+    tests: pytest.Pytester, workers: list[str], source: str, suite: str
+) -> None:
+    (tests.path / "test_tone.py").write_text(
+        "def test_fine(llm_record):\n    llm_record(suite='tone', id='1', correct=True, answer='x')\n" + source + "\n"
+    )
+    result = tests.runpytest_subprocess(*workers, "--llm-report=out.json")
+    assert result.ret == 1
+    report = json.loads((tests.path / "out.json").read_text())
+    record = next(record for record in report["records"] if record["status"] == "unscored")
+    assert (record["suite"], record["id"]) == (suite, "test_broken")
+    result.stdout.fnmatch_lines(["could not be scored: 1", "  test_tone.py::test_broken: *"])
+
+
+def test_a_number_without_right_or_wrong(tests: pytest.Pytester) -> None:
+    tests.makepyfile(
+        """
+        def test_it(llm_record):
+            for i in range(4):
+                llm_record(suite="style", id=i, score=i / 4, values={"length": 10.0 * i})
+        """
+    )
+    result = tests.runpytest_subprocess()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["suite*n*length*score", "style*4  15.000*0.375*", "*1 passed*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("suite='s', id='1'", "ValueError: llm_record: give correct=True or False, or a score"),
+        ("suite='', id='1', correct=True", "TypeError: llm_record: suite must be a name, found ''"),
+        ("suite='s', id=None, correct=True", "TypeError: llm_record: id must be text or a whole number, found None"),
+        ("suite='s', id='1', correct='yes'", "TypeError: llm_record: correct must be True or False, found 'yes'"),
+        ("suite='s', id='1', score=float('nan')", "ValueError: llm_record: score must be finite, found nan*"),
+        ("suite='s', id='1', correct=True, chance=1", "ValueError: llm_record: chance must be at least 0 and below 1*"),
+    ],
+)
+def test_what_cannot_be_recorded(tests: pytest.Pytester, arguments: str, message: str) -> None:
+    tests.makepyfile(f"def test_it(llm_record):\n    llm_record({arguments})")
+    result = tests.runpytest_subprocess()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"E*{message}"])
+
+
+def test_numpy_and_torch_booleans_are_booleans(tests: pytest.Pytester) -> None:
+    tests.makepyfile(
+        """
+        import numpy
+        def test_it(llm_record):
+            llm_record(suite="s", id=1, correct=numpy.float64(1) == numpy.float64(1), answer="x")
+        """
+    )
+    assert tests.runpytest_subprocess().ret == 0
+
+
+def test_one_sample_recorded_by_two_tests(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(
+        """
+        def test_one(llm_record):
+            llm_record(suite="s", id=1, correct=True, answer="x")
+        def test_two(llm_record):
+            llm_record(suite="s", id=1, correct=True, answer="x")
+        """
+    )
+    result = tests.runpytest_subprocess(*workers)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["problem: sample '1' of suite 's' was recorded by *::test_* and by *: only the first counts"]
+    )
+
+
+def test_generate_in_a_hand_written_test(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies={"Dear": "please"}))
+    llm_pytester.makepyfile(
+        """
+        from pytest_llmeval.types import GenerateRequest
+        def test_it(llm_model):
+            (reply,) = llm_model.generate([GenerateRequest("Dear customer,")])
+            assert reply.text == "please"
+        """
+    )
+    llm_pytester.runpytest_subprocess().assert_outcomes(passed=1)

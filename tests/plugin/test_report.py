@@ -1,0 +1,224 @@
+"""The JSON report: what is in it, and when it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
+from tests.support import fake_model_conftest
+
+
+def read(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "out.json").read_text(encoding="ascii"))
+    return report
+
+
+@pytest.fixture
+def both(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES))
+    llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
+    return llm_pytester
+
+
+def test_contents(both: pytest.Pytester, workers: list[str]) -> None:
+    assert both.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml").ret == 0
+    report = read(both.path)
+    assert report["schema"] == 1
+    assert report["exit_code"] == 0
+    assert report["stopped"] is None
+    assert report["problems"] == []
+    assert report["model"]["name"] == "fake"
+    assert report["options"] == {"report": "out.json"}
+    assert report["environment"]["versions"]["pytest"] == pytest.__version__
+    suites = {suite["name"]: suite for suite in report["suites"]}
+    assert suites["capitals"]["metrics"]["accuracy"]["value"] == pytest.approx(2 / 3)
+    assert suites["capitals"]["metrics"]["accuracy"]["n"] == 3
+    assert sorted(suites["capitals"]["categories"]) == ["north", "south", "west"]
+    assert suites["capitals"]["num_expected"] == suites["capitals"]["num_scored"] == 3
+    assert suites["capitals"]["num_samples"] == 3
+    assert len(suites["capitals"]["fingerprint"]) == 64
+    assert suites["sums"]["num_no_answer"] == 1
+    records = {(record["suite"], record["id"]): record for record in report["records"]}
+    assert len(records) == 7
+    assert records["capitals", "q3"]["status"] == "wrong"
+    assert records["capitals", "q3"]["nodeid"] == "capitals.yaml::q3"
+    assert records["capitals", "q3"]["target"] == ["Oslo"] or records["capitals", "q3"]["target"] == "Oslo"
+    assert records["capitals", "q3"]["prompt"] == "Question: Capital of Norway?\nAnswer:"
+    assert records["capitals", "q1"]["chance"] == 0.25
+    assert records["sums", "s1"]["output"] == "The answer is 2."
+    assert records["sums", "s3"]["no_answer"] is True
+
+
+def test_the_same_numbers_with_and_without_workers(both: pytest.Pytester) -> None:
+    reports = []
+    for workers in (["-p", "no:xdist"], ["-n2"], ["-n", "3", "--dist", "loadfile"]):
+        both.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
+        report = read(both.path)
+        report["records"].sort(key=lambda record: (record["suite"], record["id"]))
+        report["suites"].sort(key=lambda suite: str(suite["name"]))
+        for key in ("created", "seconds"):
+            del report[key]
+        reports.append(report)
+    assert reports[0] == reports[1] == reports[2]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("none", None),
+        ("full", "Question: Capital of France?\nAnswer:"),
+        ("hash", "sha256:bffc5a3f9a59ab8ac53a5d9a1a14bf05f4cd4e4f9eb62ce4dcbf3d2e3a5e1eb3"),
+    ],
+)
+def test_prompts(both: pytest.Pytester, how: str, expected: str | None) -> None:
+    import hashlib
+
+    both.runpytest_subprocess("--llm-report=out.json", f"--llm-report-prompts={how}", "capitals.yaml::q1")
+    if how == "hash":
+        expected = "sha256:" + hashlib.sha256(b"Question: Capital of France?\nAnswer:").hexdigest()
+    assert read(both.path)["records"][0]["prompt"] == expected
+
+
+def test_failures_are_in_the_report(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES, errors={"2 + 3": "too hot"}))
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    report = read(llm_pytester.path)
+    assert report["exit_code"] == 1
+    assert (report["suites"][0]["num_expected"], report["suites"][0]["num_scored"]) == (4, 3)
+    record = next(record for record in report["records"] if record["id"] == "s2")
+    assert (record["status"], record["reason"], record["values"]) == ("unscored", "too hot", {})
+
+
+def test_a_model_that_raises_in_the_fixture(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(
+        "import pytest\n@pytest.fixture(scope='session')\ndef llm_model():\n    raise RuntimeError('no weights')\n"
+    )
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml").ret == 1
+    assert {record["reason"] for record in read(llm_pytester.path)["records"]} == {"RuntimeError: no weights"}
+    assert len(read(llm_pytester.path)["records"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("missing/out.json", "cannot write the report missing/out.json: there is no folder missing; create it first"),
+        (".", "--llm-report: expected a file name that ends in .json, found '.'"),
+        ("folder.json", "cannot write the report folder.json: it is a folder; name a file in it"),
+        ("out.txt", "--llm-report: expected a file name that ends in .json, found 'out.txt'"),
+    ],
+)
+def test_an_unwritable_path_is_found_before_the_run(
+    both: pytest.Pytester, workers: list[str], path: str, message: str
+) -> None:
+    both.mkdir("folder.json")
+    result = both.runpytest_subprocess(*workers, f"--llm-report={path}", "capitals.yaml")
+    assert result.ret == 4
+    assert message in result.stderr.str()
+    assert not (both.path / "model_calls.jsonl").exists()
+
+
+def test_an_old_report_survives_until_the_new_one_is_whole(both: pytest.Pytester) -> None:
+    both.runpytest_subprocess("--llm-report=out.json", "capitals.yaml")
+    before = os.stat(both.path / "out.json").st_ino
+    both.runpytest_subprocess("--llm-report=out.json", "capitals.yaml")
+    assert os.stat(both.path / "out.json").st_ino != before, "replaced, not written over"
+    assert [path.name for path in both.path.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_collect_only_writes_no_report(both: pytest.Pytester) -> None:
+    both.runpytest_subprocess("--collect-only", "--llm-report=out.json", "capitals.yaml")
+    assert not (both.path / "out.json").exists()
+
+
+def test_ctrl_c_leaves_a_report_of_what_had_run(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(
+        """
+        import time, pytest
+        from pathlib import Path
+        from pytest_llmeval.types import GenerateResponse
+
+        class Slow:
+            def generate(self, requests):
+                if "5 + 4" in requests[0].prompt:
+                    Path("waiting").touch()
+                    time.sleep(60)
+                return [GenerateResponse(text="2") for _ in requests]
+
+        @pytest.fixture(scope="session")
+        def llm_model():
+            return Slow()
+        """
+    )
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    command = [sys.executable, "-m", "pytest", "--llm-batch-size=1", "--llm-report=out.json", "sums.yaml"]
+    process = subprocess.Popen(command, cwd=llm_pytester.path, stdout=subprocess.PIPE, text=True)
+    while not (llm_pytester.path / "waiting").exists():
+        assert process.poll() is None, "the run ended before the slow sample"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "stopped early (interrupted)" in output
+    report = read(llm_pytester.path)
+    assert [record["id"] for record in report["records"]] == ["s1", "s2", "s3"]
+    assert report["stopped"] == "interrupted"
+    assert (report["suites"][0]["num_expected"], report["suites"][0]["num_scored"]) == (4, 3)
+
+
+REPLY = "a\x00b\ud800c\x1b[31mred\u202eevil"
+
+
+def test_replies_that_no_terminal_should_see(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(
+        f"""
+        import pytest
+        from pytest_llmeval.types import GenerateResponse
+
+        class Odd:
+            def generate(self, requests):
+                return [GenerateResponse(text={REPLY!r}) for _ in requests]
+
+        @pytest.fixture(scope="session")
+        def llm_model():
+            return Odd()
+        """
+    )
+    llm_pytester.makefile(
+        ".yaml",
+        odd="suite: odd\nscore: exact\nsamples: [{id: one, question: q, target: t}, {question: q, id: two, target: t}]",
+    )
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-strict", "--llm-report=out.json", "odd.yaml")
+    assert result.ret == 1
+    shown = result.stdout.str()
+    assert "found 'a\\x00b\\ud800c\\x1b[31mred\\u202eevil'" in shown
+    assert not {"\x00", "\x1b", "\u202e"} & set(shown)
+    assert {record["output"] for record in read(llm_pytester.path)["records"]} == {REPLY}
+
+
+def test_fingerprints_follow_what_is_asked_and_how_it_is_judged(both: pytest.Pytester) -> None:
+    def fingerprints(*options: str) -> tuple[str, dict[str, str]]:
+        both.runpytest_subprocess(*options, "--llm-report=out.json", "capitals.yaml")
+        report = read(both.path)
+        return report["suites"][0]["fingerprint"], {one["id"]: one["fingerprint"] for one in report["records"]}
+
+    plain = fingerprints()
+    assert fingerprints() == plain
+    assert fingerprints("-k", "q1")[0] == plain[0], "a selection does not change the suite"
+    changed = fingerprints("--llm-set", "capitals: score.choice.normalize=sum")
+    assert changed[0] != plain[0]
+    edited = fingerprints("--llm-set", "capitals: samples.0.question='Capital of Gaul?'")
+    assert edited[0] != plain[0]
+    assert {key for key in plain[1] if plain[1][key] != edited[1][key]} == {"q1"}
+    both.makefile(".yaml", capitals=CAPITALS + "description: other words\n")
+    assert fingerprints() == plain, "a description decides nothing"

@@ -1,0 +1,43 @@
+"""``--llm-show-prompts``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.suites_for_tests import CAPITALS, SUMS
+from tests.support import FAKE_MODEL_CONFTEST, model_calls
+
+
+def test_prompts_with_the_scored_part_marked(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-show-prompts", "-k", "q2 or s1", ".")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "capitals.yaml::q2",
+            "Question: Capital of Italy?",
+            "Answer:⟦ Paris⟧",
+            "⟦ Rome⟧ [*]",
+            "⟦ Oslo⟧",
+            "⟦ Bern⟧",
+            "target: Rome",
+            "",
+            "sums.yaml::s1",
+            "1 + 1 =⟦reply of up to 256 tokens⟧",
+            "target: 2",
+        ],
+        consecutive=True,
+    )
+    assert model_calls(llm_pytester.path) == []
+
+
+def test_it_needs_no_model(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    assert llm_pytester.runpytest_subprocess("--llm-show-prompts", "capitals.yaml").ret == 0
+
+
+def test_chat_turns_are_shown(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", sums=SUMS + "prompt: {chat: true, system: Be brief., template: '{{ question }}'}\n")
+    result = llm_pytester.runpytest_subprocess("--llm-show-prompts", "sums.yaml::s1")
+    result.stdout.fnmatch_lines(["<system> Be brief.", "<user> 1 + 1 =", "<assistant> ⟦reply of up to 256 tokens⟧"])
