@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, RequestError, SuiteError
+from pytest_llmeval.errors import LLMEvalError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
 from pytest_llmeval.options import Settings, is_sample_key, settings_key
 from pytest_llmeval.reporting.escape import first_line, printable
@@ -242,14 +242,9 @@ class SampleItem(pytest.Function):
             label = "wrong" if isinstance(error, WrongAnswer) else "not scored"
             text = str(error)
             if isinstance(error, RequestError):
-                text = f"{self.sample_place}: sample {self.sample.id!r}: {text}"
+                text = str(self.file.evaluation.suite.error(text, self.sample))
             return printable(f"{label}: {text}", keep="\n")
         return super().repr_failure(excinfo)
-
-    @property
-    def sample_place(self) -> str:
-        """``file:line`` of the sample, for messages."""
-        return str(SuiteError("", path=self.sample.path, line=self.sample.line)).removesuffix(": ")
 
 
 def relative_path(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -39,18 +40,19 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
         check_model(spec, model_settings)
 
 
-def find_device(settings: Settings) -> str:
-    """The device that models are put on. Fails the test in one line where it does not exist."""
+def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
+    """The device that models are put on. One that does not exist ends the session."""
     from pytest_llmeval.models.huggingface import resolve_device
 
     try:
         return resolve_device(settings.device)
     except LLMEvalError as error:
-        pytest.fail(str(error), pytrace=False)
+        message = str(error)
+    _stop(request, f"device {settings.device} is not here", message)
 
 
 def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
-    """Load the configured model. A model that cannot be loaded ends the session: every sample would fail alike."""
+    """Load the configured model. One that cannot be loaded ends the session."""
     device = request.getfixturevalue("llm_device")
     try:
         spec, model_settings = model_options(settings, device)
@@ -60,8 +62,17 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
             configure_threads(int(workers))
         return load_model(spec, model_settings)
     except LLMEvalError as error:
-        request.session.shouldfail = f"model {settings.model} could not be loaded"
-        pytest.fail(str(error), pytrace=False)
+        message = str(error)
+    _stop(request, f"model {settings.model} could not be loaded", message)
+
+
+def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:
+    """Fail this test in one line, and run no other: each would fail alike.
+
+    Not called where an exception is handled: pytest would print that one too.
+    """
+    request.session.shouldfail = reason
+    pytest.fail(message, pytrace=False)
 
 
 _OVERRIDE = re.compile(r"def\s+llm_model\b|name\s*=\s*[\"']llm_model[\"']")

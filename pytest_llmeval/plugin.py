@@ -216,11 +216,11 @@ class _Reporting:
 
 
 @pytest.fixture(scope="session")
-def llm_device(pytestconfig: pytest.Config) -> str:
+def llm_device(request: pytest.FixtureRequest) -> str:
     """The device that models are put on: ``--llm-device``, else MPS on Apple silicon, then CUDA, then CPU."""
     from pytest_llmeval.model_fixtures import find_device
 
-    return find_device(pytestconfig.stash[settings_key])
+    return find_device(request, request.config.stash[settings_key])
 
 
 @pytest.fixture(scope="session")

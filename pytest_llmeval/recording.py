@@ -184,4 +184,4 @@ def _identity(identity: ModelIdentity) -> dict[str, JSON]:
 
 def _reason(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
-    return first_line(str(getattr(crash, "message", None) or report.longrepr))
+    return first_line(str(getattr(crash, "message", None) or report.longrepr).removeprefix("Failed: "))

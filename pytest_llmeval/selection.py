@@ -82,7 +82,8 @@ def warn_of_unused_overrides(session: pytest.Session) -> None:
     """Say which ``--llm-set`` changed nothing: a misspelt suite name must not pass for a change."""
     if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
         return  # the other workers would say the same
-    names = sorted(session.stash.get(suite_paths_key, {}))
+    paths: dict[str, str] = session.stash.get(suite_paths_key, {})
+    names = sorted(paths)
     for text in session.config.stash[settings_key].set:
         override = parse_override(text)
         if not any(override.matches(name) for name in names):

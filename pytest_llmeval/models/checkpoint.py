@@ -162,6 +162,8 @@ def tokenizer_files(folder: Path) -> list[Path]:
 def check_tokenizer(name: str, folder: Path) -> None:
     """Raise ``ModelError`` unless ``folder`` holds a tokenizer."""
     files = tokenizer_files(folder)
+    if (folder / "tokenizer.json").is_file():
+        _read_json(name, folder / "tokenizer.json")
     if any(path.name in _VOCABULARIES or path.suffix == ".tiktoken" for path in files):
         return
     if (folder / "tokenizer_config.json").is_file():
@@ -178,9 +180,7 @@ def check_tokenizer(name: str, folder: Path) -> None:
 
 
 def weight_files(folder: Path, *, allow_pickle: bool = False) -> list[Path]:
-    """The files whose weights transformers loads from ``folder``, in its order of preference; [] where there are
-    none.
-    """
+    """The files that transformers loads weights from, in its order of preference; [] where there are none."""
     for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (PICKLE, PICKLE_INDEX)):
         if single == PICKLE and not allow_pickle:
             continue

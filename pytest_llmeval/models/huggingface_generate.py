@@ -37,9 +37,7 @@ class Generated:
 
 
 def end_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
-    """The tokens that end a text: those of the checkpoint's generation config (else config), and the tokenizer's
-    EOS.
-    """
+    """The tokens that end a text: those of the checkpoint's generation config, else config; and the tokenizer's EOS."""
     found: set[int] = set()
     declared = getattr(model.generation_config, "eos_token_id", None)
     if declared is None:
@@ -51,9 +49,7 @@ def end_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
 
 
 def clean_generation_config(ends: Sequence[int], pad_token: int) -> transformers.GenerationConfig:
-    """What a model generates by when a request says all: no sampling, penalties or lengths of the checkpoint's
-    author.
-    """
+    """What a model generates by when the request says all: no sampling, penalties or lengths of its author's."""
     create: Any = transformers.GenerationConfig  # untyped, while the rest of transformers is typed
     config: transformers.GenerationConfig = create(
         do_sample=False, num_beams=1, eos_token_id=list(ends) or None, pad_token_id=pad_token
@@ -137,9 +133,7 @@ class _Written:
 
 
 class _Writers(transformers.StoppingCriteria):
-    """Follows each row while it is written, and ends it at an end-of-text token or once its text holds a stop
-    string.
-    """
+    """Follows each row while it is written; ends it at an end-of-text token, or once its text holds a stop string."""
 
     def __init__(self, tokenizer: Tokenizer, rows: list[_Written], stop: Sequence[str], ends: frozenset[int]) -> None:
         self.rows = rows
@@ -168,9 +162,7 @@ class _Writers(transformers.StoppingCriteria):
 
 
 class _NaNWatch(transformers.LogitsProcessor):
-    """Notes the step at which a row's logits are first not a number; greedy decoding would go on with a random
-    token.
-    """
+    """Notes the step at which a row's logits are first not a number: greedy decoding would go on with any token."""
 
     def __init__(self, num_rows: int) -> None:
         self._steps: list[torch.Tensor] = []

@@ -78,8 +78,6 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
     model = _load_weights(spec, settings, config, device, common)
     if adapter_folder is not None:
         model = _with_adapter(spec, model, adapter_folder)
-    if not hasattr(model, "hf_device_map"):
-        model = model.to(device)
     return LoadedCheckpoint(
         model=model.eval(),
         tokenizer=tokenizer,
@@ -151,7 +149,7 @@ def _load_weights(spec: ModelSpec, settings: ModelSettings, config: Any, device:
     with _without_conversion():
         model, info = auto.from_pretrained(spec.location, config=config, output_loading_info=True, **arguments)
     _check_complete(spec, info)
-    return model
+    return model.to(device) if device_map is None else model
 
 
 @contextlib.contextmanager
@@ -223,7 +221,7 @@ def _with_adapter(spec: ModelSpec, model: Any, adapter: Path) -> Any:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        adapted = peft.PeftModel.from_pretrained(model, str(adapter))
+        adapted = peft.PeftModel.from_pretrained(model, str(adapter), torch_device=str(model.device))
     missing = next((str(w.message) for w in caught if "missing adapter keys" in str(w.message)), None)
     if missing is not None:
         raise model_error(spec.name, f"the adapter {adapter} does not fit the model: {missing}")

@@ -16,9 +16,7 @@ __all__ = ["Scored", "score_rows"]
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """``loglikelihood`` in nats of one request's continuation (NaN where the model's logits are); see ``is_greedy``
-    there.
-    """
+    """``loglikelihood`` in nats of one request's continuation: NaN where the model's logits are."""
 
     request: int
     loglikelihood: float

@@ -77,9 +77,19 @@ class Evaluation:
 
     def _shot(self, shot: Sample) -> tuple[Mapping[str, object], str]:
         if shot.id not in self._shots:
-            presented = self._present(shot)
-            self._shots[shot.id] = (self._variables(presented), self.scorer.answer_text(presented))
+            self._shots[shot.id] = self._presented_shot(shot)
         return self._shots[shot.id]
+
+    def _presented_shot(self, shot: Sample) -> tuple[Mapping[str, object], str]:
+        fewshot = self.suite.spec.prompt.fewshot
+        try:
+            presented = self.scorer.present(shot)
+        except ValueError as error:
+            if fewshot is None or fewshot.answer is None:
+                raise self.suite.error(f"few-shot example: {error}", shot) from None
+            # The suite says itself what the example answers, so it need not be a question that could be scored.
+            return shot.variables, ""
+        return self._variables(presented), self.scorer.answer_text(presented)
 
 
 def _sample_fingerprint(scorer: str, question: Question) -> str:

@@ -88,7 +88,7 @@ def test_batching_does_not_change_results(
 
 def test_small_batches_of_tokens_give_the_same(any_model: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
     together = [scored(r).loglikelihood for r in any_model.loglikelihood(REQUESTS)]
-    monkeypatch.setattr(any_model, "_max_tokens_of_a_batch", lambda: 1)
+    monkeypatch.setattr(any_model, "_max_tokens_scored", lambda: 1)
     alone = [scored(r).loglikelihood for r in any_model.loglikelihood(REQUESTS)]
     assert together == pytest.approx(alone, abs=1e-5)
 

@@ -59,7 +59,7 @@ def test_an_error_is_a_failure_and_unscored(llm_pytester: pytest.Pytester, worke
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         [
-            "not scored: *sums.yaml:4: sample 's2': too hot to answer",
+            "not scored: sums.yaml:4: sample 's2': too hot to answer",
             "sums*3/4*0.667*",
             "sums: no answer 1, unscored 1",
             "could not be scored: 1",
