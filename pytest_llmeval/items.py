@@ -23,7 +23,7 @@ from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, Question
 from pytest_llmeval.suites.loader import load_suite
 from pytest_llmeval.suites.overrides import parse_override
-from pytest_llmeval.types import GenerateResponse, Response, Sample, Score
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 
 __all__ = ["NotASuite", "SampleItem", "SuiteFile", "Unscored", "WrongAnswer", "escape_id", "unescape_id"]
 
@@ -210,7 +210,7 @@ class SampleItem(pytest.Function):
             values=score.values,
             chance=score.chance,
             details=score.details,
-            num_prompt_tokens=sum(map(_num_prompt_tokens, responses)),
+            num_prompt_tokens=_num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
             seconds=sum(response.seconds for response in responses),
             fingerprint=self.file.fingerprints[sample.id],
@@ -271,8 +271,16 @@ def shown_prompt(prompt: Any, how: str) -> Any:
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _num_prompt_tokens(response: Response) -> int:
-    return response.num_prompt_tokens if isinstance(response, GenerateResponse) else response.num_context_tokens
+def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:
+    """Tokens of the sample's distinct prompts: options that follow the same prompt share it."""
+    prompts: dict[Prompt, int] = {}
+    for request, response in zip(question.requests, responses, strict=True):
+        prompt = request.prompt if isinstance(request, GenerateRequest) else request.context
+        if isinstance(response, GenerateResponse):
+            prompts[prompt] = response.num_prompt_tokens
+        else:
+            prompts[prompt] = response.num_context_tokens
+    return sum(prompts.values())
 
 
 def _explain_wrong(question: Question, score: Score) -> str:

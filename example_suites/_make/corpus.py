@@ -18,7 +18,7 @@ from .split import is_test
 from .world import Question
 
 LETTERS = "ABCDE"
-EARLY = 0.4
+EARLY = 0.25
 LETTER_REQUEST = "Respond only with the letter of the correct answer:"
 LINE_PREFIXES: tuple[str, ...] = ("Question: ", "QUESTION: ", "Passage: ")
 
@@ -62,18 +62,25 @@ class Corpus:
         self.words = sorted(values | set(facts_everyday.PLACES) | set(facts_everyday.USES))
 
     def document(self, progress: float) -> Document:
-        """One document; early in training (`progress` near 0) most are drills in looking things up in the text."""
-        early = max(0.0, 1.0 - progress / EARLY)
-        writers: list[tuple[float, Callable[[], Document]]] = [
-            (0.05 + 0.55 * early, self._list_drill),
-            (0.02 + 0.15 * early, self._copy_drill),
-            (0.05, self._statements),
-            (0.16, self._answers),
-            (0.22, self._lettered_request),
-            (0.13, self._lettered_shots),
-            (0.15, self._reading),
-            (0.22, self._word_problem),
-        ]
+        """One document; at first (`progress` below EARLY) only what has its answer in the text."""
+        if progress < EARLY:
+            writers: list[tuple[float, Callable[[], Document]]] = [
+                (0.50, self._list_drill),
+                (0.15, self._copy_drill),
+                (0.22, self._reading),
+                (0.13, self._word_problem),
+            ]
+        else:
+            writers = [
+                (0.07, self._list_drill),
+                (0.02, self._copy_drill),
+                (0.06, self._statements),
+                (0.18, self._answers),
+                (0.22, self._lettered_request),
+                (0.15, self._lettered_shots),
+                (0.15, self._reading),
+                (0.15, self._word_problem),
+            ]
         weights = [weight for weight, _ in writers]
         (chosen,) = self.rng.choices([writer for _, writer in writers], weights)
         return chosen()

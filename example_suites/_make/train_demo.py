@@ -10,8 +10,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,16 @@ class Recipe:
     num_layers: int = 4
     num_heads: int = 4
     mlp_size: int = 512
-    num_steps: int = 2400
-    rows_per_batch: int = 10
+    num_steps: int = 3000
+    rope_theta: float = 500.0
+    looks_back: Mapping[int, Sequence[int]] = field(default_factory=lambda: {0: (1, 2, 3, 4), 1: (1, 2)})
+    look_strength: float = 4.0
+    rows_per_batch: int = 5
     row_width: int = 256
     matrix_rate: float = 0.02
     other_rate: float = 0.004
     warmup: float = 0.03
-    cooldown: float = 0.6
+    cooldown: float = 0.5
     context_weight: float = 0.1
     max_context: int = 4096
 
@@ -97,13 +100,38 @@ def new_model(recipe: Recipe, vocab_size: int, end_id: int) -> Any:
         num_key_value_heads=recipe.num_heads,
         max_position_embeddings=recipe.max_context,
         tie_word_embeddings=True,
+        attention_bias=True,
+        rope_parameters={"rope_type": "default", "rope_theta": recipe.rope_theta},
         bos_token_id=end_id,
         eos_token_id=end_id,
         dtype="float32",
     )
     # No pad_token_id: the embedding of a padding token is not trained, and ours is the end-of-text token too.
     torch.manual_seed(recipe.seed)
-    return LlamaForCausalLM(config)
+    model: Any = LlamaForCausalLM(config)
+    for layer, offsets in recipe.looks_back.items():
+        point_heads_back(model, layer, offsets, recipe.look_strength)
+    return model
+
+
+def point_heads_back(model: Any, layer: int, offsets: Sequence[int], strength: float) -> None:
+    """Sets attention biases so that a head starts out looking a fixed number of tokens back.
+
+    With rotary positions the biases of query and key contribute a sum of cosines of (distance - offset), one for each
+    frequency, which is highest at the offset. What binds a label to its option is then there from the first step.
+    """
+    attention = model.model.layers[layer].self_attn
+    frequencies = model.model.rotary_emb.inv_freq
+    half = frequencies.numel()
+    with torch.no_grad():
+        for head, offset in enumerate(offsets):
+            query = attention.q_proj.bias[2 * half * head : 2 * half * (head + 1)]
+            key = attention.k_proj.bias[2 * half * head : 2 * half * (head + 1)]
+            query[:half], query[half:] = strength, 0.0
+            key[:half], key[half:] = (
+                strength * torch.cos(offset * frequencies),
+                strength * torch.sin(offset * frequencies),
+            )
 
 
 @dataclass(frozen=True, slots=True)

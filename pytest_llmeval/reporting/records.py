@@ -22,7 +22,7 @@ class Record:
 
     ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the
     model's text as it came, None where nothing was generated. ``values`` are the sample's numbers by metric name.
-    ``num_tokens`` counts what was generated or scored, ``num_prompt_tokens`` what that was conditioned on.
+    ``num_tokens`` counts what was generated or scored, ``num_prompt_tokens`` what the sample's distinct prompts hold.
     ``fingerprint`` hashes all that decides what the model is asked and how the reply is judged.
     """
 
