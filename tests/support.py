@@ -157,6 +157,7 @@ def clean_environment() -> dict[str, str]:
         "COLUMNS": "120",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",  # threads that wait for each other on busy cores take ten times as long
         "PYTHONHASHSEED": "0",
         "PYTHONIOENCODING": "utf-8",
     }
