@@ -17,6 +17,7 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
+from pytest_llmeval.models.messages import redact
 from pytest_llmeval.options import Settings, is_sample_key, settings_key
 from pytest_llmeval.reporting.escape import first_line, printable
 from pytest_llmeval.reporting.records import Record, SuiteInfo
@@ -256,8 +257,8 @@ def relative_path(path: Path) -> str:
 def describe(error: BaseException) -> str:
     """One line for a record's ``reason``."""
     if isinstance(error, LLMEvalError):
-        return first_line(str(error))
-    return first_line(f"{type(error).__name__}: {error}")
+        return redact(first_line(str(error)))
+    return redact(first_line(f"{type(error).__name__}: {error}"))
 
 
 def shown_prompt(prompt: Any, how: str) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_llmeval.items import SampleItem, WrongAnswer, record_key, shown_prompt
 from pytest_llmeval.models.base import ModelIdentity, identify
+from pytest_llmeval.models.messages import redact
 from pytest_llmeval.options import settings_key
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, Unrecorded
@@ -184,4 +185,4 @@ def _identity(identity: ModelIdentity) -> dict[str, JSON]:
 
 def _reason(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
-    return first_line(str(getattr(crash, "message", None) or report.longrepr).removeprefix("Failed: "))
+    return redact(first_line(str(getattr(crash, "message", None) or report.longrepr).removeprefix("Failed: ")))
