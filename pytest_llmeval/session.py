@@ -11,6 +11,7 @@ import pytest
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.items import unescape_id
+from pytest_llmeval.models.messages import redact
 from pytest_llmeval.options import Limit, Settings
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded
@@ -28,6 +29,8 @@ class LLMSession:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
+        # A test that changes the current directory does not move the report.
+        self._report_path = None if settings.report is None else settings.report.absolute()
         self._started = time.time()
         self._expected: dict[str, None] = {}
         self._skipped: set[str] = set()
@@ -101,9 +104,9 @@ class LLMSession:
         if (unscored or self._problems) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         self.report = self._build(session, stopped)
-        if self._settings.report is not None:
+        if self._report_path is not None:
             try:
-                write_report(self.report, self._settings.report)
+                write_report(self.report, self._report_path)
             except ReportError as error:
                 self._problems.append(str(error))
                 self.report = dataclasses.replace(self.report, problems=tuple(self._problems))
@@ -184,7 +187,8 @@ def _options(settings: Settings) -> dict[str, JSON]:
             continue
         if isinstance(value, Limit):
             value = f"first:{value.count}" if value.first else str(value.count)
-        options[field.name] = (
-            list(value) if isinstance(value, tuple) else value if isinstance(value, bool) else str(value)
-        )
+        if isinstance(value, tuple):
+            options[field.name] = [redact(text) for text in value]
+        else:
+            options[field.name] = value if isinstance(value, bool) else redact(str(value))
     return options

@@ -136,6 +136,27 @@ def test_an_old_report_survives_until_the_new_one_is_whole(both: pytest.Pytester
     assert [path.name for path in both.path.iterdir() if path.name.endswith(".tmp")] == []
 
 
+def test_a_test_that_changes_the_directory_does_not_move_the_report(both: pytest.Pytester) -> None:
+    both.makepyfile("import os\n\ndef test_moves(tmp_path):\n    os.chdir(tmp_path)")
+    both.runpytest_subprocess("--llm-report=out.json", ".")
+    assert len(read(both.path)["records"]) == 7
+
+
+def test_secrets_do_not_reach_the_report(
+    llm_pytester: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "very-secret-value")
+    llm_pytester.makeconftest(
+        fake_model_conftest(raises={"1 + 1": "no access for very-secret-value at https://me:pass@host/"})
+    )
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    text = (llm_pytester.path / "out.json").read_text()
+    assert "RuntimeError: no access for *** at https://host/" in text
+    assert "very-secret" not in text
+    assert "me:pass" not in text
+
+
 def test_collect_only_writes_no_report(both: pytest.Pytester) -> None:
     both.runpytest_subprocess("--collect-only", "--llm-report=out.json", "capitals.yaml")
     assert not (both.path / "out.json").exists()
