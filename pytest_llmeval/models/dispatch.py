@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Failed, identify
@@ -38,7 +38,11 @@ def ask(model: object, requests: Sequence[Request]) -> list[Response | Failed]:
         name = identify(model).name
         if not callable(call):
             raise ModelError(f"model {name} has no method {method}(requests), which this suite's scorer needs")
-        responses = list(call([requests[place] for place in places]))
+        returned = call([requests[place] for place in places])
+        if isinstance(returned, str) or not isinstance(returned, Iterable):
+            found = "None" if returned is None else f"a {type(returned).__name__}"
+            raise ModelError(f"model {name}: {method} returned {found}, expected one response for each request")
+        responses = list(returned)
         if len(responses) != len(places):
             raise ModelError(f"model {name}: {method} returned {len(responses)} responses to {len(places)} requests")
         for response in responses:

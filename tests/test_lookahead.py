@@ -1,0 +1,147 @@
+"""Lookahead: the same responses as asking one by one, fewer calls, and errors that stay with their sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.lookahead import Lookahead, Member
+from pytest_llmeval.types import GenerateRequest, GenerateResponse
+
+
+class Echo:
+    """Answers with the prompt; ``raises`` fail the whole call, ``refuses`` only themselves."""
+
+    def __init__(self, raises: Sequence[str] = (), refuses: Sequence[str] = ()) -> None:
+        self.raises, self.refuses = set(raises), set(refuses)
+        self.calls: list[list[str]] = []
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | RequestError]:
+        prompts = [str(request.prompt) for request in requests]
+        self.calls.append(prompts)
+        if broken := self.raises.intersection(prompts):
+            raise RuntimeError(f"cannot read {min(broken)}")
+        return [
+            RequestError(f"refused {prompt}") if prompt in self.refuses else GenerateResponse(text=prompt)
+            for prompt in prompts
+        ]
+
+
+def member(key: str, group: str = "suite", times: int = 1) -> Member:
+    return Member(key=key, group=group, requests=lambda: [GenerateRequest(f"{key}.{n}") for n in range(times)])
+
+
+def outcome(lookahead: Lookahead, one: Member, model: object) -> object:
+    try:
+        return [response.text for response in lookahead.responses(one, model) if isinstance(response, GenerateResponse)]
+    except (RuntimeError, RequestError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+KEYS = st.lists(st.sampled_from("abcdefghij"), unique=True, min_size=1)
+
+
+@given(keys=KEYS, groups=st.data(), size=st.integers(1, 12), order=st.randoms(use_true_random=False))
+def test_lookahead_gives_what_asking_alone_gives(
+    keys: list[str], groups: st.DataObject, size: int, order: object
+) -> None:
+    raises = groups.draw(st.lists(st.sampled_from([f"{key}.0" for key in keys]), unique=True))
+    refuses = groups.draw(st.lists(st.sampled_from([f"{key}.1" for key in keys]), unique=True))
+    members = [member(key, groups.draw(st.sampled_from("xyz")), groups.draw(st.integers(1, 3))) for key in keys]
+    ahead, alone = Echo(raises, refuses), Echo(raises, refuses)
+    lookahead = Lookahead(size)
+    lookahead.plan(members)
+    run = members.copy()
+    order.shuffle(run)  # type: ignore[attr-defined]
+    for one in run:
+        assert outcome(lookahead, one, ahead) == outcome(Lookahead(1), one, alone)
+
+
+@given(keys=KEYS, size=st.integers(1, 12))
+def test_nothing_is_asked_twice_and_chunks_are_full(keys: list[str], size: int) -> None:
+    model, lookahead = Echo(), Lookahead(size)
+    members = [member(key) for key in keys]
+    lookahead.plan(members)
+    for one in members:
+        lookahead.responses(one, model)
+    assert [prompt for call in model.calls for prompt in call] == [f"{key}.0" for key in keys]
+    assert [len(call) for call in model.calls] == [min(size, len(keys) - start) for start in range(0, len(keys), size)]
+
+
+def test_groups_do_not_share_a_call() -> None:
+    model, lookahead = Echo(), Lookahead(8)
+    members = [member("a", "one"), member("b", "two"), member("c", "one")]
+    lookahead.plan(members)
+    for one in members:
+        lookahead.responses(one, model)
+    assert model.calls == [["a.0", "c.0"], ["b.0"]]
+
+
+def test_a_member_that_was_not_planned_is_asked_alone() -> None:
+    model, lookahead = Echo(), Lookahead(8)
+    lookahead.plan([member("a"), member("b")])
+    lookahead.responses(member("z"), model)
+    assert model.calls == [["z.0"]]
+
+
+def test_a_member_that_runs_again_is_asked_again() -> None:
+    model, lookahead = Echo(), Lookahead(8)
+    members = [member("a"), member("b")]
+    lookahead.plan(members)
+    lookahead.responses(members[0], model)
+    lookahead.responses(members[0], model)
+    lookahead.responses(members[1], model)
+    assert model.calls == [["a.0", "b.0"], ["a.0"]]
+
+
+def test_another_model_gets_its_own_responses() -> None:
+    first, second, lookahead = Echo(), Echo(), Lookahead(8)
+    members = [member("a"), member("b")]
+    lookahead.plan(members)
+    lookahead.responses(members[0], first)
+    lookahead.responses(members[1], second)
+    assert second.calls == [["b.0"]] or second.calls == [["b.0", "a.0"]]
+
+
+def test_what_ends_a_chunk_from_outside_leaves_its_neighbours_to_themselves() -> None:
+    class Interrupted(Echo):
+        def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | RequestError]:
+            responses = super().generate(requests)
+            if len(self.calls) == 1:
+                raise KeyboardInterrupt
+            return responses
+
+    model, lookahead = Interrupted(), Lookahead(8)
+    members = [member(key) for key in "abc"]
+    lookahead.plan(members)
+    with pytest.raises(KeyboardInterrupt):
+        lookahead.responses(members[0], model)
+    for one in members[1:]:
+        lookahead.responses(one, model)
+    assert model.calls == [["a.0", "b.0", "c.0"], ["b.0"], ["c.0"]]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ([], "model Bad: generate returned 0 responses to 1 requests"),
+        (["text"], "model Bad: generate returned str, expected GenerateResponse"),
+        (None, "model Bad: generate returned None, expected one response for each request"),
+    ],
+)
+def test_a_model_is_held_to_its_protocol(returned: object, message: str) -> None:
+    class Bad:
+        def generate(self, requests: object) -> object:
+            return returned
+
+    with pytest.raises(ModelError, match=message):
+        Lookahead(1).responses(member("a"), Bad())
+
+
+def test_a_model_without_the_method() -> None:
+    with pytest.raises(ModelError, match=r"model object has no method generate\(requests\), which this suite"):
+        Lookahead(1).responses(member("a"), object())
