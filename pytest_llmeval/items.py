@@ -190,7 +190,7 @@ class SampleItem(pytest.Function):
         if score.status == "unscored":
             raise Unscored(score.reason or "could not be scored")
         if score.status == "wrong" and self.settings.strict:
-            raise WrongAnswer(_explain_wrong(question, score))
+            raise WrongAnswer(_explain_wrong(question, score, responses))
 
     def _record(self, question: Question, score: Score, responses: Sequence[Response]) -> Record:
         sample, presented = self.sample, question.presented
@@ -284,8 +284,12 @@ def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int
     return sum(prompts.values())
 
 
-def _explain_wrong(question: Question, score: Score) -> str:
+def _explain_wrong(question: Question, score: Score, responses: Sequence[Response]) -> str:
     target = question.presented.target
     expected = repr(target) if isinstance(target, str) else " or ".join(map(repr, target))
     found = "no answer" if score.no_answer else repr(score.answer)
-    return f"expected {expected}, found {found}"
+    lines = [f"expected {expected}, found {found}"]
+    if asked := question.presented.sample.question:
+        lines.append(f"question: {first_line(asked)}")
+    lines += [f"reply: {reply.text!r}" for reply in responses if isinstance(reply, GenerateResponse)]
+    return "\n".join(lines)

@@ -133,6 +133,8 @@ def _counts(suite: SuiteReport) -> str:
         shown["unscored"] = summary.num_unscored
     if suite.num_skipped:
         shown["skipped"] = suite.num_skipped
+    if not any(shown.values()):
+        return ""
     return ", ".join(f"{name} {count}" for name, count in shown.items())
 
 

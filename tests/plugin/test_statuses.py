@@ -33,7 +33,9 @@ def test_strict_makes_a_wrong_answer_a_failure(capitals: pytest.Pytester, worker
     result = capitals.runpytest_subprocess(*workers, "--llm-strict", "capitals.yaml")
     assert result.ret == 1
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*capitals: q3*", "wrong: expected 'Oslo', found 'Bern'"])
+    result.stdout.fnmatch_lines(
+        ["*capitals: q3*", "wrong: expected 'Oslo', found 'Bern'", "question: Capital of Norway?"]
+    )
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
