@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import time
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
+from pytest_llmeval.models.base import identify
 from pytest_llmeval.models.messages import redact
 from pytest_llmeval.options import Settings, is_sample_key, settings_key
 from pytest_llmeval.reporting.escape import first_line, printable
@@ -24,13 +24,13 @@ from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, Question
 from pytest_llmeval.suites.loader import load_suite
 from pytest_llmeval.suites.overrides import parse_override
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
 
 __all__ = ["NotASuite", "SampleItem", "SuiteFile", "Unscored", "WrongAnswer", "escape_id", "unescape_id"]
 
 lookahead_key = pytest.StashKey[Lookahead]()
 record_key = pytest.StashKey[Record]()
-suite_paths_key = pytest.StashKey[dict[str, str]]()
+suite_paths_key = pytest.StashKey[dict[str, Path]]()
 
 _RESERVED_MARKS = frozenset(
     ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
@@ -72,6 +72,20 @@ class SuiteFile(pytest.Module):
     info: SuiteInfo
     fingerprints: dict[str, str]
 
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path) -> SuiteFile:
+        """The suite at ``path``.
+
+        pytest gives a file that is named on the command line and lies outside of the rootdir no name in node ids: two
+        suites would share theirs.
+        """
+        root = parent.config.rootpath
+        if path.is_relative_to(root):
+            suite: SuiteFile = cls.from_parent(parent, path=path)
+        else:
+            suite = cls.from_parent(parent, path=path, nodeid=Path(os.path.relpath(path, root)).as_posix())
+        return suite
+
     def collect(self) -> Iterator[SampleItem]:
         """Load the whole suite, check all of it, and yield an item for every sample."""
         settings = self.config.stash[settings_key]
@@ -81,9 +95,10 @@ class SuiteFile(pytest.Module):
             shown_path=relative_path(self.path),
         )
         paths = self.session.stash.setdefault(suite_paths_key, {})
-        other = paths.setdefault(suite.name, self.nodeid)
-        if other != self.nodeid:
-            raise suite.error(f"{suite.name!r} is also the name of {other}: rename one of them", keys=("suite",))
+        other = paths.setdefault(suite.name, self.path)
+        if other != self.path:
+            where = relative_path(other)
+            raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
         self.evaluation = Evaluation(suite)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
         self.info = SuiteInfo(
@@ -104,7 +119,7 @@ class SuiteFile(pytest.Module):
     def _add_tags(self, tags: Sequence[str]) -> None:
         for place, tag in enumerate(tags):
             where = ("tags", place)
-            if tag in _RESERVED_MARKS:
+            if tag in _marks_with_meaning(self.config):
                 raise self.evaluation.suite.error(
                     f"{tag!r} is the name of a mark with a meaning of its own", keys=where
                 )
@@ -151,6 +166,7 @@ class SampleItem(pytest.Function):
 
     sample: Sample
     file: SuiteFile
+    _asked: Question | None = None
 
     @classmethod
     def of(cls, file: SuiteFile, sample: Sample) -> SampleItem:
@@ -168,36 +184,54 @@ class SampleItem(pytest.Function):
 
     @property
     def question(self) -> Question:
-        """What the model is asked; rendered anew each time, so that prompts are not kept in memory."""
+        """What the model is asked; rendered when it is needed, so that prompts are not kept in memory."""
         return self.file.evaluation.question(self.sample)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Suite name and sample id; node ids change with ``--rootdir``."""
+        return self.file.info.name, self.sample.id
 
     @property
     def member(self) -> Member:
         """The sample's place in the lookahead plan."""
-        return Member(key=self.nodeid, group=self.file.nodeid, requests=lambda: self.question.requests)
+        return Member(key=self.key, group=self.file.info.name, requests=self._requests)
+
+    def _requests(self) -> Sequence[Request]:
+        # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.
+        self._asked = self.question
+        return self._asked.requests
 
     def evaluate(self, model: object) -> None:
         """Ask, judge, and stash the record. Raises what makes the test fail."""
-        started = time.perf_counter()
+        __tracebackhide__ = True
         try:
             responses = self.config.stash[lookahead_key].responses(self.member, model)
-        except (Exception, pytest.fail.Exception) as error:
-            self.stash[record_key] = self.unscored(describe(error), seconds=time.perf_counter() - started)
+            question, self._asked = self._asked or self.question, None
+            score = self.file.evaluation.score(question, responses)
+            self.stash[record_key] = self._record(model, question, score, responses)
+        except (KeyboardInterrupt, GeneratorExit, pytest.exit.Exception):
             raise
-        question = self.question
-        score = self.file.evaluation.score(question, responses)
-        self.stash[record_key] = self._record(question, score, responses)
+        except pytest.skip.Exception as error:
+            # A fixture may skip a test; a model that was asked and does not answer has not answered.
+            reason = f"the model skipped: {error.msg}"
+            self.stash[record_key] = self.unscored(reason, model)
+            raise Unscored(reason) from None
+        except BaseException as error:
+            self.stash[record_key] = self.unscored(describe(error), model)
+            raise
         if score.status == "unscored":
             raise Unscored(score.reason or "could not be scored")
         if score.status == "wrong" and self.settings.strict:
             raise WrongAnswer(_explain_wrong(question, score, responses))
 
-    def _record(self, question: Question, score: Score, responses: Sequence[Response]) -> Record:
+    def _record(self, model: object, question: Question, score: Score, responses: Sequence[Response]) -> Record:
         sample, presented = self.sample, question.presented
         return Record(
             suite=self.file.info.name,
             id=sample.id,
             nodeid=self.nodeid,
+            model=identify(model).name,
             status=score.status,
             category=sample.category,
             reason=score.reason,
@@ -217,17 +251,17 @@ class SampleItem(pytest.Function):
             fingerprint=self.file.fingerprints[sample.id],
         )
 
-    def unscored(self, reason: str, seconds: float = 0.0) -> Record:
+    def unscored(self, reason: str, model: object = None) -> Record:
         """The record of this sample when there is no score."""
         return Record(
             suite=self.file.info.name,
             id=self.sample.id,
             nodeid=self.nodeid,
+            model=None if model is None else identify(model).name,
             status="unscored",
             category=self.sample.category,
             reason=reason,
             question=self.sample.question,
-            seconds=seconds,
             fingerprint=self.file.fingerprints[self.sample.id],
         )
 
@@ -248,6 +282,12 @@ class SampleItem(pytest.Function):
         return super().repr_failure(excinfo)
 
 
+def _marks_with_meaning(config: pytest.Config) -> set[str]:
+    """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
+    registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
+    return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}
+
+
 def relative_path(path: Path) -> str:
     """The path as a user at the current directory would write it."""
     relative = os.path.relpath(path)
@@ -256,9 +296,8 @@ def relative_path(path: Path) -> str:
 
 def describe(error: BaseException) -> str:
     """One line for a record's ``reason``."""
-    if isinstance(error, LLMEvalError):
-        return redact(first_line(str(error)))
-    return redact(first_line(f"{type(error).__name__}: {error}"))
+    text = str(error) if isinstance(error, LLMEvalError) else f"{type(error).__name__}: {error}"
+    return first_line(redact(text))
 
 
 def shown_prompt(prompt: Any, how: str) -> Any:

@@ -7,7 +7,7 @@ waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.errors import RequestError
@@ -21,8 +21,8 @@ __all__ = ["Lookahead", "Member"]
 class Member:
     """One sample in the plan. ``key`` is unique in the session; members of different groups never share a chunk."""
 
-    key: str
-    group: str
+    key: Hashable
+    group: Hashable
     requests: Callable[[], Sequence[Request]]
 
 
@@ -31,15 +31,15 @@ class Lookahead:
 
     def __init__(self, chunk_size: int) -> None:
         self._chunk_size = chunk_size
-        self._chunks: dict[str, list[Member]] = {}
-        self._ready: dict[str, list[Response] | Exception] = {}
-        self._asked: set[str] = set()
-        self._alone: set[str] = set()
+        self._chunks: dict[Hashable, list[Member]] = {}
+        self._ready: dict[Hashable, list[Response] | Exception] = {}
+        self._asked: set[Hashable] = set()
+        self._alone: set[Hashable] = set()
         self._model: object = None
 
     def plan(self, members: Iterable[Member]) -> None:
         """Cut ``members``, in the order in which they will run, into chunks."""
-        open_chunks: dict[str, list[Member]] = {}
+        open_chunks: dict[Hashable, list[Member]] = {}
         for member in members:
             chunk = open_chunks.get(member.group)
             if chunk is None or len(chunk) == self._chunk_size:
@@ -48,43 +48,49 @@ class Lookahead:
             self._chunks[member.key] = chunk
 
     def responses(self, member: Member, model: object) -> list[Response]:
-        """The member's responses, in the order of its requests. Raises what answering this member alone raises.
-
-        What was computed ahead counts only while ``model`` is the same object: a fixture may return another one.
-        """
-        if model is not self._model:
-            self._model = model
-            self._ready.clear()
-            self._asked.clear()
+        """The member's responses, in the order of its requests. Raises what answering this member alone raises."""
+        __tracebackhide__ = True
+        self._meet(model)
         if member.key not in self._ready:
-            self._ask_chunk(member, model)
+            self._ask_ahead(member, model)
+        if member.key not in self._ready:
+            self._ask([member], model)
         outcome = self._ready.pop(member.key)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    def _ask_chunk(self, member: Member, model: object) -> None:
-        others = self._chunks.get(member.key, [])
-        if member.key in self._alone:
-            others = []
-        ahead = [other for other in others if other.key != member.key and other.key not in self._asked]
-        members = [member, *ahead]
+    def _meet(self, model: object) -> None:
+        """What was computed ahead counts only for the same object.
+
+        A fixture that returns another one will do so again: from then on every member is asked for alone.
+        """
+        if model is self._model:
+            return
+        if self._model is not None:
+            self._ready.clear()
+            self._chunks.clear()
+        self._model = model
+
+    def _ask_ahead(self, member: Member, model: object) -> None:
+        """Ask for the member together with what remains of its chunk; leave it unanswered where that fails.
+
+        Whoever in the chunk made the call fail, this member is not to blame before it has been asked for alone. The
+        same holds for a time limit that this member met while its neighbours were computed.
+        """
+        ahead = [other for other in self._chunks.get(member.key, ()) if other.key not in self._asked]
+        members = [member, *(other for other in ahead if other.key != member.key)]
+        if len(members) == 1 or member.key in self._alone:
+            return
         try:
             self._ask(members, model)
-        except Exception as error:
-            if ahead:
-                # Somebody in the chunk made the whole call fail: find out who, the others lose nothing.
-                self._alone.update(other.key for other in members)
-                self._ask_chunk(member, model)
-            else:
-                self._ready[member.key] = error
-                self._asked.add(member.key)
-        except BaseException:
-            # Ctrl-C or a time limit hit this member while its neighbours were computed: next time each is on its own.
-            self._alone.update(other.key for other in members)
+        except (KeyboardInterrupt, GeneratorExit):
             raise
+        except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
+            self._alone.update(other.key for other in members)
 
     def _ask(self, members: Sequence[Member], model: object) -> None:
+        __tracebackhide__ = True
         requests = [member.requests() for member in members]
         answers = iter(ask(model, [request for own in requests for request in own]))
         for member, own in zip(members, requests, strict=True):

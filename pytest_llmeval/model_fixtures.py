@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import os
-import re
 from pathlib import Path
 from typing import NoReturn
 
@@ -75,26 +75,41 @@ def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn
     pytest.fail(message, pytrace=False)
 
 
-_OVERRIDE = re.compile(r"def\s+llm_model\b|name\s*=\s*[\"']llm_model[\"']")
-
-
 def is_overridden(config: pytest.Config, suite: Path) -> bool:
     """Whether a conftest.py above the suite, or another plugin, defines ``llm_model``.
 
-    Read from the files' text, because with pytest-xdist the process that asks has not loaded them.
+    Read from the files' syntax, because with pytest-xdist the process that asks has not loaded them.
     """
-    own = config.pluginmanager.get_plugin("llmeval_suites")
     for plugin in config.pluginmanager.get_plugins():
-        if (
-            plugin is not own
-            and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
-            and hasattr(plugin, "llm_model")
-        ):
+        if getattr(plugin, "__name__", "") != "pytest_llmeval.plugin" and hasattr(plugin, "llm_model"):
             return True
     for folder in suite.parents:
         conftest = folder / "conftest.py"
-        if conftest.is_file() and _OVERRIDE.search(conftest.read_text(encoding="utf-8", errors="replace")):
+        if conftest.is_file() and _defines_llm_model(conftest):
             return True
         if folder == config.rootpath:
             break
     return False
+
+
+def _defines_llm_model(conftest: Path) -> bool:
+    try:
+        tree = ast.parse(conftest.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return any("llm_model" in _names_defined(node) for node in ast.walk(tree))
+
+
+def _names_defined(node: ast.AST) -> list[object]:
+    """Names that this piece of a conftest.py gives to something: a function, an import, a variable, a fixture."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return [node.name]
+        case ast.Import() | ast.ImportFrom():
+            # What a star brings is not known: the fixture may be among it.
+            return ["llm_model" if alias.name == "*" else alias.asname or alias.name for alias in node.names]
+        case ast.Name(ctx=ast.Store()):
+            return [node.id]
+        case ast.keyword(arg="name", value=ast.Constant(value=value)):
+            return [value]
+    return []

@@ -26,6 +26,7 @@ __all__ = [
     "is_sample_key",
     "read_named",
     "read_settings",
+    "recorder_key",
     "settings_key",
 ]
 
@@ -65,6 +66,9 @@ settings_key = pytest.StashKey[Settings]()
 
 is_sample_key = pytest.StashKey[bool]()
 """In the stash of every item that is a sample of a suite."""
+
+recorder_key = pytest.StashKey[Any]()
+"""The ``Recorder`` of an item that has asked for ``llm_record``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_llmeval import options
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.options import Settings, is_sample_key, settings_key
+from pytest_llmeval.options import Settings, is_sample_key, recorder_key, settings_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.base import Model
@@ -52,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(_Reporting(config), "llmeval-reporting")
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
+    if settings.strict:
+        config.pluginmanager.register(_Strict(), "llmeval-strict")
     if settings.limit is not None:
         from pytest_llmeval.selection import LimitSamples
 
@@ -82,8 +84,8 @@ def _is_worker(config: pytest.Config) -> bool:
 
 def _runs_tests(config: pytest.Config) -> bool:
     option = config.option
-    looks = option.collectonly or option.setupplan or option.showfixtures or option.show_fixtures_per_test
-    return not (looks or config.stash[settings_key].show_prompts)
+    looks = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
+    return not (any(getattr(option, name, False) for name in looks) or config.stash[settings_key].show_prompts)
 
 
 def _llm_session(config: pytest.Config) -> LLMSession:
@@ -112,7 +114,7 @@ def pytest_collect_file(
     if is_suite_file(file_path):
         from pytest_llmeval.items import SuiteFile
 
-        return [*collectors, SuiteFile.from_parent(parent, path=file_path)]
+        return [*collectors, SuiteFile.of(parent, file_path)]
     if not collectors and parent.session.isinitpath(file_path):
         from pytest_llmeval.items import NotASuite
 
@@ -164,11 +166,24 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if is_sample_key in item.stash or "llm_record" in getattr(item, "fixturenames", ()):
+    fixtures = getattr(item, "fixturenames", ())
+    if is_sample_key in item.stash or recorder_key in item.stash or "llm_record" in fixtures:
         from pytest_llmeval.recording import attach
 
         attach(item, report)
     return report
+
+
+class _Strict:
+    """``--llm-strict`` for hand-written tests: they fail at their end, when all samples are recorded."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        result = yield
+        recorder: Recorder | None = item.stash.get(recorder_key, None)
+        if recorder is not None:
+            recorder.raise_if_wrong()
+        return result
 
 
 class _Reporting:
@@ -188,7 +203,7 @@ class _Reporting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        session = _llm_session(self._config) if hasattr(report, "llm_payload") else self._session
+        session = _llm_session(self._config) if "llm_payload" in report.__dict__ else self._session
         if session is not None:
             session.add(report)
 
@@ -240,7 +255,7 @@ def llm_model(request: pytest.FixtureRequest) -> Model:
 @pytest.fixture
 def llm_record(request: pytest.FixtureRequest) -> Recorder:
     """Record a score: ``llm_record(suite="tone", id="1", correct=True, answer="please")``."""
-    from pytest_llmeval.recording import Recorder, recorder_key
+    from pytest_llmeval.recording import Recorder
 
     recorder = request.node.stash[recorder_key] = Recorder(request.node)
     return recorder

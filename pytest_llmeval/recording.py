@@ -12,15 +12,16 @@ import pytest
 from pytest_llmeval.items import SampleItem, WrongAnswer, record_key, shown_prompt
 from pytest_llmeval.models.base import ModelIdentity, identify
 from pytest_llmeval.models.messages import redact
-from pytest_llmeval.options import settings_key
+from pytest_llmeval.options import recorder_key, settings_key
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, Unrecorded
+from pytest_llmeval.scoring.metrics import definition, skill
 from pytest_llmeval.types import JSON, Status
 
-__all__ = ["Recorder", "attach", "recorder_key"]
+__all__ = ["Recorder", "attach"]
 
-recorder_key = pytest.StashKey["Recorder"]()
-_sent_key = pytest.StashKey[set[str]]()
+_sent_suites_key = pytest.StashKey[set[str]]()
+_sent_models_key = pytest.StashKey[set[str]]()
 
 
 class Recorder:
@@ -29,7 +30,8 @@ class Recorder:
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
         self._ids: set[tuple[str, str]] = set()
-        self.records: list[Record] = []
+        self._wrong: list[str] = []
+        self._pending: list[Record] = []
 
     def __call__(
         self,
@@ -38,12 +40,13 @@ class Recorder:
         id: str | int,
         correct: object = None,
         score: float | None = None,
-        answer: str | None = None,
-        target: JSON = None,
-        question: str | None = None,
-        prompt: str | None = None,
-        output: str | None = None,
-        category: str | None = None,
+        answer: object = None,
+        no_answer: bool = False,
+        target: object = None,
+        question: object = None,
+        prompt: object = None,
+        output: object = None,
+        category: object = None,
         chance: float | None = None,
         values: Mapping[str, float] | None = None,
     ) -> None:
@@ -51,50 +54,80 @@ class Recorder:
 
         ``correct`` says right or wrong (a wrong answer is shown as such and does not fail the test, unless
         ``--llm-strict``); ``score`` is a number with no right or wrong, reported as metric ``score``; ``values`` are
-        further numbers by metric name. ``chance`` is the probability that a guess is right, from 0 to below 1, and adds
-        ``skill``. Raises ``TypeError`` or ``ValueError`` for what cannot be recorded.
+        further numbers by metric name. ``no_answer`` counts a wrong reply that held no answer. ``chance`` is the
+        probability that a guess is right, from 0 to below 1, and adds ``skill``. Raises ``TypeError`` or
+        ``ValueError`` for what cannot be recorded.
         """
+        key = self._key(suite, id)
+        right = None if correct is None else _as_bool(correct)
+        if right is None and score is None:
+            raise ValueError("llm_record: give correct=True or False, or a score")
+        numbers = {str(name): _number(str(name), value) for name, value in (values or {}).items()}
+        if score is not None:
+            numbers["score"] = _number("score", score)
+        guessing = None if chance is None else _chance(chance)
+        if right is not None:
+            numbers["accuracy"] = float(right)
+            if guessing is not None:
+                numbers["skill"] = skill(float(right), guessing)
+        status: Status = "scored" if right is None else "correct" if right else "wrong"
+        settings = self._item.config.stash[settings_key]
+        self._ids.add(key)
+        self._pending.append(
+            Record(
+                suite=key[0],
+                id=key[1],
+                nodeid=self._item.nodeid,
+                model=_model_name(self._item),
+                status=status,
+                category=_text(category),
+                question=_text(question),
+                prompt=None if prompt is None else shown_prompt(str(prompt), settings.report_prompts),
+                target=target if target is None or isinstance(target, str | int | float) else str(target),
+                output=_text(output),
+                answer=_text(answer),
+                no_answer=bool(no_answer) and right is False,
+                values=numbers,
+                chance=guessing,
+            )
+        )
+        if status == "wrong":
+            self._wrong.append(f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}")
+
+    def _key(self, suite: object, id: object) -> tuple[str, str]:
         if not isinstance(suite, str) or not suite.strip():
             raise TypeError(f"llm_record: suite must be a name, found {suite!r}")
         if isinstance(id, bool) or not isinstance(id, str | int) or not str(id).strip():
             raise TypeError(f"llm_record: id must be text or a whole number, found {id!r}")
-        right = None if correct is None else _as_bool(correct)
-        if right is None and score is None:
-            raise ValueError("llm_record: give correct=True or False, or a score")
         key = (suite, unicodedata.normalize("NFC", str(id)))
         if key in self._ids:
             raise ValueError(f"llm_record: sample {id!r} of suite {suite!r} was recorded already")
-        numbers = {name: _finite(name, value) for name, value in (values or {}).items()}
-        if score is not None:
-            numbers["score"] = _finite("score", score)
-        if chance is not None and not 0 <= _finite("chance", chance) < 1:
-            raise ValueError(f"llm_record: chance must be at least 0 and below 1, found {chance!r}")
-        if right is not None:
-            numbers["accuracy"] = float(right)
-            if chance is not None:
-                numbers["skill"] = (float(right) - chance) / (1 - chance)
-        status: Status = "scored" if right is None else "correct" if right else "wrong"
-        how = self._item.config.stash[settings_key].report_prompts
-        self._ids.add(key)
-        self.records.append(
-            Record(
-                suite=suite,
-                id=key[1],
-                nodeid=self._item.nodeid,
-                status=status,
-                category=None if category is None else str(category),
-                question=question,
-                prompt=None if prompt is None else shown_prompt(prompt, how),
-                target=target if target is None or isinstance(target, str | int | float | bool) else str(target),
-                output=None if output is None else str(output),
-                answer=None if answer is None else str(answer),
-                no_answer=right is False and answer is None,
-                values=numbers,
-                chance=None if chance is None else float(chance),
-            )
-        )
-        if status == "wrong" and self._item.config.stash[settings_key].strict:
-            raise WrongAnswer(f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}")
+        return key
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether the test has recorded anything, in this phase or an earlier one."""
+        return bool(self._ids)
+
+    def take(self) -> tuple[Record, ...]:
+        """The records since the last call."""
+        records, self._pending = tuple(self._pending), []
+        return records
+
+    def raise_if_wrong(self) -> None:
+        """Fail the test for its wrong answers (``--llm-strict``)."""
+        __tracebackhide__ = True
+        if self._wrong:
+            raise WrongAnswer("wrong: " + "; ".join(self._wrong))
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _model_name(item: pytest.Item) -> str | None:
+    model = getattr(item, "funcargs", {}).get("llm_model")
+    return None if model is None else identify(model).name
 
 
 def _as_bool(value: object) -> bool:
@@ -105,7 +138,7 @@ def _as_bool(value: object) -> bool:
     raise TypeError(f"llm_record: correct must be True or False, found {value!r}")
 
 
-def _finite(name: str, value: object) -> float:
+def _number(name: str, value: object) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -114,13 +147,24 @@ def _finite(name: str, value: object) -> float:
         raise ValueError(
             f"llm_record: {name} must be finite, found {value!r}; a sample without a score is not a number"
         )
+    metric = definition(name)
+    if not metric.lowest <= number <= metric.highest:
+        limits = f"from {metric.lowest:g} to {metric.highest:g}"
+        raise ValueError(f"llm_record: {name} lies {limits}, found {value!r}; give the metric another name")
+    return number
+
+
+def _chance(value: object) -> float:
+    number = _number("chance", value)
+    if not 0 <= number < 1:
+        raise ValueError(f"llm_record: chance must be at least 0 and below 1, found {value!r}")
     return number
 
 
 def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     """Put what this phase of ``item`` found on its report, as builtins that reach the controller of pytest-xdist.
 
-    ``report.llm_payload`` is an encoded ``Payload``; ``report.llm_status`` is what the terminal shows.
+    ``report.llm_payload`` is a ``Payload``, encoded in a worker; ``report.llm_status`` is what the terminal shows.
     """
     if isinstance(item, SampleItem):
         _fold_skip(item, report)
@@ -129,8 +173,9 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
         payload = _test_payload(item, report)
     if payload is None:
         return
-    # Attributes that pytest does not know travel with a report; setattr, because its class does not declare them.
-    report.__dict__["llm_payload"] = _with_news(item, payload).encode()
+    payload = _with_news(item, payload)
+    # Attributes that pytest does not know travel with a report. Only another process needs them as text.
+    report.__dict__["llm_payload"] = payload.encode() if hasattr(item.config, "workerinput") else payload
     if any(record.status == "wrong" for record in payload.records):
         report.__dict__["llm_status"] = "wrong"
 
@@ -153,11 +198,10 @@ def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | No
 
 
 def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | None:
-    recorder = item.stash.get(recorder_key, None)
-    if recorder is not None and recorder.records:
-        records, recorder.records = recorder.records, []
-        return Payload(records=tuple(records))
-    if report.failed and report.when in ("setup", "call"):
+    recorder: Recorder | None = item.stash.get(recorder_key, None)
+    if recorder is not None and (records := recorder.take()):
+        return Payload(records=records)
+    if report.failed and report.when in ("setup", "call") and not (recorder is not None and recorder.has_recorded):
         mark = item.get_closest_marker("llm_suite")
         suite = str(mark.args[0]) if mark is not None and mark.args else None
         return Payload(unrecorded=Unrecorded(nodeid=item.nodeid, reason=_reason(report), suite=suite))
@@ -166,16 +210,19 @@ def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | Non
 
 def _with_news(item: pytest.Item, payload: Payload) -> Payload:
     """Suite and model travel once from each process, not with every record."""
-    sent = item.config.stash.setdefault(_sent_key, set())
     suite = payload.suite
-    if suite is not None and suite.name in sent:
+    suites = item.config.stash.setdefault(_sent_suites_key, set())
+    if suite is not None and suite.name in suites:
         payload = dataclasses.replace(payload, suite=None)
     elif suite is not None:
-        sent.add(suite.name)
+        suites.add(suite.name)
     model = getattr(item, "funcargs", {}).get("llm_model")
-    if model is not None and "model:" not in sent:
-        sent.add("model:")
-        payload = dataclasses.replace(payload, model=_identity(identify(model)))
+    if model is not None:
+        identity = identify(model)
+        models = item.config.stash.setdefault(_sent_models_key, set())
+        if identity.name not in models:
+            models.add(identity.name)
+            payload = dataclasses.replace(payload, model=_identity(identity))
     return payload
 
 
@@ -185,4 +232,5 @@ def _identity(identity: ModelIdentity) -> dict[str, JSON]:
 
 def _reason(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
-    return redact(first_line(str(getattr(crash, "message", None) or report.longrepr).removeprefix("Failed: ")))
+    text = str(getattr(crash, "message", None) or report.longrepr).removeprefix("Failed: ")
+    return first_line(redact(text))

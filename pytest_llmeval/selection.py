@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import sys
 from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -44,21 +46,21 @@ class LimitSamples:
         """Keep at most the limit of each suite."""
         result = yield
         kept = self._kept(items)
-        dropped = [item for item in items if isinstance(item, SampleItem) and item.nodeid not in kept]
+        dropped = [item for item in items if isinstance(item, SampleItem) and item.key not in kept]
         if dropped:
-            items[:] = [item for item in items if not isinstance(item, SampleItem) or item.nodeid in kept]
+            items[:] = [item for item in items if not isinstance(item, SampleItem) or item.key in kept]
             config.hook.pytest_deselected(items=dropped)
         return result
 
-    def _kept(self, items: Iterable[pytest.Item]) -> set[str]:
+    def _kept(self, items: Iterable[pytest.Item]) -> set[tuple[str, str]]:
         suites: dict[str, list[SampleItem]] = {}
         for item in items:
             if isinstance(item, SampleItem):
-                suites.setdefault(item.file.nodeid, []).append(item)
-        kept: set[str] = set()
+                suites.setdefault(item.file.info.name, []).append(item)
+        kept: set[tuple[str, str]] = set()
         for members in suites.values():
             ranked = members if self._limit.first else sorted(members, key=_draw)
-            kept.update(item.nodeid for item in ranked[: self._limit.count])
+            kept.update(item.key for item in ranked[: self._limit.count])
         return kept
 
 
@@ -82,7 +84,7 @@ def warn_of_unused_overrides(session: pytest.Session) -> None:
     """Say which ``--llm-set`` changed nothing: a misspelt suite name must not pass for a change."""
     if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
         return  # the other workers would say the same
-    paths: dict[str, str] = session.stash.get(suite_paths_key, {})
+    paths: dict[str, Path] = session.stash.get(suite_paths_key, {})
     names = sorted(paths)
     for text in session.config.stash[settings_key].set:
         override = parse_override(text)
@@ -112,7 +114,7 @@ def require_model(config: pytest.Config, nodeids: Iterable[str]) -> None:
     if config.stash[settings_key].model is not None or config.args_source is not config.ArgsSource.ARGS:
         return
     for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in nodeids):
-        if not is_overridden(config, config.rootpath / path):
+        if not is_overridden(config, Path(os.path.normpath(config.rootpath / path))):
             raise pytest.UsageError(
                 f"{path} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
                 "or override the fixture llm_model in a conftest.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import pytest
@@ -36,9 +36,9 @@ class LLMSession:
         self._skipped: set[str] = set()
         self._records: dict[tuple[str, str], Record] = {}
         self._recorded: set[str] = set()
-        self._unrecorded: list[Unrecorded] = []
+        self._unrecorded: dict[str, Unrecorded] = {}
         self._suites: dict[str, SuiteInfo] = {}
-        self._model: dict[str, JSON] | None = None
+        self._models: dict[str, Mapping[str, JSON]] = {}
         self._problems: list[str] = []
         self.report: Report | None = None
 
@@ -48,25 +48,28 @@ class LLMSession:
 
     def add(self, report: pytest.TestReport) -> None:
         """Take in one test report."""
-        text = report.__dict__.pop("llm_payload", None)
-        if text is not None:
-            # The terminal keeps every report until the end: what has been taken in must not stay there too.
-            self._add_payload(Payload.decode(text))
+        # The terminal keeps every report until the end: what has been taken in must not stay there too.
+        payload = report.__dict__.pop("llm_payload", None)
+        if payload is not None:
+            self._add_payload(Payload.decode(payload) if isinstance(payload, str) else payload)
+        if report.passed and report.when == "call":
+            self._unrecorded.pop(report.nodeid, None)  # it failed before, and was run again
         if report.nodeid not in self._expected:
             return
         if report.skipped:
             self._skipped.add(report.nodeid)
         elif report.failed and report.nodeid not in self._recorded:
             # A worker that died: the report was made here, for a sample that never came back.
-            self._add_missing(report.nodeid, first_line(str(report.longrepr)))
+            self._add_missing(report.nodeid, first_line(redact(str(report.longrepr))))
 
     def _add_payload(self, payload: Payload) -> None:
         if payload.suite is not None:
-            self._suites.setdefault(payload.suite.name, payload.suite)
-        if payload.model is not None and self._model is None:
-            self._model = dict(payload.model)
+            # What was made up for a sample that died before its suite was known gives way to the suite's own.
+            self._suites[payload.suite.name] = payload.suite
+        if payload.model is not None:
+            self._models.setdefault(str(payload.model["name"]), payload.model)
         if payload.unrecorded is not None:
-            self._unrecorded.append(payload.unrecorded)
+            self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
             self._add_record(record)
 
@@ -98,8 +101,10 @@ class LLMSession:
             for nodeid in missing:
                 self._add_missing(nodeid, "did not run")
             self._problems.append(f"{len(missing)} of {len(self._expected)} samples did not come back")
-        for unrecorded in self._unrecorded:
-            self._add_unrecorded(unrecorded)
+        for unrecorded in self._unrecorded.values():
+            if unrecorded.nodeid not in self._recorded:
+                self._add_unrecorded(unrecorded)
+        self._find_mixtures()
         unscored = any(record.status == "unscored" for record in self._records.values())
         if (unscored or self._problems) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -126,12 +131,31 @@ class LLMSession:
             Record(suite=suite, id=name, nodeid=unrecorded.nodeid, status="unscored", reason=unrecorded.reason)
         )
 
+    def _find_mixtures(self) -> None:
+        """One suite's numbers are of one suite and one model."""
+        models: dict[str, dict[str, None]] = {}
+        strangers: dict[str, str] = {}
+        for record in self._records.values():
+            if record.model is not None:
+                models.setdefault(record.suite, {})[record.model] = None
+            info = self._suites.get(record.suite)
+            if info is not None and record.nodeid not in self._expected:
+                strangers.setdefault(record.suite, record.nodeid)
+        for suite, nodeid in strangers.items():
+            path = self._suites[suite].path
+            self._problems.append(
+                f"suite {suite!r} is {path}, and {nodeid} records to it too: give its records another"
+            )
+        for suite, names in models.items():
+            if len(names) > 1:
+                self._problems.append(f"suite {suite!r} was answered by {' and by '.join(names)}: its numbers mix them")
+
     def _build(self, session: pytest.Session, stopped: str | None) -> Report:
         return Report(
             created=datetime.fromtimestamp(self._started, UTC).isoformat(timespec="seconds"),
             seconds=time.time() - self._started,
             environment=describe_environment(),
-            model=self._model,
+            models=tuple(self._models.values()),
             options=_options(self._settings),
             exit_code=int(session.exitstatus),
             suites=tuple(self._suite_reports()),
@@ -151,7 +175,8 @@ class LLMSession:
             info = self._suites.get(name) or _recorded_info(name, members)
             own = expected.get(info.path or "", [])
             skipped = sum(nodeid in self._skipped for nodeid in own)
-            num_expected = len(own) - skipped if own else len(members)
+            others = sum(record.nodeid not in self._expected for record in members)
+            num_expected = len(own) - skipped + others
             yield summarize_suite(info, members, num_expected=num_expected, num_skipped=skipped)
 
     def wrong_nodeids(self) -> list[str]:

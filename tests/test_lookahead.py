@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
-from pytest_llmeval.types import GenerateRequest, GenerateResponse
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
 
 
 class Echo:
@@ -104,25 +104,73 @@ def test_another_model_gets_its_own_responses() -> None:
     lookahead.plan(members)
     lookahead.responses(members[0], first)
     lookahead.responses(members[1], second)
-    assert second.calls == [["b.0"]] or second.calls == [["b.0", "a.0"]]
+    assert second.calls == [["b.0"]]
 
 
-def test_what_ends_a_chunk_from_outside_leaves_its_neighbours_to_themselves() -> None:
-    class Interrupted(Echo):
-        def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | RequestError]:
-            responses = super().generate(requests)
-            if len(self.calls) == 1:
-                raise KeyboardInterrupt
-            return responses
+def test_a_new_model_for_every_member_is_not_asked_for_the_neighbours() -> None:
+    lookahead = Lookahead(8)
+    members = [member(key) for key in "abcd"]
+    lookahead.plan(members)
+    models = [Echo() for _ in members]
+    for one, model in zip(members, models, strict=True):
+        lookahead.responses(one, model)
+    assert [model.calls for model in models[1:]] == [[["b.0"]], [["c.0"]], [["d.0"]]]
 
-    model, lookahead = Interrupted(), Lookahead(8)
+
+class Raises(Echo):
+    """Raises once, or whenever it meets a prompt."""
+
+    def __init__(self, error: BaseException, prompt: str | None = None) -> None:
+        super().__init__()
+        self.error, self.prompt = error, prompt
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | RequestError]:
+        responses = super().generate(requests)
+        if len(self.calls) == 1 if self.prompt is None else self.prompt in self.calls[-1]:
+            raise self.error
+        return responses
+
+
+def test_ctrl_c_ends_at_once() -> None:
+    lookahead = Lookahead(8)
     members = [member(key) for key in "abc"]
     lookahead.plan(members)
     with pytest.raises(KeyboardInterrupt):
-        lookahead.responses(members[0], model)
-    for one in members[1:]:
+        lookahead.responses(members[0], Raises(KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), pytest.skip.Exception("no quota"), pytest.fail.Exception("late")])
+def test_what_ends_a_chunk_from_outside_is_not_charged_to_its_first_member(error: BaseException) -> None:
+    model, lookahead = Raises(error), Lookahead(8)
+    members = [member(key) for key in "abc"]
+    lookahead.plan(members)
+    for one in members:
         lookahead.responses(one, model)
-    assert model.calls == [["a.0", "b.0", "c.0"], ["b.0"], ["c.0"]]
+    assert model.calls == [["a.0", "b.0", "c.0"], ["a.0"], ["b.0"], ["c.0"]]
+
+
+def test_a_member_that_ends_a_chunk_from_inside_is_found() -> None:
+    model, lookahead = Raises(SystemExit(0), "b.0"), Lookahead(8)
+    members = [member(key) for key in "abc"]
+    lookahead.plan(members)
+    lookahead.responses(members[0], model)
+    with pytest.raises(SystemExit):
+        lookahead.responses(members[1], model)
+    lookahead.responses(members[2], model)
+
+
+def test_numbers_of_other_libraries_become_pythons_own() -> None:
+    import numpy
+
+    class Numpy:
+        def loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse]:
+            number = numpy.float32(-1.5)
+            return [LoglikelihoodResponse(loglikelihood=number, num_tokens=numpy.int64(2)) for _ in requests]  # type: ignore[arg-type]
+
+    one = Member(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
+    (response,) = Lookahead(1).responses(one, Numpy())
+    assert isinstance(response, LoglikelihoodResponse)
+    assert (type(response.loglikelihood), type(response.num_tokens)) == (float, int)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +179,7 @@ def test_what_ends_a_chunk_from_outside_leaves_its_neighbours_to_themselves() ->
         ([], "model Bad: generate returned 0 responses to 1 requests"),
         (["text"], "model Bad: generate returned str, expected GenerateResponse"),
         (None, "model Bad: generate returned None, expected one response for each request"),
+        ([GenerateResponse(text=None)], "model Bad: generate returned the text None, expected a str"),  # type: ignore[arg-type]
     ],
 )
 def test_a_model_is_held_to_its_protocol(returned: object, message: str) -> None:
@@ -143,5 +192,5 @@ def test_a_model_is_held_to_its_protocol(returned: object, message: str) -> None
 
 
 def test_a_model_without_the_method() -> None:
-    with pytest.raises(ModelError, match=r"model object has no method generate\(requests\), which this suite"):
+    with pytest.raises(ModelError, match=r"model object: has no method generate\(requests\), which this suite"):
         Lookahead(1).responses(member("a"), object())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 
 from pytest_llmeval.errors import ModelError, RequestError
@@ -17,37 +18,67 @@ from pytest_llmeval.types import (
 
 __all__ = ["ask"]
 
-_METHODS: tuple[tuple[type[Request], str, type[Response]], ...] = (
-    (LoglikelihoodRequest, "loglikelihood", LoglikelihoodResponse),
-    (GenerateRequest, "generate", GenerateResponse),
-)
-
 
 def ask(model: object, requests: Sequence[Request]) -> list[Response | Failed]:
     """One response, or the ``RequestError`` in its place, for each request, in order.
 
-    Requests of one kind reach the model in one call. Raises ``ModelError`` when the model lacks the method, returns
-    another number of responses, or returns something else; what the model itself raises comes through.
+    Requests of one kind reach the model in one call. Numbers in responses come back as Python's own. Raises
+    ``ModelError`` when the model lacks the method, returns another number of responses, or returns something else; what
+    the model itself raises comes through.
     """
+    __tracebackhide__ = True
     answers: dict[int, Response | Failed] = {}
-    for kind, method, expected in _METHODS:
+    for kind, method in ((LoglikelihoodRequest, "loglikelihood"), (GenerateRequest, "generate")):
         places = [place for place, request in enumerate(requests) if isinstance(request, kind)]
-        if not places:
-            continue
-        call = getattr(model, method, None)
-        name = identify(model).name
-        if not callable(call):
-            raise ModelError(f"model {name} has no method {method}(requests), which this suite's scorer needs")
-        returned = call([requests[place] for place in places])
-        if isinstance(returned, str) or not isinstance(returned, Iterable):
-            found = "None" if returned is None else f"a {type(returned).__name__}"
-            raise ModelError(f"model {name}: {method} returned {found}, expected one response for each request")
-        responses = list(returned)
-        if len(responses) != len(places):
-            raise ModelError(f"model {name}: {method} returned {len(responses)} responses to {len(places)} requests")
-        for response in responses:
-            if not isinstance(response, expected | RequestError):
-                found = type(response).__name__
-                raise ModelError(f"model {name}: {method} returned {found}, expected {expected.__name__}")
-        answers.update(zip(places, responses, strict=True))
+        if places:
+            responses = _call(model, method, [requests[place] for place in places])
+            answers.update(zip(places, responses, strict=True))
     return [answers[place] for place in range(len(requests))]
+
+
+def _call(model: object, method: str, requests: Sequence[Request]) -> list[Response | Failed]:
+    __tracebackhide__ = True
+    call = getattr(model, method, None)
+    if not callable(call):
+        raise _error(model, f"has no method {method}(requests), which this suite's scorer needs")
+    returned = call(requests)
+    if isinstance(returned, str) or not isinstance(returned, Iterable):
+        found = "None" if returned is None else f"a {type(returned).__name__}"
+        raise _error(model, f"{method} returned {found}, expected one response for each request")
+    responses = list(returned)
+    if len(responses) != len(requests):
+        raise _error(model, f"{method} returned {len(responses)} responses to {len(requests)} requests")
+    return [_checked(model, method, response) for response in responses]
+
+
+def _checked(model: object, method: str, response: object) -> Response | Failed:
+    """The response made of builtins: what a model computes with (numpy, torch) cannot be written to a report."""
+    if isinstance(response, RequestError):
+        return response
+    try:
+        if isinstance(response, LoglikelihoodResponse) and method == "loglikelihood":
+            return LoglikelihoodResponse(
+                loglikelihood=float(response.loglikelihood),
+                num_tokens=operator.index(response.num_tokens),
+                is_greedy=bool(response.is_greedy),
+                num_context_tokens=operator.index(response.num_context_tokens),
+                seconds=float(response.seconds),
+            )
+        if isinstance(response, GenerateResponse) and method == "generate" and isinstance(response.text, str):
+            return GenerateResponse(
+                text=str(response.text),
+                finish_reason=response.finish_reason,
+                num_prompt_tokens=operator.index(response.num_prompt_tokens),
+                num_tokens=operator.index(response.num_tokens),
+                seconds=float(response.seconds),
+            )
+    except (TypeError, ValueError) as error:
+        raise _error(model, f"{method} returned {response!r}: {error}") from None
+    if isinstance(response, GenerateResponse) and method == "generate":
+        raise _error(model, f"{method} returned the text {response.text!r}, expected a str")
+    expected = "LoglikelihoodResponse" if method == "loglikelihood" else "GenerateResponse"
+    raise _error(model, f"{method} returned {type(response).__name__}, expected {expected}")
+
+
+def _error(model: object, problem: str) -> ModelError:
+    return ModelError(f"model {identify(model).name}: {problem}")

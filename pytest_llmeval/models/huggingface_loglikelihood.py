@@ -69,4 +69,7 @@ def _read(logits: torch.Tensor, rows: Sequence[Row], first: int) -> list[Scored]
 
 
 def _sum(logprobs: list[float]) -> float:
-    return math.fsum(logprobs) if all(map(math.isfinite, logprobs)) else math.nan
+    """Minus infinity for a token that the model excludes; NaN where a logprob is none."""
+    if any(math.isnan(logprob) or logprob == math.inf for logprob in logprobs):
+        return math.nan
+    return -math.inf if -math.inf in logprobs else math.fsum(logprobs)

@@ -30,6 +30,7 @@ class Record:
     id: str
     nodeid: str
     status: Status
+    model: str | None = None
     category: str | None = None
     reason: str | None = None
     question: str | None = None
@@ -60,8 +61,8 @@ class Record:
         )
 
     def to_dict(self) -> dict[str, JSON]:
-        """The record as JSON values."""
-        return asdict(self)
+        """The record as JSON values; not a deep copy."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Record:
@@ -121,14 +122,15 @@ class Payload:
     model: Mapping[str, JSON] | None = None
 
     def encode(self) -> str:
-        """As ASCII JSON; lone surrogates and NULs are escaped."""
+        """As ASCII JSON; lone surrogates and NULs are escaped, and what JSON does not know becomes its text."""
         return json.dumps(
             {
                 "records": [record.to_dict() for record in self.records],
                 "unrecorded": None if self.unrecorded is None else asdict(self.unrecorded),
                 "suite": None if self.suite is None else self.suite.to_dict(),
                 "model": self.model,
-            }
+            },
+            default=str,
         )
 
     @classmethod

@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -25,7 +25,6 @@ __all__ = [
     "check_writable",
     "describe_environment",
     "summarize_suite",
-    "to_json",
     "write_report",
 ]
 
@@ -49,12 +48,16 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
-    """What the session found about one suite. Token counts and seconds are sums over its records."""
+    """What the session found about one suite.
+
+    ``models`` names those that answered it. Token counts and seconds are sums over its records.
+    """
 
     info: SuiteInfo
     summary: Summary
     categories: Mapping[str, Summary]
     num_skipped: int = 0
+    models: tuple[str, ...] = ()
     num_prompt_tokens: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
@@ -71,7 +74,7 @@ class Report:
     created: str
     seconds: float
     environment: Mapping[str, JSON]
-    model: Mapping[str, JSON] | None
+    models: tuple[Mapping[str, JSON], ...]
     options: Mapping[str, JSON]
     exit_code: int
     suites: tuple[SuiteReport, ...]
@@ -94,6 +97,7 @@ def summarize_suite(info: SuiteInfo, records: Sequence[Record], *, num_expected:
         summary=_summary(records, summarize(scores, info.metrics), num_expected),
         categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
         num_skipped=num_skipped,
+        models=tuple(dict.fromkeys(record.model for record in records if record.model is not None)),
         num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
         num_tokens=sum(record.num_tokens for record in records),
         seconds=math.fsum(record.seconds for record in records),
@@ -145,8 +149,7 @@ def write_report(report: Report, path: Path) -> None:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump(to_json(report), file, indent=1, allow_nan=False)
-                file.write("\n")
+                file.writelines(_lines(report))
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, _file_mode(path))
@@ -167,21 +170,32 @@ def _file_mode(path: Path) -> int:
     return 0o666 & ~umask
 
 
-def to_json(report: Report) -> dict[str, JSON]:
-    """The report as JSON values. A number that JSON cannot hold (an infinite loglikelihood) becomes null."""
-    return {
+def _lines(report: Report) -> Iterator[str]:
+    """The report as JSON, one record a line. A number that JSON cannot hold (an infinite loglikelihood) is null."""
+    head = {
         "schema": report.schema,
         "created": report.created,
         "seconds": report.seconds,
         "exit_code": report.exit_code,
         "stopped": report.stopped,
         "problems": list(report.problems),
-        "environment": _finite(report.environment),
-        "model": _finite(report.model),
-        "options": _finite(report.options),
+        "environment": report.environment,
+        "models": report.models,
+        "options": report.options,
         "suites": [_suite_to_json(suite) for suite in report.suites],
-        "records": [_finite(record.to_dict()) for record in report.records],
     }
+    yield json.dumps(_finite(head), indent=1).removesuffix("\n}") + ',\n "records": ['
+    for place, record in enumerate(report.records):
+        yield ("," if place else "") + "\n  " + _record_to_json(record)
+    yield "\n ]\n}\n"
+
+
+def _record_to_json(record: Record) -> str:
+    values = record.to_dict()
+    try:
+        return json.dumps(values, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(_finite(values))
 
 
 def _suite_to_json(suite: SuiteReport) -> JSON:
@@ -190,6 +204,7 @@ def _suite_to_json(suite: SuiteReport) -> JSON:
         **_summary_to_json(suite.summary),
         "categories": {name: _summary_to_json(summary) for name, summary in suite.categories.items()},
         "num_skipped": suite.num_skipped,
+        "models": list(suite.models),
         "num_prompt_tokens": suite.num_prompt_tokens,
         "num_tokens": suite.num_tokens,
         "seconds": suite.seconds,

@@ -33,7 +33,7 @@ def write_summary(terminal: Terminal, report: Report, path: Path | None) -> None
     """Write the summary, and where the report went."""
     # Where there is no terminal to ask (a CI log), lines may be longer than a terminal's usual 80 columns.
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
-    terminal.write_sep("=", ": ".join(("LLM evaluation", *_describe_model(report.model))))
+    terminal.write_sep("=", ": ".join(("LLM evaluation", *_describe_models(report.models))))
     for line in summary_lines(report, width=width):
         urgent = line.startswith(("problem:", "could not be scored:", "stopped early"))
         terminal.write_line(line, **({"red": True} if urgent else {}))
@@ -47,7 +47,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     A table wider than ``width`` columns becomes a list. Every value is shown with the 95% interval of its metric.
     """
     if report.suites:
-        yield from _table("suite", [(suite.info.name, suite.summary) for suite in report.suites], report, width)
+        yield from _table("suite", [(_named(suite, report), suite.summary) for suite in report.suites], report, width)
     for suite in report.suites:
         if counts := _counts(suite):
             yield f"{printable(suite.info.name)}: {counts}"
@@ -68,11 +68,19 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         yield speed
 
 
-def _describe_model(model: Mapping[str, JSON] | None) -> Iterator[str]:
-    """The model in a few words: name, device, dtype. Nothing where tests recorded scores without one."""
-    if model is not None:
+def _describe_models(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """The models in a few words: name, device, dtype. Nothing where tests recorded scores without one."""
+    described = []
+    for model in models:
         facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
-        yield printable(str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else ""))
+        described.append(printable(str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else "")))
+    if described:
+        yield "; ".join(described)
+
+
+def _named(suite: SuiteReport, report: Report) -> str:
+    """The suite's name, with its model where the session had several."""
+    return f"{suite.info.name} ({', '.join(suite.models)})" if len(report.models) > 1 else suite.info.name
 
 
 def _table(heading: str, rows: Sequence[tuple[str, Summary]], report: Report, width: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 
 from pytest_llmeval.scoring.base import Presented, Scorer
 from pytest_llmeval.scoring.scorers import make_scorer
@@ -59,12 +59,12 @@ class Evaluation:
         """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
 
         A sample's fingerprint hashes its requests, what is right, and the scorer with its version and settings; the
-        suite's hashes those of its samples, whatever their order.
+        suite's hashes those of its samples and their categories, whatever their order.
         """
         scorer = json.dumps([self.scorer.name, self.scorer.version, self.suite.spec.score.model_dump(mode="json")])
         samples = {sample.id: _sample_fingerprint(scorer, self.question(sample)) for sample in self.suite.samples}
-        suite = hashlib.sha256(json.dumps(sorted(samples.items())).encode()).hexdigest()
-        return suite, samples
+        parts = sorted((sample.id, samples[sample.id], sample.category or "") for sample in self.suite.samples)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest(), samples
 
     def _present(self, sample: Sample) -> Presented:
         try:
@@ -94,6 +94,6 @@ class Evaluation:
 
 def _sample_fingerprint(scorer: str, question: Question) -> str:
     presented = question.presented
-    asked = [[type(request).__name__, asdict(request)] for request in question.requests]
+    asked = [[type(request).__name__, astuple(request)] for request in question.requests]
     judged = [presented.choices, presented.right, presented.labels, presented.references]
     return hashlib.sha256(json.dumps([scorer, asked, judged]).encode()).hexdigest()

@@ -216,6 +216,8 @@ def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
     else:
         interval = _skill_interval(scores) if name == "skill" else None
         interval = interval or mean_interval(values)
+        if interval is not None and interval[0] == interval[1] and name == "skill":
+            interval = None  # all right or all wrong under different chances: no width is not what is known
     low, high = _within(definition(name), interval) if interval is not None else (None, None)
     return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
 

@@ -54,7 +54,7 @@ def load_suite(path: Path, *, overrides: Sequence[Override] = (), shown_path: st
 
 
 def read_suite_name(path: Path) -> str:
-    """The value of the key ``suite``, without reading the rest. Raises ``SuiteError``."""
+    """The value of the key ``suite``; the rest is read only where it does not come first. Raises ``SuiteError``."""
     source = Source(path, os.fspath(path))
     text = read_text(source, max_bytes=MAX_YAML_BYTES, too_large=_TOO_LARGE)
     try:

@@ -61,7 +61,7 @@ _STATEMENTS = {
     nodes.Block: "block",
     nodes.ScopedEvalContextModifier: "autoescape",
 }
-_WIDE_FORMAT = re.compile(r"%[^%a-zA-Z]*(?:\*|\d{4,})")
+_WIDE_FORMAT = re.compile(r"%(?:\([^)]*\))?[^%a-zA-Z]*(?:\*|\d{4,})")
 
 
 class RefusedError(Exception):

@@ -36,6 +36,26 @@ def test_an_overridden_fixture_is_a_model(llm_pytester: pytest.Pytester, workers
 
 
 @pytest.mark.parametrize(
+    ("conftest", "code"),
+    [
+        ("from elsewhere import llm_model", 0),
+        ("import pytest\n@pytest.fixture(name='llm_model', scope='session')\ndef mine():\n    return object()\n", 1),
+        ("# def llm_model(): not any more", 4),
+        ("def test_helper(llm_model): pass", 4),
+    ],
+)
+def test_what_counts_as_an_override(
+    llm_pytester: pytest.Pytester, workers: list[str], conftest: str, code: int
+) -> None:
+    suites = llm_pytester.mkdir("suites")
+    (llm_pytester.path / "elsewhere.py").write_text(FAKE_MODEL_CONFTEST)
+    (suites / "conftest.py").write_text(conftest)
+    (suites / "capitals.yaml").write_text(CAPITALS)
+    llm_pytester.makeini("[pytest]\npythonpath = .")
+    assert llm_pytester.runpytest_subprocess(*workers, "suites").ret == code
+
+
+@pytest.mark.parametrize(
     ("model", "message"),
     [
         ("./missing", "ERROR: model ./missing: there is no folder *missing"),

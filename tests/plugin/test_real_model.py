@@ -42,7 +42,9 @@ def test_the_main_job(llm_pytester: pytest.Pytester) -> None:
         assert suite["fingerprint"] == shared[name]["fingerprint"]
         for metric, found in suite["metrics"].items():
             assert found["value"] == pytest.approx(shared[name]["metrics"][metric]["value"], abs=1e-5), (name, metric)
-    assert reports[0]["model"]["fingerprint"] == reports[1]["model"]["fingerprint"]
+    assert [model["fingerprint"] for model in reports[0]["models"]] == [
+        model["fingerprint"] for model in reports[1]["models"]
+    ]
 
 
 def test_a_sample_that_is_too_long_fails_alone(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
@@ -105,7 +107,7 @@ def test_a_folder_gives_what_the_name_gives(llm_pytester: pytest.Pytester) -> No
         options = [f"--llm-model={model}", "--llm-limit=8", "--llm-report=out.json", "-p", "no:cacheprovider"]
         llm_pytester.runpytest_subprocess(*options, str(suite))
         report = read(llm_pytester.path)
-        numbers.append((report["model"]["fingerprint"], report["suites"][0]["metrics"]))
+        numbers.append((report["models"][0]["fingerprint"], report["suites"][0]["metrics"]))
     assert numbers[0] == numbers[1]
 
 

@@ -49,11 +49,94 @@ def test_a_wrong_record_is_run_again_by_last_failed(tests: pytest.Pytester) -> N
     tests.runpytest_subprocess("--lf", "-v").stdout.fnmatch_lines(["*test_polite WRONG*"])
 
 
-def test_strict(tests: pytest.Pytester, workers: list[str]) -> None:
-    tests.makepyfile(test_tone=POLITE)
+def test_strict_fails_at_the_end_with_all_samples_recorded(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(test_tone=POLITE.replace("number == 0", "number == 1"))
     result = tests.runpytest_subprocess(*workers, "--llm-strict")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["tone*2  0.500*"])
+    result.stdout.fnmatch_lines(["*wrong: sample 0 of suite 'tone': expected None, found 'please'", "tone*2  0.500*"])
+
+
+def test_records_through_getfixturevalue(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(
+        """
+        def test_it(request):
+            request.getfixturevalue("llm_record")(suite="tone", id="1", correct=False, answer="x")
+        """
+    )
+    result = tests.runpytest_subprocess(*workers)
+    result.stdout.fnmatch_lines(["tone*1  0.000*", "*1 wrong*"])
+
+
+def test_records_from_a_fixture_count_although_the_test_fails(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(
+        """
+        import pytest
+        @pytest.fixture
+        def judged(llm_record):
+            llm_record(suite="tone", id="1", correct=True, answer="x")
+        def test_it(judged):
+            assert 0
+        """
+    )
+    result = tests.runpytest_subprocess(*workers)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["tone*1  1.000*"])
+    result.stdout.no_fnmatch_line("*could not be scored*")
+
+
+def test_a_flaky_test_that_passes_in_the_end_is_scored(tests: pytest.Pytester) -> None:
+    tests.makepyfile(
+        rerun="""
+        import pytest
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+            reports = runtestprotocol(item, nextitem=nextitem, log=False)
+            if any(report.failed for report in reports):
+                for report in reports:
+                    report.outcome = "rerun" if report.failed else report.outcome
+                    item.ihook.pytest_runtest_logreport(report=report)
+                item._initrequest()
+                reports = runtestprotocol(item, nextitem=nextitem, log=False)
+            for report in reports:
+                item.ihook.pytest_runtest_logreport(report=report)
+            return True
+        """,
+        test_flaky="""
+        tries = []
+        def test_it(llm_record):
+            tries.append(1)
+            assert len(tries) > 1
+            llm_record(suite="tone", id="1", correct=True, answer="x")
+        """,
+    )
+    result = tests.runpytest_subprocess("-p", "rerun", "test_flaky.py")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["tone*1  1.000*"])
+
+
+def test_values_of_any_kind_are_recorded_as_text_and_numbers(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makepyfile(
+        """
+        import numpy
+        from pathlib import Path
+        def test_it(llm_record):
+            quarter = numpy.float32(0.25)
+            llm_record(suite="s", id=1, correct=True, question=Path("a/b"), chance=quarter, target=Path("t"))
+        """
+    )
+    assert tests.runpytest_subprocess(*workers, "--llm-report=out.json").ret == 0
+    (record,) = json.loads((tests.path / "out.json").read_text())["records"]
+    assert (record["question"], record["chance"], record["target"], record["no_answer"]) == ("a/b", 0.25, "t", False)
+
+
+def test_a_suite_of_a_file_is_not_a_suite_of_tests(tests: pytest.Pytester, workers: list[str]) -> None:
+    tests.makefile(".yaml", sums=SUMS)
+    tests.makepyfile(test_it="def test_it(llm_record): llm_record(suite='sums', id='x', correct=True, answer='x')")
+    result = tests.runpytest_subprocess(*workers)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["problem: suite 'sums' is sums.yaml, and test_it.py::test_it records to it too*"])
 
 
 @pytest.mark.parametrize(
@@ -102,6 +185,7 @@ def test_a_number_without_right_or_wrong(tests: pytest.Pytester) -> None:
         ("suite='s', id='1', correct='yes'", "TypeError: llm_record: correct must be True or False, found 'yes'"),
         ("suite='s', id='1', score=float('nan')", "ValueError: llm_record: score must be finite, found nan*"),
         ("suite='s', id='1', correct=True, chance=1", "ValueError: llm_record: chance must be at least 0 and below 1*"),
+        ("suite='s', id='1', score=1, values={'brier': 5}", "ValueError: llm_record: brier lies from 0 to 1, found 5*"),
     ],
 )
 def test_what_cannot_be_recorded(tests: pytest.Pytester, arguments: str, message: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_contents(both: pytest.Pytester, workers: list[str]) -> None:
     assert report["exit_code"] == 0
     assert report["stopped"] is None
     assert report["problems"] == []
-    assert report["model"]["name"] == "fake"
+    assert [model["name"] for model in report["models"]] == ["fake"]
     assert report["options"] == {"report": "out.json"}
     assert report["environment"]["versions"]["pytest"] == pytest.__version__
     suites = {suite["name"]: suite for suite in report["suites"]}
@@ -51,7 +51,7 @@ def test_contents(both: pytest.Pytester, workers: list[str]) -> None:
     assert len(records) == 7
     assert records["capitals", "q3"]["status"] == "wrong"
     assert records["capitals", "q3"]["nodeid"] == "capitals.yaml::q3"
-    assert records["capitals", "q3"]["target"] == ["Oslo"] or records["capitals", "q3"]["target"] == "Oslo"
+    assert records["capitals", "q3"]["target"] == "Oslo"
     assert records["capitals", "q3"]["prompt"] == "Question: Capital of Norway?\nAnswer:"
     assert records["capitals", "q1"]["chance"] == 0.25
     assert records["sums", "s1"]["output"] == "The answer is 2."
@@ -76,15 +76,11 @@ def test_the_same_numbers_with_and_without_workers(both: pytest.Pytester) -> Non
     [
         ("none", None),
         ("full", "Question: Capital of France?\nAnswer:"),
-        ("hash", "sha256:bffc5a3f9a59ab8ac53a5d9a1a14bf05f4cd4e4f9eb62ce4dcbf3d2e3a5e1eb3"),
+        ("hash", "sha256:" + hashlib.sha256(b"Question: Capital of France?\nAnswer:").hexdigest()),
     ],
 )
 def test_prompts(both: pytest.Pytester, how: str, expected: str | None) -> None:
-    import hashlib
-
     both.runpytest_subprocess("--llm-report=out.json", f"--llm-report-prompts={how}", "capitals.yaml::q1")
-    if how == "hash":
-        expected = "sha256:" + hashlib.sha256(b"Question: Capital of France?\nAnswer:").hexdigest()
     assert read(both.path)["records"][0]["prompt"] == expected
 
 
@@ -128,11 +124,22 @@ def test_an_unwritable_path_is_found_before_the_run(
     assert not (both.path / "model_calls.jsonl").exists()
 
 
-def test_an_old_report_survives_until_the_new_one_is_whole(both: pytest.Pytester) -> None:
+def test_an_old_report_survives_a_write_that_fails(both: pytest.Pytester) -> None:
     both.runpytest_subprocess("--llm-report=out.json", "capitals.yaml")
-    before = os.stat(both.path / "out.json").st_ino
-    both.runpytest_subprocess("--llm-report=out.json", "capitals.yaml")
-    assert os.stat(both.path / "out.json").st_ino != before, "replaced, not written over"
+    before = (both.path / "out.json").read_bytes()
+    both.makepyfile(
+        broken_disk="""
+        import os
+        def fail(*args):
+            raise OSError(28, "No space left on device")
+        def pytest_collection_finish():
+            os.fsync = fail
+        """
+    )
+    result = both.runpytest_subprocess("-p", "broken_disk", "--llm-report=out.json", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["problem: cannot write the report *out.json: No space left on device"])
+    assert (both.path / "out.json").read_bytes() == before
     assert [path.name for path in both.path.iterdir() if path.name.endswith(".tmp")] == []
 
 
@@ -184,8 +191,10 @@ def test_ctrl_c_leaves_a_report_of_what_had_run(llm_pytester: pytest.Pytester) -
     llm_pytester.makefile(".yaml", sums=SUMS)
     command = [sys.executable, "-m", "pytest", "--llm-batch-size=1", "--llm-report=out.json", "sums.yaml"]
     process = subprocess.Popen(command, cwd=llm_pytester.path, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
     while not (llm_pytester.path / "waiting").exists():
         assert process.poll() is None, "the run ended before the slow sample"
+        assert time.monotonic() < deadline, "the slow sample was never asked for"
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)

@@ -37,7 +37,7 @@ def test_narrow_terminals_get_a_list(both: pytest.Pytester, monkeypatch: pytest.
     result = both.runpytest_subprocess("capitals.yaml", "sums.yaml")
     lines = result.outlines
     start = next(number for number, line in enumerate(lines) if "LLM evaluation" in line)
-    assert all(len(line) <= 60 for line in lines[start:])
+    assert all(len(line) <= 50 for line in lines[start:])
     result.stdout.fnmatch_lines(["suite", "  capitals", "    n 3", "    accuracy 0.667 [[]0.208, 0.939]"])
 
 
