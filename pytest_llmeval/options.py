@@ -96,7 +96,7 @@ class Option:
 
 def _text(value: str) -> str:
     if not value.strip():
-        raise ValueError("expected some text, found nothing")
+        raise ValueError("expected some text")
     return value
 
 
@@ -194,7 +194,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="KEY=VALUE",
         parse=_text,
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
-        "max_length=N. Can be given several times.",
+        "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. Can be given several times.",
     ),
     Option(
         name="set",

@@ -135,6 +135,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         selection.plan(session)
         if not _is_worker(session.config):
             _expect(session.config, nodeids)
+            for info in selection.suite_infos(session):
+                _llm_session(session.config).know(info)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -157,6 +159,8 @@ def _expect(config: pytest.Config, nodeids: Sequence[str]) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not session.config.stash[settings_key].show_prompts:
         return None
+    if session.testsfailed and not session.config.option.continue_on_collection_errors:
+        return None  # pytest stops for what could not be collected
     from pytest_llmeval.selection import show_prompts
 
     show_prompts(session)
@@ -224,7 +228,7 @@ class _Reporting:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._config.option.no_summary or self._session is None or self._session.report is None:
             return
-        if self._session.report.suites:
+        if self._session.has_news:
             from pytest_llmeval.reporting.terminal import write_summary
 
             write_summary(terminalreporter, self._session.report, self._config.stash[settings_key].report)

@@ -24,6 +24,10 @@ _sent_suites_key = pytest.StashKey[set[str]]()
 _sent_models_key = pytest.StashKey[set[str]]()
 
 
+_RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_answer"))
+"""Metric names that ``llm_record`` gives a meaning of its own."""
+
+
 class Recorder:
     """What the fixture ``llm_record`` gives: call it once for every sample that a test judges."""
 
@@ -62,7 +66,7 @@ class Recorder:
         right = None if correct is None else _as_bool(correct)
         if right is None and score is None:
             raise ValueError("llm_record: give correct=True or False, or a score")
-        numbers = {str(name): _number(str(name), value) for name, value in (values or {}).items()}
+        numbers = _numbers({} if values is None else values)
         if score is not None:
             numbers["score"] = _number("score", score)
         guessing = None if chance is None else _chance(chance)
@@ -95,8 +99,8 @@ class Recorder:
             self._wrong.append(f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}")
 
     def _key(self, suite: object, id: object) -> tuple[str, str]:
-        if not isinstance(suite, str) or not suite.strip():
-            raise TypeError(f"llm_record: suite must be a name, found {suite!r}")
+        if not isinstance(suite, str) or not suite.strip() or not suite.isprintable():
+            raise TypeError(f"llm_record: suite must be a name on one line, found {suite!r}")
         if isinstance(id, bool) or not isinstance(id, str | int) or not str(id).strip():
             raise TypeError(f"llm_record: id must be text or a whole number, found {id!r}")
         key = (suite, unicodedata.normalize("NFC", str(id)))
@@ -154,6 +158,15 @@ def _number(name: str, value: object) -> float:
     return number
 
 
+def _numbers(values: object) -> dict[str, float]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"llm_record: values must map metric names to numbers, found {values!r}")
+    for name in values:
+        if not isinstance(name, str) or name in _RESERVED:
+            raise ValueError(f"llm_record: {name!r} is not for values; correct, score, chance and no_answer set it")
+    return {name: _number(name, value) for name, value in values.items()}
+
+
 def _chance(value: object) -> float:
     number = _number("chance", value)
     if not 0 <= number < 1:
@@ -192,6 +205,8 @@ def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | No
         del item.stash[record_key]
     elif report.failed and report.when == "setup":
         record = item.unscored(_reason(report))
+    elif report.skipped:
+        return Payload(suite=item.file.info)
     else:
         return None
     return Payload(records=(record,), suite=item.file.info)

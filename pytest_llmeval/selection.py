@@ -15,6 +15,7 @@ from pytest_llmeval.items import SampleItem, lookahead_key, suite_paths_key
 from pytest_llmeval.lookahead import Lookahead
 from pytest_llmeval.model_fixtures import is_overridden
 from pytest_llmeval.options import Limit, settings_key
+from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.show_prompts import prompt_lines
 from pytest_llmeval.suites.overrides import parse_override
 from pytest_llmeval.suites.sniff import is_suite_file
@@ -26,6 +27,7 @@ __all__ = [
     "require_model",
     "sample_nodeids",
     "show_prompts",
+    "suite_infos",
     "warn_of_unused_overrides",
 ]
 
@@ -69,6 +71,12 @@ def _draw(item: SampleItem) -> bytes:
     return hashlib.sha256(f"0:{item.file.info.name}:{item.sample.id}".encode()).digest()
 
 
+def suite_infos(session: pytest.Session) -> list[SuiteInfo]:
+    """The suites that the collected samples belong to."""
+    samples = (item for item in session.items if isinstance(item, SampleItem))
+    return list({item.file.info.name: item.file.info for item in samples}.values())
+
+
 def plan(session: pytest.Session) -> None:
     """Make the lookahead plan of this process.
 
@@ -86,6 +94,8 @@ def warn_of_unused_overrides(session: pytest.Session) -> None:
         return  # the other workers would say the same
     paths: dict[str, Path] = session.stash.get(suite_paths_key, {})
     names = sorted(paths)
+    if session.testsfailed:
+        return  # a suite that could not be collected is not one that is not there
     for text in session.config.stash[settings_key].set:
         override = parse_override(text)
         if not any(override.matches(name) for name in names):

@@ -46,6 +46,10 @@ class LLMSession:
         """These samples are to run."""
         self._expected.update(dict.fromkeys(nodeids))
 
+    def know(self, info: SuiteInfo) -> None:
+        """This suite was collected."""
+        self._suites[info.name] = info
+
     def add(self, report: pytest.TestReport) -> None:
         """Take in one test report."""
         # The terminal keeps every report until the end: what has been taken in must not stay there too.
@@ -76,22 +80,28 @@ class LLMSession:
     def _add_record(self, record: Record) -> None:
         key = (record.suite, record.id)
         known = self._records.get(key)
-        if known is not None and known.nodeid != record.nodeid:
-            self._problems.append(
-                f"sample {record.id!r} of suite {record.suite!r} was recorded by {known.nodeid} "
-                f"and by {record.nodeid}: only the first counts"
-            )
-            return
-        self._records[key] = record
         self._recorded.add(record.nodeid)
+        if known is not None and known.nodeid != record.nodeid:
+            # The order of arrival is the workers'; which one counts must not depend on it.
+            record, other = sorted((known, record), key=lambda one: one.nodeid)
+            self._problems.append(
+                f"sample {record.id!r} of suite {record.suite!r} was recorded by {record.nodeid} "
+                f"and by {other.nodeid}: only the first counts"
+            )
+        self._records[key] = record
 
     def _add_missing(self, nodeid: str, reason: str) -> None:
         path, _, name = nodeid.partition("::")
-        suite = next((info.name for info in self._suites.values() if info.path == path), None)
-        if suite is None:
-            suite = read_suite_name(self._config.rootpath / path)
-            self._suites[suite] = SuiteInfo(name=suite, path=path)
+        suite = self._suite_at(path)
         self._add_record(Record(suite=suite, id=unescape_id(name), nodeid=nodeid, status="unscored", reason=reason))
+
+    def _suite_at(self, path: str) -> str:
+        """The name of the suite at this node id; read from its file where no worker has told of it."""
+        name = next((info.name for info in self._suites.values() if info.path == path), None)
+        if name is None:
+            name = read_suite_name(self._config.rootpath / path)
+            self._suites[name] = SuiteInfo(name=name, path=path)
+        return name
 
     def finish(self, session: pytest.Session) -> None:
         """Reconcile, build the report and write it; the exit code becomes 1 if it was 0 and something is missing."""
@@ -101,6 +111,8 @@ class LLMSession:
             for nodeid in missing:
                 self._add_missing(nodeid, "did not run")
             self._problems.append(f"{len(missing)} of {len(self._expected)} samples did not come back")
+        for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in self._expected):
+            self._suite_at(path)
         for unrecorded in self._unrecorded.values():
             if unrecorded.nodeid not in self._recorded:
                 self._add_unrecorded(unrecorded)
@@ -159,14 +171,22 @@ class LLMSession:
             options=_options(self._settings),
             exit_code=int(session.exitstatus),
             suites=tuple(self._suite_reports()),
-            records=tuple(self._records.values()),
+            records=self._ordered_records(),
             stopped=stopped,
             problems=tuple(self._problems),
         )
 
+    def _ordered_records(self) -> tuple[Record, ...]:
+        """Samples of suites as they were collected, then those of hand-written tests by node id, however they ran."""
+        places = {nodeid: place for place, nodeid in enumerate(self._expected)}
+        last = len(places)
+        return tuple(sorted(self._records.values(), key=lambda one: (places.get(one.nodeid, last), one.nodeid)))
+
     def _suite_reports(self) -> Iterator[SuiteReport]:
-        records: dict[str, list[Record]] = {name: [] for name in self._suites}
-        for record in self._records.values():
+        by_path = {info.path: name for name, info in self._suites.items()}
+        paths = dict.fromkeys(nodeid.partition("::")[0] for nodeid in self._expected)
+        records: dict[str, list[Record]] = {by_path[path]: [] for path in paths}
+        for record in self._ordered_records():
             records.setdefault(record.suite, []).append(record)
         expected: dict[str, list[str]] = {}
         for nodeid in self._expected:
@@ -178,6 +198,12 @@ class LLMSession:
             others = sum(record.nodeid not in self._expected for record in members)
             num_expected = len(own) - skipped + others
             yield summarize_suite(info, members, num_expected=num_expected, num_skipped=skipped)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to tell: not where suites were met by the way and had no model to answer them."""
+        named = self._config.args_source is self._config.ArgsSource.ARGS
+        return bool(self._records or (self._expected and named))
 
     def wrong_nodeids(self) -> list[str]:
         """Tests that ``--lf`` is to run again although they passed."""

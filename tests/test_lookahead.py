@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -179,7 +181,7 @@ def test_numbers_of_other_libraries_become_pythons_own() -> None:
         ([], "model Bad: generate returned 0 responses to 1 requests"),
         (["text"], "model Bad: generate returned str, expected GenerateResponse"),
         (None, "model Bad: generate returned None, expected one response for each request"),
-        ([GenerateResponse(text=None)], "model Bad: generate returned the text None, expected a str"),  # type: ignore[arg-type]
+        ([GenerateResponse(text=None)], "model Bad: generate returned a response whose text is None, expected a str"),  # type: ignore[arg-type]
     ],
 )
 def test_a_model_is_held_to_its_protocol(returned: object, message: str) -> None:
@@ -189,6 +191,28 @@ def test_a_model_is_held_to_its_protocol(returned: object, message: str) -> None
 
     with pytest.raises(ModelError, match=message):
         Lookahead(1).responses(member("a"), Bad())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"loglikelihood": 1.0, "num_tokens": 1}, "loglikelihood is 1.0, expected at most 0"),
+        ({"loglikelihood": True, "num_tokens": 1}, "loglikelihood is True, expected a number"),
+        ({"loglikelihood": "x", "num_tokens": 1}, "loglikelihood is 'x', expected a number"),
+        ({"loglikelihood": -(10**400), "num_tokens": 1}, "expected a number"),
+        ({"loglikelihood": -1.0, "num_tokens": None}, "num_tokens is None, expected a whole number, 0 or more"),
+        ({"loglikelihood": -1.0, "num_tokens": 1.5}, "num_tokens is 1.5, expected a whole number, 0 or more"),
+        ({"loglikelihood": -1.0, "num_tokens": 1, "seconds": float("nan")}, "seconds is nan, expected a finite number"),
+    ],
+)
+def test_numbers_that_a_response_cannot_hold(fields: dict[str, Any], message: str) -> None:
+    class Bad:
+        def loglikelihood(self, requests: object) -> object:
+            return [LoglikelihoodResponse(**fields)]
+
+    one = Member(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
+    with pytest.raises(ModelError, match=re.escape(message)):
+        Lookahead(1).responses(one, Bad())
 
 
 def test_a_model_without_the_method() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 
@@ -17,6 +18,8 @@ from pytest_llmeval.types import (
 )
 
 __all__ = ["ask"]
+
+_ROUNDING = 1e-3
 
 
 def ask(model: object, requests: Sequence[Request]) -> list[Response | Failed]:
@@ -53,31 +56,69 @@ def _call(model: object, method: str, requests: Sequence[Request]) -> list[Respo
 
 def _checked(model: object, method: str, response: object) -> Response | Failed:
     """The response made of builtins: what a model computes with (numpy, torch) cannot be written to a report."""
-    if isinstance(response, RequestError):
-        return response
     try:
         if isinstance(response, LoglikelihoodResponse) and method == "loglikelihood":
             return LoglikelihoodResponse(
-                loglikelihood=float(response.loglikelihood),
-                num_tokens=operator.index(response.num_tokens),
+                loglikelihood=_loglikelihood(response.loglikelihood),
+                num_tokens=_count("num_tokens", response.num_tokens),
                 is_greedy=bool(response.is_greedy),
-                num_context_tokens=operator.index(response.num_context_tokens),
-                seconds=float(response.seconds),
+                num_context_tokens=_count("num_context_tokens", response.num_context_tokens),
+                seconds=_seconds(response.seconds),
             )
-        if isinstance(response, GenerateResponse) and method == "generate" and isinstance(response.text, str):
+        if isinstance(response, GenerateResponse) and method == "generate":
             return GenerateResponse(
-                text=str(response.text),
-                finish_reason=response.finish_reason,
-                num_prompt_tokens=operator.index(response.num_prompt_tokens),
-                num_tokens=operator.index(response.num_tokens),
-                seconds=float(response.seconds),
+                text=_text(response.text),
+                finish_reason="length" if response.finish_reason == "length" else "stop",
+                num_prompt_tokens=_count("num_prompt_tokens", response.num_prompt_tokens),
+                num_tokens=_count("num_tokens", response.num_tokens),
+                seconds=_seconds(response.seconds),
             )
-    except (TypeError, ValueError) as error:
-        raise _error(model, f"{method} returned {response!r}: {error}") from None
-    if isinstance(response, GenerateResponse) and method == "generate":
-        raise _error(model, f"{method} returned the text {response.text!r}, expected a str")
+    except ValueError as error:
+        raise _error(model, f"{method} returned a response whose {error}") from None
+    if isinstance(response, RequestError):
+        return response
     expected = "LoglikelihoodResponse" if method == "loglikelihood" else "GenerateResponse"
     raise _error(model, f"{method} returned {type(response).__name__}, expected {expected}")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"text is {value!r}, expected a str")
+    return str(value)
+
+
+def _loglikelihood(value: object) -> float:
+    """A number, at most 0 up to rounding; NaN is for the scorer to refuse."""
+    number = _number("loglikelihood", value)
+    if number > _ROUNDING:
+        raise ValueError(f"loglikelihood is {value!r}, expected at most 0")
+    return number
+
+
+def _count(name: str, value: object) -> int:
+    try:
+        count = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ValueError(f"{name} is {value!r}, expected a whole number, 0 or more")
+    return count
+
+
+def _seconds(value: object) -> float:
+    seconds = _number("seconds", value)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds is {value!r}, expected a finite number, 0 or more")
+    return seconds
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        if isinstance(value, bool | str):
+            raise TypeError
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} is {value!r}, expected a number") from None
 
 
 def _error(model: object, problem: str) -> ModelError:

@@ -29,6 +29,7 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
         elif isinstance(context, str):
             yield from printable(f"{context}{scored}{marker}", keep="\n").split("\n")
         else:
+            yield "(turns, before the model's chat template)"
             for turn in context:
                 yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
             yield f"<assistant> {scored}{marker}"

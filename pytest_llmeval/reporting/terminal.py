@@ -87,7 +87,7 @@ def _table(heading: str, rows: Sequence[tuple[str, Summary]], report: Report, wi
     metrics = _shown_metrics([summary for _, summary in rows])
     headers = [printable(heading), "n", *(_HEADINGS.get(name, name) for name in metrics)]
     cells = [
-        [printable(name), _count(summary), *(_value(summary.metrics.get(metric)) for metric in metrics)]
+        [printable(name), _count(summary), *(_value(summary.metrics.get(metric), summary) for metric in metrics)]
         for name, summary in rows
     ]
     align = ("left", "right", *("left" for _ in metrics))
@@ -120,12 +120,14 @@ def _count(summary: Summary) -> str:
     return f"{summary.num_scored}/{summary.num_expected}"
 
 
-def _value(metric: Metric | None) -> str:
+def _value(metric: Metric | None, summary: Summary) -> str:
     if metric is None or metric.value is None:
         return ""
-    if metric.ci_low is None or metric.ci_high is None:
-        return f"{metric.value:.3f}"
-    return f"{metric.value:.3f} [{metric.ci_low:.3f}, {metric.ci_high:.3f}]"
+    interval = (
+        "" if metric.ci_low is None or metric.ci_high is None else f" [{metric.ci_low:.3f}, {metric.ci_high:.3f}]"
+    )
+    n = "" if metric.n == summary.num_scored else f" (n {metric.n})"
+    return f"{metric.value:.3f}{interval}{n}"
 
 
 def _counts(suite: SuiteReport) -> str:
@@ -141,8 +143,8 @@ def _counts(suite: SuiteReport) -> str:
         shown["unscored"] = summary.num_unscored
     if suite.num_skipped:
         shown["skipped"] = suite.num_skipped
-    if not any(shown.values()):
-        return ""
+    if not shown.get("no answer") and "yes predicted" not in shown:
+        shown.pop("no answer", None)  # one of the counts of yes_no; elsewhere worth a word only if there are any
     return ", ".join(f"{name} {count}" for name, count in shown.items())
 
 
@@ -166,7 +168,8 @@ def _speed(report: Report) -> str:
     if not num_samples or not num_tokens or seconds <= 0:
         return ""
     return (
-        f"{num_samples:,} samples, {num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
+        f"{num_samples:,} sample{'' if num_samples == 1 else 's'}, "
+        f"{num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
         f"in {seconds:.1f} s of the model's time: {num_samples / seconds:,.1f} samples/s, "
         f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
     )

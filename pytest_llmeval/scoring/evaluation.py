@@ -46,10 +46,26 @@ class Evaluation:
             [self._shot(shot) for shot in self.suite.shots_for(sample)],
             self.scorer.default_template,
         )
-        requests = self.scorer.requests(
-            presented, prompt, delimiter=self.suite.spec.prompt.delimiter, generate=self.suite.spec.generate
-        )
+        if presented.labels:
+            self._check_options_are_shown(presented, prompt)
+        requests = self.scorer.requests(presented, prompt, delimiter=self._delimiter, generate=self.suite.spec.generate)
         return Question(presented=presented, prompt=prompt, requests=requests)
+
+    @property
+    def _delimiter(self) -> str:
+        """What stands between prompt and option. By default nothing under a chat template, as in lm-eval."""
+        prompt = self.suite.spec.prompt
+        return "" if prompt.chat and "delimiter" not in prompt.model_fields_set else prompt.delimiter
+
+    def _check_options_are_shown(self, presented: Presented, prompt: Prompt) -> None:
+        """A letter of options that the prompt does not show means nothing."""
+        text = prompt if isinstance(prompt, str) else "\n".join(turn.content for turn in prompt)
+        for choice in presented.choices:
+            if choice not in text:
+                message = (
+                    f"does not show the option {choice!r}: write {{{{ lettered_choices }}}} where the options belong"
+                )
+                raise self.suite.error(message, presented.sample, ("prompt", "template"))
 
     def score(self, question: Question, responses: Sequence[Response]) -> Score:
         """Judge the responses to the question's requests."""

@@ -55,23 +55,23 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
                 "mean",
                 True,
                 "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect.",
-                highest=1,
+                highest=1.0,
             ),
             MetricDefinition(
                 "brier",
                 "mean",
                 False,
                 "Mean over a sample's options of (p - y)²: 0 is perfect, at most 2/k for k options.",
-                lowest=0,
-                highest=1,
+                lowest=0.0,
+                highest=1.0,
             ),
             MetricDefinition(
                 "brier_sum",
                 "mean",
                 False,
                 "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst.",
-                lowest=0,
-                highest=2,
+                lowest=0.0,
+                highest=2.0,
             ),
             MetricDefinition(
                 "accuracy_token", "proportion", True, "Accuracy of the option with the highest logprob per token."
@@ -218,14 +218,22 @@ def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
         interval = interval or mean_interval(values)
         if interval is not None and interval[0] == interval[1] and name == "skill":
             interval = None  # all right or all wrong under different chances: no width is not what is known
-    low, high = _within(definition(name), interval) if interval is not None else (None, None)
+    low, high = _within(name, scores, interval) if interval is not None else (None, None)
     return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
 
 
-def _within(metric: MetricDefinition, interval: tuple[float, float]) -> tuple[float, float]:
+def _within(name: str, scores: Iterable[Score], interval: tuple[float, float]) -> tuple[float, float]:
     """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
-    low, high = interval
-    return max(low, metric.lowest), min(high, metric.highest)
+    metric = definition(name)
+    lowest = _lowest_skill(scores) if name == "skill" else metric.lowest
+    return max(interval[0], lowest), min(interval[1], metric.highest)
+
+
+def _lowest_skill(scores: Iterable[Score]) -> float:
+    """The skill of a model that is always wrong on these samples; it depends on their chances."""
+    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
+    worst = [skill(0.0, score.chance) for score in carriers if score.chance is not None and 0 <= score.chance < 1]
+    return mean(worst) if worst and len(worst) == len(carriers) else -math.inf
 
 
 def _values(scores: Iterable[Score], name: str) -> list[float]:

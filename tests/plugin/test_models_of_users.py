@@ -79,7 +79,7 @@ def test_a_text_that_is_none_is_the_models_mistake(llm_pytester: pytest.Pytester
     assert result.ret == 1
     result.stdout.no_fnmatch_line("*Traceback*")
     reasons = {record["reason"] for record in report_of(llm_pytester)["records"]}
-    assert reasons == {"model Mine: generate returned the text None, expected a str"}
+    assert reasons == {"model Mine: generate returned a response whose text is None, expected a str"}
     assert report_of(llm_pytester)["models"][0]["name"] == "Mine"
 
 
@@ -134,6 +134,18 @@ def test_a_worker_that_dies_first_does_not_take_its_suite_along(llm_pytester: py
     (suite,) = report_of(llm_pytester)["suites"]
     assert suite["scorer"] == "choice"
     assert suite["metrics"]["brier"]["n"] == 2
+
+
+def test_a_suite_whose_model_skips_is_in_the_report(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(
+        "import pytest\n@pytest.fixture(scope='session')\ndef llm_model():\n    pytest.skip('no server today')\n"
+    )
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["sums: skipped 4", "*4 skipped*"])
+    (suite,) = report_of(llm_pytester)["suites"]
+    assert (suite["name"], suite["num_skipped"], suite["num_scored"]) == ("sums", 4, 0)
 
 
 def test_setup_only_measures_nothing(llm_pytester: pytest.Pytester) -> None:

@@ -59,7 +59,7 @@ def test_what_counts_as_an_override(
     ("model", "message"),
     [
         ("./missing", "ERROR: model ./missing: there is no folder *missing"),
-        ("", "ERROR: --llm-model: expected some text, found nothing, found ''"),
+        ("", "ERROR: --llm-model: expected some text, found ''"),
         ("a b", "ERROR: --llm-model 'a b': expected demo, a Hugging Face id (org/name), or a checkpoint folder"),
     ],
 )

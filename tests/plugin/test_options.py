@@ -31,7 +31,7 @@ def test_command_line_over_environment_over_ini(capitals: pytest.Pytester, monke
 
 def test_toml_with_types(capitals: pytest.Pytester) -> None:
     capitals.makepyprojecttoml(
-        '[tool.pytest]\nllm_strict = true\nllm_batch_size = 2\nllm_set = ["capitals: score=letter"]\n'
+        '[tool.pytest]\nllm_strict = true\nllm_batch_size = 2\nllm_set = ["capitals: category=null"]\n'
         'llm_limit = "first:2"'
     )
     result = capitals.runpytest_subprocess("capitals.yaml")
@@ -39,7 +39,7 @@ def test_toml_with_types(capitals: pytest.Pytester) -> None:
 
 
 def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    capitals.makeini("[pytest]\nllm_strict = true\nllm_set =\n    capitals: score=letter\n    capitals: description=x")
+    capitals.makeini("[pytest]\nllm_strict = true\nllm_set =\n    capitals: category=null\n    capitals: description=x")
     assert capitals.runpytest_subprocess("capitals.yaml").ret == 1
     monkeypatch.setenv("PYTEST_LLM_STRICT", "0")
     assert capitals.runpytest_subprocess("capitals.yaml").ret == 0

@@ -180,10 +180,12 @@ def test_a_number_without_right_or_wrong(tests: pytest.Pytester) -> None:
     ("arguments", "message"),
     [
         ("suite='s', id='1'", "ValueError: llm_record: give correct=True or False, or a score"),
-        ("suite='', id='1', correct=True", "TypeError: llm_record: suite must be a name, found ''"),
+        ("suite='', id='1', correct=True", "TypeError: llm_record: suite must be a name on one line, found ''"),
         ("suite='s', id=None, correct=True", "TypeError: llm_record: id must be text or a whole number, found None"),
         ("suite='s', id='1', correct='yes'", "TypeError: llm_record: correct must be True or False, found 'yes'"),
         ("suite='s', id='1', score=float('nan')", "ValueError: llm_record: score must be finite, found nan*"),
+        ("suite='s', id='1', correct=True, values=[1]", "TypeError: llm_record: values must map metric names*"),
+        ("suite='s', id='1', correct=True, values={'accuracy': 0.5}", "ValueError: llm_record: 'accuracy' is not for*"),
         ("suite='s', id='1', correct=True, chance=1", "ValueError: llm_record: chance must be at least 0 and below 1*"),
         ("suite='s', id='1', score=1, values={'brier': 5}", "ValueError: llm_record: brier lies from 0 to 1, found 5*"),
     ],

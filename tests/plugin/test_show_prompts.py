@@ -40,4 +40,6 @@ def test_it_needs_no_model(llm_pytester: pytest.Pytester) -> None:
 def test_chat_turns_are_shown(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", sums=SUMS + "prompt: {chat: true, system: Be brief., template: '{{ question }}'}\n")
     result = llm_pytester.runpytest_subprocess("--llm-show-prompts", "sums.yaml::s1")
-    result.stdout.fnmatch_lines(["<system> Be brief.", "<user> 1 + 1 =", "<assistant> ⟦reply of up to 256 tokens⟧"])
+    result.stdout.fnmatch_lines(
+        ["(turns, before*", "<system> Be brief.", "<user> 1 + 1 =", "<assistant> ⟦reply of up to 256 tokens⟧"]
+    )
