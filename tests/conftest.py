@@ -19,15 +19,12 @@ settings.load_profile("repository")
 
 _TESTS = Path(__file__).resolve().parent
 
-# Warnings from inside other libraries that nothing here can change, each with its reason.
-_IGNORED_WARNINGS: tuple[str, ...] = ()
-
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Make every warning an error. First in the list, so that a test's own ``filterwarnings`` has the last word."""
     for item in items:
         if item.path.is_relative_to(_TESTS):
-            item.add_marker(pytest.mark.filterwarnings("error", *_IGNORED_WARNINGS), append=False)
+            item.add_marker(pytest.mark.filterwarnings("error"), append=False)
 
 
 @pytest.fixture
