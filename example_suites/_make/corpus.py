@@ -18,7 +18,15 @@ from .split import is_test
 from .world import Question
 
 LETTERS = "ABCDE"
-EARLY = 0.25
+# How often each kind of document is drawn.
+MIXTURE: dict[str, float] = {
+    "statements": 0.03,
+    "answers": 0.2,
+    "lettered_request": 0.2,
+    "lettered_shots": 0.33,
+    "reading": 0.14,
+    "word_problem": 0.1,
+}
 LETTER_REQUEST = "Respond only with the letter of the correct answer:"
 LINE_PREFIXES: tuple[str, ...] = ("Question: ", "QUESTION: ", "Passage: ")
 
@@ -50,6 +58,7 @@ class Corpus:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"{seed} corpus")
+        self.marked = 0.0  # how many of the lettered lists say behind each option whether it is right
         by_kind = [world.fact_questions([relation]) for relation in (*world.COMMONSENSE, *world.SUBJECTS)]
         dated = [world.year_questions(), world.century_questions(), world.order_questions(), world.calendar_questions()]
         months = world.month_length_questions(random.Random(f"{seed} months"), 3000)
@@ -59,31 +68,25 @@ class Corpus:
         self.statements = [world.statements([relation]) for relation in relations] + [world.event_statements()]
         self.statements.append(world.sum_statements())
         values = {value for relation in relations for value in relation.facts.values()}
-        self.words = sorted(values | set(facts_everyday.PLACES) | set(facts_everyday.USES))
+        self.writers: dict[str, Callable[[], Document]] = {
+            "statements": self._statements,
+            "answers": self._answers,
+            "lettered_request": self._lettered_request,
+            "lettered_shots": self._lettered_shots,
+            "reading": self._reading,
+            "word_problem": self._word_problem,
+        }
+        dates = {answer for questions in self.dated for question in questions for answer in question.right}
+        self.words = sorted(values | dates | set(facts_everyday.PLACES) | set(facts_everyday.USES))
 
     def document(self, progress: float) -> Document:
-        """One document; at first (`progress` below EARLY) only what has its answer in the text."""
-        if progress < EARLY:
-            writers: list[tuple[float, Callable[[], Document]]] = [
-                (0.50, self._list_drill),
-                (0.15, self._copy_drill),
-                (0.22, self._reading),
-                (0.13, self._word_problem),
-            ]
-        else:
-            writers = [
-                (0.07, self._list_drill),
-                (0.02, self._copy_drill),
-                (0.06, self._statements),
-                (0.18, self._answers),
-                (0.22, self._lettered_request),
-                (0.15, self._lettered_shots),
-                (0.15, self._reading),
-                (0.15, self._word_problem),
-            ]
-        weights = [weight for weight, _ in writers]
-        (chosen,) = self.rng.choices([writer for _, writer in writers], weights)
-        return chosen()
+        """One document, of a kind drawn as `MIXTURE` says; `progress` goes from 0 to 1.
+
+        In the first third some lettered lists say behind each option whether it is right.
+        """
+        self.marked = max(0.0, 0.5 - 1.5 * progress)
+        (kind,) = self.rng.choices(list(MIXTURE), list(MIXTURE.values()))
+        return self.writers[kind]()
 
     def _question(self) -> Question:
         """Any question with options: facts, dates or a sum."""
@@ -97,14 +100,12 @@ class Corpus:
 
     def _options(self, question: Question) -> tuple[list[str], list[str]]:
         """Options in a drawn order, and the right ones among them; a right one may be any of several."""
-        options = world.options_of(self.rng, question, self.rng.choice((2, 3, 4, 4, 4, 5, 5)))
-        if question.negation is not None and self.rng.random() < 0.1:
-            options.insert(self.rng.randrange(len(options) + 1), question.negation)
-        return options[: len(LETTERS)], [option for option in options[: len(LETTERS)] if option in question.right]
+        options = world.options_of(self.rng, question, self.rng.choice((3, 4, 4, 4, 5)))
+        return options, [option for option in options if option in question.right]
 
     def _statements(self) -> Document:
         doc = Document()
-        for number in range(4):
+        for number in range(6):
             line = self.rng.choice(self.rng.choice(self.statements))
             cut = line.rindex(" ")
             doc.add(("\n" if number else "") + line[:cut])
@@ -123,7 +124,7 @@ class Corpus:
             self._frame(doc)
         elif self.rng.random() < 0.15:
             doc.add("Answer every question in one or two words.\n\n")
-        for number in range(1 if capitals else self.rng.choice((1, 1, 2, 3))):
+        for number in range(self.rng.choice((1, 3, 5))):
             question = self.rng.choice(self.rng.choice(self.dated)) if capitals else self._question()
             head, tail = ("QUESTION: ", "\nANSWER:") if capitals else ("Question: ", "\nAnswer:")
             doc.add(("\n\n" if number else "") + head + question.text + tail)
@@ -133,8 +134,16 @@ class Corpus:
     def _listed(self, doc: Document, question: Question) -> str:
         """Writes the lettered options and gives the letter of a right one."""
         options, right = self._options(question)
-        doc.add("\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)))
-        return LETTERS[options.index(self.rng.choice(right))] if right else LETTERS[0]
+        self._write_options(doc, options, right)
+        return LETTERS[options.index(self.rng.choice(right))]
+
+    def _write_options(self, doc: Document, options: list[str], right: list[str]) -> None:
+        """Writes a lettered list; a marked one says yes or no behind each option."""
+        marked = self.rng.random() < self.marked
+        for place, option in enumerate(options):
+            doc.add(("\n" if place else "") + f"{LETTERS[place]}. {option}")
+            if marked:
+                doc.answer(" yes" if option in right else " no")
 
     def _lettered_request(self) -> Document:
         """A question, lettered options and the request for a letter."""
@@ -152,7 +161,7 @@ class Corpus:
     def _lettered_shots(self) -> Document:
         """One to four lettered questions, each with its letter."""
         doc = Document()
-        for number in range(self.rng.choice((1, 2, 3, 4))):
+        for number in range(self.rng.choice((2, 4, 4))):
             question = self._question()
             doc.add(("\n\n" if number else "") + f"Question: {question.text}\n")
             letter = self._listed(doc, question)
@@ -160,49 +169,26 @@ class Corpus:
             doc.answer(" " + letter)
         return doc
 
-    def _list_drill(self) -> Document:
-        """A lettered list and several questions about what stands where in it."""
-        doc = Document()
-        options = self.rng.sample(self.words, self.rng.choice((2, 3, 4, 5)))
-        doc.add("\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)) + "\n")
-        for _ in range(self.rng.choice((4, 6, 8))):
-            place = self.rng.randrange(len(options))
-            if self.rng.random() < 0.75:
-                doc.add(f"\nWhich letter is {options[place]}?")
-                doc.answer(f" {LETTERS[place]}")
-            else:
-                doc.add(f"\nWhat is {LETTERS[place]}?")
-                doc.answer(f" {options[place]}")
-        return doc
-
-    def _copy_drill(self) -> Document:
-        """A few words and numbers, and the same again."""
-        doc = Document()
-        parts = [
-            str(self.rng.randint(1, 99)) if self.rng.random() < 0.5 else self.rng.choice(self.words)
-            for _ in range(self.rng.randint(3, 8))
-        ]
-        doc.add("Say again: " + ", ".join(parts) + "\nAnswer:")
-        doc.answer(" " + ", ".join(parts))
-        return doc
-
     def _reading(self) -> Document:
-        """A passage with one to four questions."""
-        drawn = reading(self.rng)
-        while is_test(drawn[0].passage):
-            drawn = reading(self.rng)
+        """One to three passages with one or two questions each."""
         doc = Document()
-        doc.add(f"Passage: {drawn[0].passage}")
-        for one in drawn[: self.rng.choice((1, 2, 3, 4))]:
-            doc.add(f"\nQuestion: {one.question}\nAnswer:")
-            doc.answer(" yes" if one.answer else " no")
+        for number in range(self.rng.choice((1, 2, 3))):
+            drawn = reading(self.rng)
+            while is_test(drawn[0].passage):
+                drawn = reading(self.rng)
+            doc.add(("\n\n" if number else "") + f"Passage: {drawn[0].passage}")
+            for one in drawn:
+                doc.add(f"\nQuestion: {one.question}\nAnswer:")
+                doc.answer(" yes" if one.answer else " no")
         return doc
 
     def _word_problem(self) -> Document:
-        problem = word_problem(self.rng)
-        while is_test(problem.key):
-            problem = word_problem(self.rng)
+        """Up to three word problems with their solutions."""
         doc = Document()
-        doc.add(f"Question: {problem.question}\nAnswer:")
-        doc.answer(" " + problem.solution)
+        for number in range(self.rng.choice((1, 2, 3))):
+            problem = word_problem(self.rng)
+            while is_test(problem.key):
+                problem = word_problem(self.rng)
+            doc.add(("\n\n" if number else "") + f"Question: {problem.question}\nAnswer:")
+            doc.answer(" " + problem.solution)
         return doc

@@ -75,7 +75,7 @@ def sums_text(rng: random.Random) -> str:
     while len(rows) < NUM_SUMS:
         question = world.sum_question(rng)
         if question.for_test and question.text not in rows:
-            level = "easy" if int(question.right[0]) <= 20 else "hard"
+            level = "easy" if int(question.right[0]) <= 12 else "hard"
             rows[question.text] = {
                 "meta": {"number": len(rows) + 1, "level": level},
                 "ask": question.text,

@@ -1,4 +1,4 @@
-"""Word problems of one and two steps, and plain sums, all with small whole numbers."""
+"""Word problems of one step and plain sums, all with small whole numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class Problem:
     solution: str
     answer: int
     key: str
-    steps: int
 
 
 ADD: tuple[str, ...] = (
@@ -42,47 +41,28 @@ TIMES: tuple[str, ...] = (
     "There are {a} {x}. Each holds {b} {t}. How many {t} are there in all?",
     "{p} packs {b} {t} into each of {a} {x}. How many {t} are there in all?",
 )
-ADD_TAKE: tuple[str, ...] = (
-    "{p} has {a} {t}. {p} buys {b} more and then gives {c} to {q}. How many {t} are left?",
-    "{p} has {a} {t}, finds {b} more and then loses {c}. How many {t} are left?",
-)
-TIMES_ADD: tuple[str, ...] = (
-    "{p} has {a} {x} with {b} {t} in each and {c} more {t}. How many {t} are there in all?",
-    "There are {a} {x}. Each holds {b} {t}. {p} brings {c} more {t}. How many {t} are there in all?",
-)
 
 
 def word_problem(rng: random.Random) -> Problem:
-    """Draws one problem; two in three have one step."""
-    kind = rng.choice(("add", "add", "take", "take", "times", "times", "add take", "times add"))
+    """Draws one problem: an addition, a subtraction or a multiplication."""
+    kind = rng.choice(("add", "add", "take", "take", "times"))
     person, friend = rng.sample(PEOPLE, 2)
     words = {"p": person, "q": friend, "t": rng.choice(THINGS), "x": rng.choice(BOXES)}
-    a, b, c = 0, 0, 0
     if kind == "add":
-        a, b = rng.randint(2, 20), rng.randint(2, 12)
-        template, steps = rng.choice(ADD), [(a, "+", b, a + b)]
+        a, b = rng.randint(2, 10), rng.randint(2, 10)
+        template, sign, answer = rng.choice(ADD), "+", a + b
     elif kind == "take":
-        b = rng.randint(2, 12)
-        a = b + rng.randint(2, 15)
-        template, steps = rng.choice(TAKE), [(a, "-", b, a - b)]
-    elif kind == "times":
-        a, b = rng.randint(2, 9), rng.randint(2, 9)
-        template, steps = rng.choice(TIMES), [(a, "*", b, a * b)]
-    elif kind == "add take":
-        a, b = rng.randint(2, 12), rng.randint(2, 9)
-        c = rng.randint(1, min(9, a + b - 2))
-        template, steps = rng.choice(ADD_TAKE), [(a, "+", b, a + b), (a + b, "-", c, a + b - c)]
+        b = rng.randint(2, 9)
+        a = b + rng.randint(2, 9)
+        template, sign, answer = rng.choice(TAKE), "-", a - b
     else:
-        a, b, c = rng.randint(2, 6), rng.randint(2, 6), rng.randint(2, 9)
-        template, steps = rng.choice(TIMES_ADD), [(a, "*", b, a * b), (a * b, "+", c, a * b + c)]
-    answer = steps[-1][3]
-    lines = [f"{x} {op} {y} = {z} {words['t']}." for x, op, y, z in steps]
+        a, b = rng.randint(2, 6), rng.randint(2, 6)
+        template, sign, answer = rng.choice(TIMES), "*", a * b
     return Problem(
-        question=template.format(a=a, b=b, c=c, **words),
-        solution="\n".join([*lines, f"#### {answer}"]),
+        question=template.format(a=a, b=b, **words),
+        solution=f"{a} {sign} {b} = {answer} {words['t']}.\n#### {answer}",
         answer=answer,
-        key=f"{kind} {a} {b} {c}",
-        steps=len(steps),
+        key=f"{kind} {a} {b}",
     )
 
 
@@ -100,9 +80,9 @@ SUM_WORDINGS: tuple[str, ...] = ("What is {s}?", "How much is {s}?", "Which numb
 
 def _all_sums() -> list[tuple[str, int, str]]:
     """Every addition, subtraction and multiplication that is asked: its text, its result and its key."""
-    add = [(f"{a} + {b}", a + b, f"{min(a, b)} + {max(a, b)}") for a in range(1, 13) for b in range(1, 13)]
+    add = [(f"{a} + {b}", a + b, f"{min(a, b)} + {max(a, b)}") for a in range(1, 11) for b in range(1, 11)]
     take = [(f"{a + b} - {b}", a, f"{a + b} - {b}") for a in range(1, 11) for b in range(1, 10)]
-    times = [(f"{a} x {b}", a * b, f"{min(a, b)} x {max(a, b)}") for a in range(2, 10) for b in range(2, 10)]
+    times = [(f"{a} x {b}", a * b, f"{min(a, b)} x {max(a, b)}") for a in range(2, 7) for b in range(2, 7)]
     return add + take + times
 
 

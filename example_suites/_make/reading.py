@@ -11,7 +11,7 @@ NAMES: tuple[str, ...] = (
 )  # fmt: skip
 TOWNS: tuple[str, ...] = (
     "Tollen", "Brackwick", "Marrowby", "Estermoor", "Pelhaven", "Quillby", "Sandreth", "Owlsford",
-    "Dunmere", "Farrowdale", "Hexbridge", "Lindlow", "Norwell", "Ambleton", "Kestrel Bay", "Stonecross",
+    "Dunmere", "Farrowdale", "Hexbridge", "Lindlow", "Norwell", "Ambleton", "Stonecross",
 )  # fmt: skip
 JOBS: tuple[str, ...] = (
     "baker", "teacher", "dentist", "farmer", "plumber", "nurse", "painter", "tailor", "sailor", "judge",
@@ -25,17 +25,9 @@ FOODS: tuple[str, ...] = (
     "soup", "pancakes", "apples", "cheese", "pasta", "mushrooms", "olives", "rice", "cherries", "honey",
 )  # fmt: skip
 SIGHTS: tuple[str, ...] = (
-    "castle", "lighthouse", "market", "museum", "harbour", "windmill", "theatre", "railway station", "library",
+    "castle", "lighthouse", "market", "museum", "harbour", "windmill", "theatre", "library",
     "bridge", "park", "church",
 )  # fmt: skip
-
-
-NUM_QUESTIONS = 4
-SIGHT_STATEMENTS: tuple[str, ...] = (
-    "The only sights of {t} are a {s}.",
-    "In {t} there is nothing to see but a {s}.",
-    "Apart from houses {t} has only a {s}.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,96 +41,59 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One thing that can be said of a person: its values, sentences that say it, questions that ask it."""
+    """One thing that can be said of a person: values, sentences that say it or deny it, questions that ask it."""
 
     values: tuple[str, ...]
     statements: tuple[str, ...]
+    denials: tuple[str, ...]
     questions: tuple[str, ...]
 
 
-ATTRIBUTES: dict[str, Attribute] = {
-    "town": Attribute(
+ATTRIBUTES: tuple[Attribute, ...] = (
+    Attribute(
         TOWNS,
-        ("{n} lives in {v}.", "{n} has a house in {v}.", "The home of {n} is in {v}."),
+        ("{n} lives in {v}.", "The home of {n} is in {v}."),
+        ("{n} does not live in {v}.", "The home of {n} is not in {v}."),
         ("Does {n} live in {v}?", "Is the home of {n} in {v}?"),
     ),
-    "job": Attribute(
+    Attribute(
         JOBS,
-        ("{n} works as a {v}.", "{n} is a {v}.", "{n} earns a living as a {v}."),
+        ("{n} works as a {v}.", "{n} is a {v}."),
+        ("{n} does not work as a {v}.", "{n} is not a {v}."),
         ("Is {n} a {v}?", "Does {n} work as a {v}?"),
     ),
-    "pet": Attribute(
+    Attribute(
         PETS,
-        ("{n} has one pet, a {v}.", "{n} keeps one animal, a {v}.", "The only pet of {n} is a {v}."),
+        ("{n} has a {v}.", "{n} owns a {v}."),
+        ("{n} does not have a {v}.", "{n} does not own a {v}."),
         ("Does {n} have a {v}?", "Does {n} own a {v}?"),
     ),
-    "hobby": Attribute(
-        HOBBIES,
-        ("{n} has one hobby, {v}.", "The hobby of {n} is {v}.", "The only hobby of {n} is {v}."),
-        ("Is {v} the hobby of {n}?", "Does {n} have {v} as a hobby?"),
+    Attribute(
+        (*HOBBIES, *FOODS),
+        ("{n} likes {v}.", "{n} is fond of {v}."),
+        ("{n} does not like {v}.", "{n} is not fond of {v}."),
+        ("Does {n} like {v}?", "Is {n} fond of {v}?"),
     ),
-    "food": Attribute(
-        FOODS,
-        ("{n} likes {v} best.", "The favourite food of {n} is {v}.", "The food that {n} likes best is {v}."),
-        ("Does {n} like {v} best?", "Is {v} the favourite food of {n}?"),
+    Attribute(
+        SIGHTS,
+        ("The town of {n} has a {v}.", "There is a {v} in the town of {n}."),
+        ("The town of {n} does not have a {v}.", "There is not a {v} in the town of {n}."),
+        ("Does the town of {n} have a {v}?", "Is there a {v} in the town of {n}?"),
     ),
-}
-
-
-def _sentence(rng: random.Random, attribute: str, name: str, value: str) -> str:
-    return rng.choice(ATTRIBUTES[attribute].statements).format(n=name, v=value)
-
-
-def _ask(rng: random.Random, attribute: str, name: str, value: str) -> str:
-    return rng.choice(ATTRIBUTES[attribute].questions).format(n=name, v=value)
-
-
-def _person(rng: random.Random) -> list[Reading]:
-    """One person with two to four attributes: the value asked for is in the passage, or another one is."""
-    name = rng.choice(NAMES)
-    chosen = rng.sample(sorted(ATTRIBUTES), rng.choice((2, 3, 3, 4)))
-    values = {key: rng.choice(ATTRIBUTES[key].values) for key in chosen}
-    passage = " ".join(_sentence(rng, key, name, values[key]) for key in chosen)
-    found = []
-    for _ in range(NUM_QUESTIONS):
-        asked = rng.choice(chosen)
-        answer = rng.random() < 0.5
-        others = [value for value in ATTRIBUTES[asked].values if value != values[asked]]
-        value = values[asked] if answer else rng.choice(others)
-        found.append(Reading(passage, _ask(rng, asked, name, value), answer))
-    return found
-
-
-def _two_people(rng: random.Random) -> list[Reading]:
-    """Two people who differ in one attribute, so that the name has to be matched too."""
-    first, second = rng.sample(NAMES, 2)
-    key = rng.choice(sorted(ATTRIBUTES))
-    mine, yours = rng.sample(ATTRIBUTES[key].values, 2)
-    passage = f"{_sentence(rng, key, first, mine)} {_sentence(rng, key, second, yours)}"
-    found = []
-    for _ in range(NUM_QUESTIONS):
-        name, own, other = rng.choice(((first, mine, yours), (second, yours, mine)))
-        answer = rng.random() < 0.5
-        found.append(Reading(passage, _ask(rng, key, name, own if answer else other), answer))
-    return found
-
-
-def _town(rng: random.Random) -> list[Reading]:
-    """A town with two or three sights."""
-    town = rng.choice(TOWNS)
-    sights = rng.sample(SIGHTS, rng.choice((2, 3)))
-    missing = [sight for sight in SIGHTS if sight not in sights]
-    listed = ", a ".join(sights[:-1]) + " and a " + sights[-1]
-    passage = rng.choice(SIGHT_STATEMENTS).format(t=town, s=listed)
-    found = []
-    for _ in range(NUM_QUESTIONS):
-        answer = rng.random() < 0.5
-        question = rng.choice(("Is there a {s} in {t}?", "Does {t} have a {s}?"))
-        found.append(Reading(passage, question.format(s=rng.choice(sights if answer else missing), t=town), answer))
-    return found
+)
 
 
 def reading(rng: random.Random) -> list[Reading]:
-    """Draws a passage with questions: mostly about one person, some about towns, some about two people."""
-    writer = rng.choice((_person, _person, _town, _town, _two_people))
-    return writer(rng)
+    """Draws a passage of one or two sentences about one person, and a question about each of them."""
+    name = rng.choice(NAMES)
+    chosen = [(attribute, rng.choice(attribute.values), rng.random() < 0.5) for attribute in rng.sample(ATTRIBUTES, 2)]
+    chosen = chosen[: rng.choice((1, 1, 2))]
+    passage = " ".join(
+        rng.choice(attribute.statements if said else attribute.denials).format(n=name, v=value)
+        for attribute, value, said in chosen
+    )
+    asked = rng.sample(chosen, len(chosen))
+    return [
+        Reading(passage, rng.choice(attribute.questions).format(n=name, v=value), said)
+        for attribute, value, said in asked
+    ]

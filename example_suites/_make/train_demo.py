@@ -1,7 +1,7 @@
 """Trains the demo model from scratch and writes its checkpoint: `python -m example_suites._make.train_demo`.
 
-Tokenizer, text and weights come from one seed. The text is drawn and tokenised first, then trained on in batches of
-similar length; the loss counts answers fully and everything else a little.
+Tokenizer, text and weights come from one seed. Documents are drawn, tokenised and packed into rows as training goes;
+only answers count in the loss.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -39,30 +39,32 @@ class Recipe:
     """Everything that decides the weights, beside the versions of the libraries and the machine's arithmetic."""
 
     seed: int = 20
-    vocab_size: int = 1536
+    vocab_size: int = 2048
     hidden_size: int = 128
     num_layers: int = 4
     num_heads: int = 4
-    mlp_size: int = 512
-    num_steps: int = 3000
-    rope_theta: float = 500.0
-    looks_back: Mapping[int, Sequence[int]] = field(default_factory=lambda: {0: (1, 2, 3, 4), 1: (1, 2)})
-    look_strength: float = 4.0
-    rows_per_batch: int = 5
+    head_size: int = 32
+    mlp_size: int = 384
+    init_std: float = 0.07
+    num_steps: int = 1500
+    rope_theta: float = 1000.0
+    looks_back: Mapping[int, Sequence[int]] = field(default_factory=lambda: {0: (1, 2, 3), 1: (1,)})
+    look_strength: float = 6.0
+    look_frequencies: int = 4
+    rows_per_batch: int = 4
     row_width: int = 256
-    matrix_rate: float = 0.02
-    other_rate: float = 0.004
-    warmup: float = 0.03
+    rate: float = 0.003
+    warmup: float = 0.02
     cooldown: float = 0.5
-    context_weight: float = 0.1
+    context_weight: float = 0.0
     max_context: int = 4096
 
 
 def train_tokenizer(recipe: Recipe) -> Any:
-    """A byte-level BPE over the corpus, digits apart; every text starts with the end-of-text token."""
+    """A byte-level BPE over the corpus, a number with its space apart; every text starts with the end-of-text token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [pre_tokenizers.Split(Regex(r" ?\d+"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     corpus = Corpus(recipe.seed)
@@ -72,7 +74,9 @@ def train_tokenizer(recipe: Recipe) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator((corpus.document(0.5).text for _ in range(30_000)), trainer)
+    # Words in rows count beside the documents, so that nearly every word becomes a token of its own.
+    texts = [corpus.document(0.5).text for _ in range(20_000)]
+    tokenizer.train_from_iterator([*texts, *(" " + " ".join(corpus.words) for _ in range(300))], trainer)
     end_id = tokenizer.token_to_id(END)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{END} $A", pair=f"{END} $A {END} $B", special_tokens=[(END, end_id)]
@@ -98,6 +102,8 @@ def new_model(recipe: Recipe, vocab_size: int, end_id: int) -> Any:
         num_hidden_layers=recipe.num_layers,
         num_attention_heads=recipe.num_heads,
         num_key_value_heads=recipe.num_heads,
+        head_dim=recipe.head_size,
+        initializer_range=recipe.init_std,
         max_position_embeddings=recipe.max_context,
         tie_word_embeddings=True,
         attention_bias=True,
@@ -110,28 +116,28 @@ def new_model(recipe: Recipe, vocab_size: int, end_id: int) -> Any:
     torch.manual_seed(recipe.seed)
     model: Any = LlamaForCausalLM(config)
     for layer, offsets in recipe.looks_back.items():
-        point_heads_back(model, layer, offsets, recipe.look_strength)
+        point_heads_back(recipe, model, layer, offsets)
     return model
 
 
-def point_heads_back(model: Any, layer: int, offsets: Sequence[int], strength: float) -> None:
+def point_heads_back(recipe: Recipe, model: Any, layer: int, offsets: Sequence[int]) -> None:
     """Sets attention biases so that a head starts out looking a fixed number of tokens back.
 
     With rotary positions the biases of query and key contribute a sum of cosines of (distance - offset), one for each
-    frequency, which is highest at the offset. What binds a label to its option is then there from the first step.
+    of the fastest frequencies, which is highest at the offset. Training then need not find first how to see the word
+    before a word, on which finding a word again in the text rests.
     """
     attention = model.model.layers[layer].self_attn
-    frequencies = model.model.rotary_emb.inv_freq
-    half = frequencies.numel()
+    half = recipe.head_size // 2
+    fast = recipe.look_frequencies
+    frequencies = model.model.rotary_emb.inv_freq[:fast]
     with torch.no_grad():
         for head, offset in enumerate(offsets):
             query = attention.q_proj.bias[2 * half * head : 2 * half * (head + 1)]
             key = attention.k_proj.bias[2 * half * head : 2 * half * (head + 1)]
-            query[:half], query[half:] = strength, 0.0
-            key[:half], key[half:] = (
-                strength * torch.cos(offset * frequencies),
-                strength * torch.sin(offset * frequencies),
-            )
+            query[:fast] = recipe.look_strength
+            key[:fast] = recipe.look_strength * torch.cos(offset * frequencies)
+            key[half : half + fast] = recipe.look_strength * torch.sin(offset * frequencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +154,8 @@ def encode(tokenizer: Any, documents: list[Document], context_weight: float) -> 
     end_id = tokenizer.eos_token_id
     examples = []
     for document, encoding in zip(documents, encoded, strict=True):
-        ends = [end for _, end in encoding.offsets]
-        weights = [context_weight] * len(ends)
-        for start, stop in document.answers:
-            for place, end in enumerate(ends):
-                if start < end <= stop:
-                    weights[place] = 1.0
+        answered = {place for start, stop in document.answers for place in range(start + 1, stop + 1)}
+        weights = [1.0 if end in answered else context_weight for _, end in encoding.offsets]
         examples.append(Example([*encoding.ids, end_id], [*weights, 1.0]))
     return examples
 
@@ -213,6 +215,28 @@ def examples_of(recipe: Recipe, tokenizer: Any, progress: Progress) -> Iterator[
         yield from (example for example in examples if len(example.ids) <= recipe.row_width)
 
 
+def held_back(recipe: Recipe, tokenizer: Any) -> dict[str, Batch]:
+    """A batch of each kind of document, drawn with another seed from the training side, to watch progress on."""
+    corpus = Corpus(recipe.seed + 1)
+    batches = {}
+    for kind, write in corpus.writers.items():
+        examples = encode(tokenizer, [write() for _ in range(100)], 0.0)
+        batches[kind] = next(pack(recipe, (e for e in examples if len(e.ids) <= recipe.row_width), 0))
+    return batches
+
+
+@torch.no_grad()
+def shares_right(model: Any, checks: Mapping[str, Batch]) -> str:
+    """For each kind of document the share of answer tokens that the model gives the highest probability."""
+    shares = []
+    for kind, batch in checks.items():
+        guesses = model(input_ids=batch.ids, attention_mask=batch.mask()).logits[:, :-1].argmax(-1)
+        asked = (batch.weights[:, 1:] > 0) & (batch.ids[:, 1:] != model.config.eos_token_id)
+        share = (guesses == batch.ids[:, 1:])[asked].float().mean().item()
+        shares.append(f"{kind} {share:.2f}")
+    return "  " + ", ".join(shares)
+
+
 def rate_factor(recipe: Recipe, step: int) -> float:
     """The learning rate's factor: a linear rise, a plateau, a linear fall to zero."""
     progress = step / recipe.num_steps
@@ -220,41 +244,36 @@ def rate_factor(recipe: Recipe, step: int) -> float:
 
 
 def train(recipe: Recipe, tokenizer: Any, folder: Path, save_every: int) -> Any:
-    """Trains a new model: Muon for the matrices, AdamW for embeddings and norms; saves to `folder` as it goes."""
+    """Trains a new model with AdamW; saves to `folder` as it goes."""
     model = new_model(recipe, len(tokenizer), tokenizer.eos_token_id)
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.Muon(matrices, lr=recipe.matrix_rate, momentum=0.95, weight_decay=0.01),
-        torch.optim.AdamW(others, lr=recipe.other_rate, betas=(0.9, 0.98), weight_decay=0.0),
-    ]
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(recipe, step)) for optimizer in optimizers
-    ]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(recipe, step))
     model.train()
     started = time.perf_counter()
     num_tokens, recent = 0, 0.0
     progress = Progress()
     rows = pack(recipe, examples_of(recipe, tokenizer, progress), tokenizer.pad_token_id)
+    checks = held_back(recipe, tokenizer)
     for step, batch in enumerate(islice(rows, recipe.num_steps)):
         progress.share = step / recipe.num_steps
-        logits = model(input_ids=batch.ids, attention_mask=batch.mask()).logits[:, :-1]
-        losses = functional.cross_entropy(logits.flatten(0, 1), batch.ids[:, 1:].flatten(), reduction="none")
-        kept = batch.weights[:, 1:].flatten()
-        loss = (losses * kept).sum() / kept.sum()
+        hidden = model.model(input_ids=batch.ids, attention_mask=batch.mask()).last_hidden_state[:, :-1]
+        kept = batch.weights[:, 1:]
+        logits = model.lm_head(hidden[kept > 0])
+        losses = functional.cross_entropy(logits, batch.ids[:, 1:][kept > 0], reduction="none")
+        loss = (losses * kept[kept > 0]).sum() / kept.sum()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer, schedule in zip(optimizers, schedules, strict=True):
-            optimizer.step()
-            optimizer.zero_grad()
-            schedule.step()
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
         num_tokens += int((batch.owners >= 0).sum())
         recent = 0.98 * recent + 0.02 * loss.item() if step else loss.item()
-        if step % 100 == 99 or step + 1 == recipe.num_steps:
+        if step % 200 == 199 or step + 1 == recipe.num_steps:
             seconds = time.perf_counter() - started
             sys.stdout.write(
                 f"step {step + 1}/{recipe.num_steps} loss {recent:.3f} tokens {num_tokens} seconds {seconds:.0f}\n"
             )
+            sys.stdout.write(shares_right(model, checks) + "\n")
             sys.stdout.flush()
         if save_every and step % save_every == save_every - 1:
             write_checkpoint(model, tokenizer, folder)

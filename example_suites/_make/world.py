@@ -76,7 +76,6 @@ COMMONSENSE: tuple[Relation, ...] = (
             "What would you do with {s}?",
         ),
         ("People use {s} for {o}.", "The purpose of {s} is {o}."),
-        everyday.USES_CONFUSABLE,
     ),
     Relation(
         "material",
@@ -177,17 +176,6 @@ SUBJECTS: tuple[Relation, ...] = (
         ),
         ("The symbol {s} stands for {o}.", "Chemists write {s} for {o}."),
     ),
-    Relation(
-        "chemistry",
-        science.ATOMIC_NUMBERS,
-        (
-            "Which element has the atomic number {s}?",
-            "The atomic number {s} belongs to which element?",
-            "Number {s} in the periodic table is which element?",
-            "Which element is number {s} in the periodic table?",
-        ),
-        ("The element with atomic number {s} is {o}.", "Number {s} in the periodic table is {o}."),
-    ),
 )
 
 
@@ -229,6 +217,9 @@ def statements(relations: Sequence[Relation]) -> list[str]:
         if not is_untaught(fact_id(relation, subject))
         for say in relation.says
     ]
+
+
+NEAR_SHARE = 0.4
 
 
 def century_name(year: int) -> str:
@@ -398,8 +389,21 @@ def sum_statements() -> list[str]:
     return [f"{text} = {result}" for text, result, key in numbers.ALL_SUMS if not is_untaught(key)]
 
 
+CALENDAR: tuple[str, ...] = (*time.MONTHS, *time.DAYS)
+
+
 def options_of(rng: random.Random, question: Question, count: int) -> list[str]:
-    """The right options and enough wrong ones, in a drawn order; fewer than `count` where there are not so many."""
+    """The right options and wrong ones in a drawn order.
+
+    Easy on purpose: wrong options are names of months and days, but for one in `NEAR_SHARE` of the questions, which is
+    of the right kind. Only questions about the calendar have all their wrong options of the right kind.
+    """
     room = max(1, count - len(question.right))
-    wrong = rng.sample(question.wrong, min(room, len(question.wrong)))
+    if question.category == "calendar":
+        wrong = rng.sample(question.wrong, min(room, len(question.wrong)))
+    else:
+        wrong = rng.sample(question.wrong, 1 if rng.random() < NEAR_SHARE else 0)
+        wrong += rng.sample(CALENDAR, room - len(wrong))
+    if question.category == "order" and question.wrong[0] not in wrong:
+        wrong[0] = question.wrong[0]
     return rng.sample([*question.right, *wrong], len(question.right) + len(wrong))

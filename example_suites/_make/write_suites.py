@@ -50,14 +50,12 @@ def draw(rng: random.Random, questions: Iterable[Question], count: int, *, for_t
 
 
 def draw_new(make: Callable[[], T], key: Callable[[T], str], text: Callable[[T], str], count: int) -> list[T]:
-    """Calls `make` until it has given `count` different things whose key belongs to the test side."""
+    """Calls `make` until it has given `count` things with different texts whose keys belong to the test side."""
     found: dict[str, T] = {}
-    texts: set[str] = set()
     while len(found) < count:
         thing = make()
-        if is_test(key(thing)) and text(thing) not in texts:
-            texts.add(text(thing))
-            found.setdefault(key(thing), thing)
+        if is_test(key(thing)):
+            found.setdefault(text(thing), thing)
     return list(found.values())
 
 
@@ -73,7 +71,8 @@ def chronologic(rng: random.Random) -> list[Row]:
     ]
     rows: list[Row] = []
     for question in (question for part in parts for question in part):
-        wrong = rng.sample(question.wrong, min(3, len(question.wrong)))
+        options = world.options_of(rng, question, 4)
+        wrong = [option for option in options if option not in question.right]
         answers = [(text, "correct", 1.0) for text in question.right] + [(text, "distractor", 0.0) for text in wrong]
         if question.negation is not None:
             answers.append((question.negation, "negation", 0.0))
