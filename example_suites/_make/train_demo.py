@@ -46,7 +46,7 @@ class Recipe:
     head_size: int = 32
     mlp_size: int = 384
     init_std: float = 0.07
-    num_steps: int = 1500
+    num_steps: int = 4200
     rope_theta: float = 1000.0
     looks_back: Mapping[int, Sequence[int]] = field(default_factory=lambda: {0: (1, 2, 3), 1: (1,)})
     look_strength: float = 6.0

@@ -392,18 +392,31 @@ def sum_statements() -> list[str]:
 CALENDAR: tuple[str, ...] = (*time.MONTHS, *time.DAYS)
 
 
+def far_values(question: Question) -> tuple[str, ...]:
+    """Options that are wrong because they are no answer to a question of this kind at all."""
+    if question.category in ("year", "century", "order"):
+        return CALENDAR
+    if question.category == "calendar":
+        return tuple(event.name for event in time.EVENTS)
+    near = {*question.right, *question.wrong}
+    group = COMMONSENSE if any(relation.name == question.category for relation in COMMONSENSE) else SUBJECTS
+    return tuple(
+        value
+        for relation in group
+        if relation.name != question.category
+        for value in sorted(set(relation.facts.values()) - near)
+    )
+
+
 def options_of(rng: random.Random, question: Question, count: int) -> list[str]:
     """The right options and wrong ones in a drawn order.
 
-    Easy on purpose: wrong options are names of months and days, but for one in `NEAR_SHARE` of the questions, which is
-    of the right kind. Only questions about the calendar have all their wrong options of the right kind.
+    Easy on purpose: most wrong options answer questions of another kind; in `NEAR_SHARE` of the questions one of them
+    is of the right kind.
     """
     room = max(1, count - len(question.right))
-    if question.category == "calendar":
-        wrong = rng.sample(question.wrong, min(room, len(question.wrong)))
-    else:
-        wrong = rng.sample(question.wrong, 1 if rng.random() < NEAR_SHARE else 0)
-        wrong += rng.sample(CALENDAR, room - len(wrong))
+    wrong = rng.sample(question.wrong, min(room, 1 if rng.random() < NEAR_SHARE else 0))
+    wrong += rng.sample(far_values(question), room - len(wrong))
     if question.category == "order" and question.wrong[0] not in wrong:
         wrong[0] = question.wrong[0]
     return rng.sample([*question.right, *wrong], len(question.right) + len(wrong))
