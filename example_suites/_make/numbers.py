@@ -8,6 +8,8 @@ from dataclasses import dataclass
 PEOPLE: tuple[str, ...] = (
     "Anna", "Ben", "Carla", "David", "Emma", "Frank", "Grace", "Henry", "Iris", "Jack", "Kate", "Leo", "Mia", "Noah",
 )  # fmt: skip
+NEW_PEOPLE: tuple[str, ...] = ("Olga", "Peter", "Rita", "Sam", "Tina", "Victor", "Wendy", "Yusuf")
+"""People of the suites alone: no question about them occurs in the training text."""
 THINGS: tuple[str, ...] = (
     "apples", "books", "coins", "eggs", "stamps", "marbles", "pencils", "shells", "tickets", "cards", "balls", "cakes",
 )  # fmt: skip
@@ -43,10 +45,10 @@ TIMES: tuple[str, ...] = (
 )
 
 
-def word_problem(rng: random.Random) -> Problem:
-    """Draws one problem: an addition, a subtraction or a multiplication."""
+def word_problem(rng: random.Random, people: tuple[str, ...] = PEOPLE) -> Problem:
+    """Draws one problem about `people`: an addition, a subtraction or a multiplication."""
     kind = rng.choice(("add", "add", "take", "take", "times"))
-    person, friend = rng.sample(PEOPLE, 2)
+    person, friend = rng.sample(people, 2)
     words = {"p": person, "q": friend, "t": rng.choice(THINGS), "x": rng.choice(BOXES)}
     if kind == "add":
         a, b = rng.randint(2, 10), rng.randint(2, 10)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from . import every_key, world
 from .facts_time import FRAMES
-from .numbers import Problem, word_problem
+from .numbers import NEW_PEOPLE, Problem, word_problem
 from .reading import Reading, reading
 from .split import is_test
 from .world import Question
@@ -101,7 +101,12 @@ def boolq(rng: random.Random) -> list[Row]:
 
 def gsm8k(rng: random.Random) -> list[Row]:
     """Word problems with their worked solutions."""
-    problems: list[Problem] = draw_new(lambda: word_problem(rng), lambda p: p.key, lambda p: p.question, NUM_PROBLEMS)
+    found: dict[str, Problem] = {}
+    while len(found) < NUM_PROBLEMS:
+        problem = word_problem(rng, NEW_PEOPLE)
+        if any(name in problem.question for name in NEW_PEOPLE):
+            found.setdefault(problem.question, problem)
+    problems = list(found.values())
     return [{"question": p.question, "answer": p.solution} for p in problems]
 
 
