@@ -6,6 +6,7 @@ import json
 import random
 
 from . import world
+from .numbers import NEW_PEOPLE, word_problem
 from .world import Question
 
 NUM_SAMPLES = 32
@@ -73,13 +74,13 @@ def sums_text(rng: random.Random) -> str:
     """The JSON data file of the suite that shows the keys of `dataset:`: sums, with a level to select by."""
     rows: dict[str, dict[str, object]] = {}
     while len(rows) < NUM_SUMS:
-        question = world.sum_question(rng)
-        if question.for_test and question.text not in rows:
-            level = "easy" if int(question.right[0]) <= 12 else "hard"
-            rows[question.text] = {
+        problem = word_problem(rng, NEW_PEOPLE)
+        if problem.question not in rows and any(name in problem.question for name in NEW_PEOPLE):
+            level = "easy" if problem.answer <= 12 else "hard"
+            rows[problem.question] = {
                 "meta": {"number": len(rows) + 1, "level": level},
-                "ask": question.text,
-                "result": question.right[0],
+                "ask": problem.question,
+                "result": str(problem.answer),
             }
     return json.dumps({"version": 1, "questions": list(rows.values())}, indent=1, ensure_ascii=False) + "\n"
 
