@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
@@ -76,7 +76,12 @@ class Backend(ABC):
     """Base class of the models that ship here. It adds the short form that hand-written tests use.
 
     Subclasses implement ``identity``, ``run_loglikelihood`` and ``run_generate``.
+
+    ``on_progress``, where somebody sets it, is called in the course of a call with ``(done, total)``: how many of the
+    call's requests are answered.
     """
+
+    on_progress: Callable[[int, int], None] | None = None
 
     @property
     @abstractmethod
