@@ -6,20 +6,21 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
 
-from pytest_llmeval.errors import RequestError
+from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.types import (
     JSON,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
     Message,
     Prompt,
 )
 
-__all__ = ["Backend", "Failed", "Model", "ModelIdentity", "identify"]
+__all__ = ["Backend", "EngineUse", "Failed", "Model", "ModelIdentity", "identify"]
 
 _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
 
@@ -46,13 +47,30 @@ class ModelIdentity:
     details: dict[str, JSON] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineUse:
+    """How the log-likelihoods of a suite were computed, and how far that was checked.
+
+    ``reason`` says why it was this engine. ``num_audited`` requests were scored by the slow path as well, and differed
+    by ``largest_difference`` (nats) at most, where ``tolerance`` was allowed.
+    """
+
+    engine: Literal["tree", "plain"]
+    reason: str
+    num_audited: int = 0
+    largest_difference: float | None = None
+    tolerance: float | None = None
+
+
 @runtime_checkable
 class Model(Protocol):
     """Anything that answers requests: a backend of ours, or an object that a conftest.py returns from ``llm_model``.
 
     Each method returns one response for each request, in order. A request that cannot be answered has a
     ``RequestError`` in its place; an exception that is raised fails every request of the call. An object that only
-    ever meets generated suites may leave ``loglikelihood`` out, and the other way round. An optional attribute
+    ever meets generated suites may leave ``loglikelihood`` out, and the other way round. Only ``score: perplexity``
+    asks a method ``loglikelihood_rolling``, which takes ``LoglikelihoodRollingRequest``s and returns
+    ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An optional attribute
     ``identity`` (a ``ModelIdentity``) names the model in reports.
     """
 
@@ -96,6 +114,16 @@ class Backend(ABC):
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """One response (or ``RequestError``) for each request, in order."""
 
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest]
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """One response (or ``RequestError``) for each request, in order. Raises ``ModelError`` unless overridden."""
+        name, backend = self.identity.name, self.identity.backend
+        raise ModelError(
+            f"model {name}: the backend {backend} cannot score whole texts, which `score: perplexity` needs; "
+            "use a model of transformers"
+        )
+
     @overload
     def loglikelihood(self, requests: Sequence[LoglikelihoodRequest], /) -> list[LoglikelihoodResponse | Failed]: ...
     @overload
@@ -112,6 +140,25 @@ class Backend(ABC):
         if isinstance(requests, str):
             raise TypeError("loglikelihood(context, continuation) needs the continuation")
         return self.run_loglikelihood(cast("Sequence[LoglikelihoodRequest]", requests))
+
+    @overload
+    def loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest], /
+    ) -> list[LoglikelihoodResponse | Failed]: ...
+    @overload
+    def loglikelihood_rolling(self, text: str, /, *, stride: int | None = None) -> LoglikelihoodResponse: ...
+    def loglikelihood_rolling(
+        self, requests: str | Sequence[LoglikelihoodRollingRequest], /, *, stride: int | None = None
+    ) -> LoglikelihoodResponse | list[LoglikelihoodResponse | Failed]:
+        """Score a sequence of texts, or one: ``model.loglikelihood_rolling("A long text …", stride=512)``.
+
+        The short form raises the ``RequestError`` that the long form returns.
+        """
+        if isinstance(requests, str):
+            return _only(self.run_loglikelihood_rolling([LoglikelihoodRollingRequest(requests, stride)]))
+        if stride is not None:
+            raise TypeError("stride goes with a text; each request of a sequence carries its own")
+        return self.run_loglikelihood_rolling(requests)
 
     @overload
     def generate(self, requests: Sequence[GenerateRequest], /) -> list[GenerateResponse | Failed]: ...

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import importlib.metadata
 import inspect
 import math
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.base import Backend, Failed, ModelIdentity
+from pytest_llmeval.models.base import Backend, EngineUse, Failed, ModelIdentity
 from pytest_llmeval.models.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.fingerprint import fingerprint_files
+from pytest_llmeval.models.huggingface_check import compare, self_check
 from pytest_llmeval.models.huggingface_device import configure_threads, resolve_device
-from pytest_llmeval.models.huggingface_errors import is_out_of_memory
+from pytest_llmeval.models.huggingface_engine import Engine, Outcome
 from pytest_llmeval.models.huggingface_generate import (
     Generated,
     GenerationPlan,
     clean_generation_config,
     end_tokens,
-    generate_rows,
 )
+from pytest_llmeval.models.huggingface_generate_engine import Text, TextEngine
 from pytest_llmeval.models.huggingface_load import LoadedCheckpoint, load_checkpoint, quiet
-from pytest_llmeval.models.huggingface_loglikelihood import Scored, score_rows
 from pytest_llmeval.models.messages import model_error
-from pytest_llmeval.models.planning import group_by, plan_batches, plan_rows
 from pytest_llmeval.models.registry import ModelSpec
+from pytest_llmeval.models.rolling import score_texts
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import (
     JSON,
@@ -38,17 +39,11 @@ from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
 )
 
 __all__ = ["HuggingFaceModel", "configure_threads", "resolve_device", "resolve_max_length"]
 
-_T = TypeVar("_T")
-_MAX_TOKENS = 16384
-_MAX_TOKENS_ON_CPU = 1024
-"""Measured with models of 1 to 40 million parameters: from 512 to 2048 is fastest, while activations fit the cache."""
-_MAX_TOKENS_WRITTEN_ON_CPU = 4096
-_MAX_LOGITS = 1 << 29
-"""Positions x vocabulary of a batch: 2 GiB in float32, should every position be scored."""
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
 _NO_LENGTH = 10**9
 """transformers writes 1e30 where a tokenizer's length is not known."""
@@ -63,8 +58,9 @@ def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | 
     text_config = getattr(config, "text_config", None) or config
     positions = next((v for key in _LENGTHS if isinstance(v := getattr(text_config, key, None), int) and v > 0), None)
     if requested is not None:
-        rotary = any(getattr(text_config, key, None) is not None for key in ("rope_parameters", "rope_theta"))
-        if positions is not None and requested > positions and not rotary:
+        unlearned = ("rope_parameters", "rope_theta", "relative_attention_num_buckets")
+        learned = all(getattr(text_config, key, None) is None for key in unlearned)
+        if positions is not None and requested > positions and learned:
             raise model_error(name, f"max_length={requested} is more than the {positions} positions that the model has")
         return requested
     if positions is not None:
@@ -102,14 +98,28 @@ class HuggingFaceModel(Backend):
         self._pad_token = _pad_token(self.tokenizer, self._ends)
         self.model.generation_config = clean_generation_config(self._ends, self._pad_token)
         parameters = inspect.signature(self.model.forward).parameters
-        self._takes_logits_to_keep = "logits_to_keep" in parameters
         # Padding on the left is exact where positions can be given, and nothing but attention (masked) reads the past.
         self._takes_padding = "position_ids" in parameters and not getattr(self.model, "_is_stateful", False)
+        self.engine = Engine(
+            self.model,
+            requested=settings.engine,
+            batch_size=settings.batch_size,
+            pad_token=self._pad_token,
+            takes_padding=self._takes_padding,
+            takes_logits_to_keep="logits_to_keep" in parameters,
+        )
 
     @classmethod
     def load(cls, spec: ModelSpec, settings: ModelSettings) -> HuggingFaceModel:
         """Load weights and tokenizer. Raises ``ModelError`` or ``OptionError``, each in one line."""
-        return cls(spec, settings, load_checkpoint(spec, settings))
+        loaded = load_checkpoint(spec, settings)
+        if not loaded.model.config.is_encoder_decoder:
+            model = cls(spec, settings, loaded)
+            model.check_engine()
+            return model
+        from pytest_llmeval.models.huggingface_encoder_decoder import HuggingFaceEncoderDecoderModel
+
+        return HuggingFaceEncoderDecoderModel(spec, settings, loaded)
 
     @functools.cached_property
     def _identity(self) -> ModelIdentity:
@@ -168,8 +178,47 @@ class HuggingFaceModel(Backend):
 
     # Log-likelihoods
 
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        """Score ``requests``; equal inputs are computed once. See ``Backend``."""
+    def check_engine(self) -> None:
+        """Leave the tree aside if a small one is wrong for this model; a ``ModelError`` if the tree was asked for."""
+        if self.engine.name != "tree":
+            return
+        with torch.inference_mode(), quiet():
+            problem = self_check(self.engine, self.model, max_length=self.max_length)
+        if problem is None:
+            return
+        if self._settings.engine == "tree":
+            raise model_error(self._spec.name, f"--llm-engine tree: {problem}; use auto or plain")
+        self.engine.use_plain(problem)
+
+    def audit(self, requests: Sequence[LoglikelihoodRequest]) -> tuple[Backend, EngineUse]:
+        """Score some of a suite's requests by the tree and one by one: which model is the suite to ask?
+
+        It is this one, or one that scores everything plain, where the two differ by more than the tolerance.
+        """
+        engine = self.engine
+        if engine.name == "plain":
+            return self, EngineUse(engine="plain", reason=engine.reason)
+        pairs: dict[int, EncodedPair] = {}
+        for index, request in enumerate(requests):
+            with contextlib.suppress(RequestError):  # its own sample will say so
+                pairs[index] = self._encode_pair(request)
+        found = compare(engine, pairs, self.model.dtype)
+        use = EngineUse(
+            engine="tree",
+            reason=engine.reason,
+            num_audited=found.num_requests,
+            largest_difference=found.largest_difference,
+            tolerance=found.tolerance,
+        )
+        if found.is_close or self._settings.engine == "tree":
+            return self, use
+        reason = f"the tree was off by {found.largest_difference:.1e} in the audit"
+        return PlainModel(self), dataclasses.replace(use, engine="plain", reason=reason)
+
+    def run_loglikelihood(
+        self, requests: Sequence[LoglikelihoodRequest], *, plain: bool = False
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """Score ``requests``; equal inputs are computed once. ``plain`` leaves the tree aside. See ``Backend``."""
         responses: dict[int, LoglikelihoodResponse | Failed] = {}
         pairs: dict[int, EncodedPair] = {}
         for index, request in enumerate(requests):
@@ -177,36 +226,41 @@ class HuggingFaceModel(Backend):
                 pairs[index] = self._encode_pair(request)
             except RequestError as error:
                 responses[index] = error
-        rows = plan_rows(pairs.items())
-        batches = plan_batches(
-            [len(row.tokens) for row in rows],
-            max_rows=self._settings.batch_size,
-            max_tokens=self._max_tokens_scored(),
-        )
-
-        def score(indices: list[int]) -> list[list[Scored]]:
-            batch = [rows[i] for i in indices]
-            scored = group_by(
-                (s.request, s)
-                for s in score_rows(
-                    self.model,
-                    batch,
-                    pad_token=self._pad_token,
-                    takes_logits_to_keep=self._takes_logits_to_keep,
-                )
-            )
-            return [[scored[request][0] for request, _ in row.targets] for row in batch]
-
-        for batch in batches:
-            for i, outcome, seconds in self._run(batch, score):
-                targets = rows[i].targets
-                for position, (index, _) in enumerate(targets):
-                    responses[index] = (
-                        outcome
-                        if isinstance(outcome, RequestError)
-                        else self._response(outcome[position], pairs[index], seconds / len(targets))
-                    )
+        outcomes = self._score_pairs(pairs, total=len(requests), plain=plain)
+        for index, pair in pairs.items():
+            responses[index] = self._response(outcomes[index], pair)
         return [responses[index] for index in range(len(requests))]
+
+    def _score_pairs(
+        self, pairs: Mapping[int, EncodedPair], *, total: int, plain: bool = False
+    ) -> dict[int, Outcome | RequestError]:
+        """The outcome of every pair, by its key. ``total`` requests are what progress is told of."""
+        left_out = total - len(pairs)
+
+        def tell(done: int) -> None:
+            if self.on_progress is not None:
+                self.on_progress(left_out + done, total)
+
+        return self.engine.score(pairs, plain=plain, on_progress=tell)
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest], *, plain: bool = False
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """Score whole texts, long ones in windows (``models/rolling.py``). See ``Backend``."""
+
+        def score(
+            pairs: Mapping[int, EncodedPair], tell: Callable[[int], None]
+        ) -> dict[int, LoglikelihoodResponse | Failed]:
+            outcomes = self.engine.score(pairs, plain=plain, on_progress=tell)
+            return {index: self._response(outcomes[index], pair) for index, pair in pairs.items()}
+
+        return score_texts(
+            requests,
+            encode=self._encoder.text,
+            max_length=self.max_length,
+            score=score,
+            on_progress=self.on_progress,
+        )
 
     def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:
         pair = self._encoder.pair(request.context, request.continuation)
@@ -215,23 +269,25 @@ class HuggingFaceModel(Backend):
             raise ContextLengthError(num_tokens=num_tokens, max_tokens=self.max_length)
         return pair
 
-    def _response(self, scored: Scored, pair: EncodedPair, seconds: float) -> LoglikelihoodResponse | Failed:
-        if math.isnan(scored.loglikelihood):
+    def _response(self, outcome: Outcome | RequestError, pair: EncodedPair) -> LoglikelihoodResponse | Failed:
+        if isinstance(outcome, RequestError):
+            return outcome
+        if math.isnan(outcome.loglikelihood):
             return self._not_a_number()
         return LoglikelihoodResponse(
-            loglikelihood=scored.loglikelihood,
+            loglikelihood=outcome.loglikelihood,
             num_tokens=len(pair.continuation),
-            is_greedy=scored.is_greedy,
+            is_greedy=outcome.is_greedy,
             num_context_tokens=len(pair.context),
-            seconds=seconds,
+            seconds=outcome.seconds,
         )
 
     # Generation
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """Write texts; equal requests are computed once, those above temperature 0 one by one. See ``Backend``."""
+        """Write texts; equal requests are computed once. See ``Backend``."""
         responses: dict[int, GenerateResponse | Failed] = {}
-        members: dict[tuple[GenerationPlan, tuple[int, ...]], list[int]] = {}
+        members: dict[Text, list[int]] = {}
         for index, request in enumerate(requests):
             try:
                 prompt = self._encode_prompt(request)
@@ -240,39 +296,36 @@ class HuggingFaceModel(Backend):
                 continue
             seed = request.seed if request.temperature > 0 else 0
             plan = GenerationPlan(request.max_tokens, request.stop, request.temperature, seed)
-            members.setdefault((plan, prompt), []).append(index)
-        for plan, prompts in group_by(members).items():
-            for prompt, outcome, seconds in self._generate(plan, prompts):
-                indices = members[plan, prompt]
-                for index in indices:
-                    responses[index] = (
-                        outcome
-                        if isinstance(outcome, RequestError)
-                        else self._text_response(outcome, len(prompt), seconds / len(indices))
-                    )
+            members.setdefault(Text(prompt, plan), []).append(index)
+        texts = list(members)
+        done = set(responses)
+
+        def on_finished(place: int) -> None:
+            done.update(members[texts[place]])
+            if self.on_progress is not None:
+                self.on_progress(len(done), len(requests))
+
+        for text, (outcome, seconds) in zip(texts, self.text_engine.write(texts, on_finished=on_finished), strict=True):
+            for index in members[text]:
+                responses[index] = (
+                    outcome
+                    if isinstance(outcome, RequestError)
+                    else self._text_response(outcome, len(text.prompt), seconds / len(members[text]))
+                )
         return [responses[index] for index in range(len(requests))]
 
-    def _generate(
-        self, plan: GenerationPlan, prompts: Sequence[tuple[int, ...]]
-    ) -> list[tuple[tuple[int, ...], Generated | RequestError, float]]:
-        batches = plan_batches(
-            [len(prompt) + plan.max_tokens for prompt in prompts],
-            max_rows=1 if plan.temperature > 0 else self._settings.batch_size,
-            max_tokens=self._max_tokens_written(),
-            equal_lengths=not self._takes_padding,
+    @functools.cached_property
+    def text_engine(self) -> TextEngine:
+        """What writes the texts."""
+        return TextEngine(
+            self.model,
+            self.tokenizer,
+            self.engine.attention,
+            batch_size=self._settings.batch_size,
+            ends=self._ends,
+            pad_token=self._pad_token,
+            takes_padding=self._takes_padding,
         )
-
-        def write(indices: list[int]) -> list[Generated]:
-            return generate_rows(
-                self.model,
-                self.tokenizer,
-                [prompts[i] for i in indices],
-                plan,
-                ends=self._ends,
-                pad_token=self._pad_token,
-            )
-
-        return [(prompts[i], outcome, seconds) for batch in batches for i, outcome, seconds in self._run(batch, write)]
 
     def _encode_prompt(self, request: GenerateRequest) -> tuple[int, ...]:
         if request.max_tokens < 1:
@@ -280,10 +333,13 @@ class HuggingFaceModel(Backend):
         if not (math.isfinite(request.temperature) and request.temperature >= 0):
             raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
         prompt = self._encoder.prompt(request.prompt)
-        num_tokens = len(prompt) + request.max_tokens
+        self._check_room(len(prompt), request.max_tokens)
+        return prompt
+
+    def _check_room(self, num_prompt_tokens: int, num_new_tokens: int) -> None:
+        num_tokens = num_prompt_tokens + num_new_tokens
         if self.max_length is not None and num_tokens > self.max_length:
             raise ContextLengthError(num_tokens=num_tokens, max_tokens=self.max_length)
-        return prompt
 
     def _text_response(self, generated: Generated, num_prompt_tokens: int, seconds: float) -> GenerateResponse | Failed:
         if generated.saw_nan:
@@ -298,44 +354,36 @@ class HuggingFaceModel(Backend):
 
     # Both
 
-    def _run(
-        self, batch: list[int], compute: Callable[[list[int]], list[_T]]
-    ) -> list[tuple[int, _T | RequestError, float]]:
-        """``(member, outcome, seconds)`` of a batch, halved as long as the device runs out of memory."""
-        started = time.perf_counter()
-        try:
-            with torch.inference_mode(), quiet():
-                outcomes = compute(batch)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-        else:
-            seconds = (time.perf_counter() - started) / len(batch)
-            return [(member, outcome, seconds) for member, outcome in zip(batch, outcomes, strict=True)]
-        # Outside of the handler, whose traceback would keep the failed batch's tensors alive.
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        if len(batch) == 1:
-            return [
-                (batch[0], RequestError(f"the device {self.model.device} has too little memory for this request"), 0.0)
-            ]
-        middle = len(batch) // 2
-        return self._run(batch[:middle], compute) + self._run(batch[middle:], compute)
-
-    def _max_tokens_scored(self) -> int:
-        """Tokens of a batch of log-likelihoods."""
-        tokens = _MAX_TOKENS_ON_CPU if self.model.device.type == "cpu" else _MAX_TOKENS
-        vocabulary = getattr(self.model.config.get_text_config(), "vocab_size", None) or 1
-        return max(1, min(tokens, _MAX_LOGITS // vocabulary))
-
-    def _max_tokens_written(self) -> int:
-        """Tokens of a batch of prompts, with what is to be written after them."""
-        return _MAX_TOKENS_WRITTEN_ON_CPU if self.model.device.type == "cpu" else _MAX_TOKENS
-
     def _not_a_number(self) -> RequestError:
         dtype = str(self.model.dtype).removeprefix("torch.")
         advice = "" if dtype == "float32" else "; --llm-dtype float32 or bfloat16 may help"
         return RequestError(f"the model's logits are not finite numbers in {dtype}{advice}")
+
+
+class PlainModel(Backend):
+    """The same model, every log-likelihood of which is computed plain."""
+
+    def __init__(self, model: HuggingFaceModel) -> None:
+        self._model = model
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The model's own."""
+        return self._model.identity
+
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        """See ``Backend``."""
+        return self._model.run_loglikelihood(requests, plain=True)
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest]
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """See ``Backend``."""
+        return self._model.run_loglikelihood_rolling(requests, plain=True)
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        """See ``Backend``."""
+        return self._model.run_generate(requests)
 
 
 def _pad_token(tokenizer: Any, ends: Sequence[int]) -> int:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from pytest_llmeval.errors import ModelError, OptionError
+from pytest_llmeval.models.gpus import device_in_turn
 
-__all__ = ["available_cores", "configure_threads", "resolve_device", "resolve_dtype"]
+__all__ = [
+    "available_cores",
+    "configure_threads",
+    "device_of_worker",
+    "kept_bytes",
+    "release_memory",
+    "resolve_device",
+    "resolve_dtype",
+    "tokens_in_memory",
+]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_MAX_TOKENS = 16384
+_KEPT_BYTES = 4 << 30
+_KEPT_BYTES_ON_CPU = 256 << 20
 
 
 def resolve_device(requested: str | None = None) -> str:
@@ -32,6 +47,14 @@ def resolve_device(requested: str | None = None) -> str:
     if not _is_here(device):
         raise ModelError(f"--llm-device {requested}: there is no such device here; this machine has {_devices_here()}")
     return requested
+
+
+def device_of_worker(device: str, slot: int) -> str:
+    """The device of one of several processes that run models at once, in ``slot`` counted from 0.
+
+    ``cuda`` without a number is each of the visible GPUs in turn; every other device is that device.
+    """
+    return device_in_turn(device, slot, torch.cuda.device_count() if device == "cuda" else 0)
 
 
 def _is_here(device: torch.device) -> bool:
@@ -103,3 +126,44 @@ def _cgroup_quota(cgroup: Path) -> float | None:
         return int(quota) / int(period) if int(quota) > 0 and int(period) > 0 else None
     except ValueError:  # "max": no quota
         return None
+
+
+def tokens_in_memory(model: Any) -> int:
+    """Tokens that one forward pass of ``model`` may hold on its device, so that a quarter of what is free suffices.
+
+    Reckoned from what a token needs: keys and values in all layers, and the widest activations of one.
+    """
+    free = _free_bytes(model.device)
+    if free is None:
+        return _MAX_TOKENS
+    config = model.config.get_text_config()
+    hidden = getattr(config, "hidden_size", None) or 1024
+    layers = getattr(config, "num_hidden_layers", None) or 32
+    width = max(hidden, getattr(config, "intermediate_size", None) or 4 * hidden)
+    size = torch.finfo(model.dtype).bits // 8
+    per_token = size * (2 * layers * hidden + 8 * hidden + 4 * width)
+    return max(64, min(_MAX_TOKENS, int(free / 4 / per_token)))
+
+
+def kept_bytes(device: torch.device) -> int:
+    """Memory for keys and values that are kept between calls: an eighth of what is free, on the CPU at most 256 MiB."""
+    free = _free_bytes(device)
+    limit = _KEPT_BYTES_ON_CPU if device.type == "cpu" else _KEPT_BYTES
+    return limit if free is None else min(limit, free // 8)
+
+
+def _free_bytes(device: torch.device) -> int | None:
+    """Memory that is free on a CUDA device; None elsewhere."""
+    if device.type != "cuda":
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free)
+
+
+def release_memory() -> None:
+    """Give what a model that nobody holds any more has left in memory back to the system and to other models."""
+    gc.collect()  # modules and their hooks hold each other
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

@@ -1,4 +1,7 @@
-"""The plain path for log-likelihoods: padded batches, one forward pass each. The reference for every faster path."""
+"""Log-likelihoods from logits, and the plain path: padded batches, one forward pass each.
+
+The plain path is the reference for every faster one.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,46 @@ import torch
 
 from pytest_llmeval.models.planning import Row
 
-__all__ = ["Scored", "score_rows"]
+__all__ = ["Logprobs", "Scored", "logprobs_of", "score_rows", "summed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """``values[k]`` in nats, and whether that token is the likeliest at its place."""
+
+    values: list[float]
+    is_top: list[bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """``loglikelihood`` in nats of one request's continuation: NaN where the model's logits are."""
+    """``loglikelihood`` in nats of one continuation: NaN where the model's logits are."""
 
-    request: int
     loglikelihood: float
     is_greedy: bool
 
 
-def score_rows(model: Any, rows: Sequence[Row], *, pad_token: int, takes_logits_to_keep: bool) -> list[Scored]:
-    """Score every target of ``rows`` in one forward pass.
+def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Logprobs:
+    """The logprob of ``tokens[k]`` by ``logits[rows[k]]`` (positions x vocabulary), which are overwritten.
 
-    Rows are padded on the right and masked. Logprobs are a log-softmax in float32 whatever the model's dtype, and their
-    sum is exact. ``takes_logits_to_keep``: the model can leave out the vocabulary projection where nothing is scored.
+    A log-softmax in float32 whatever the model's dtype, of which no more is computed than the numbers wanted need.
+    """
+    logits = logits.float()
+    at = torch.tensor(rows, device=logits.device)
+    wanted = torch.tensor(tokens, device=logits.device)
+    top = logits.max(-1)
+    logits.sub_(top.values[:, None])
+    chosen = logits[at, wanted]
+    normalizer = logits.exp_().sum(-1).log_()
+    both = torch.stack([chosen - normalizer[at], (top.indices[at] == wanted).float()]).tolist()  # one transfer
+    return Logprobs(both[0], [value == 1.0 for value in both[1]])
+
+
+def score_rows(model: Any, rows: Sequence[Row], *, pad_token: int, takes_logits_to_keep: bool) -> list[list[Scored]]:
+    """Every target of every row, scored in one forward pass.
+
+    Rows are padded on the right and masked. ``takes_logits_to_keep``: the model can leave out the vocabulary projection
+    where nothing is scored.
     """
     longest = max(len(row.tokens) for row in rows)
     first = min(row.first_scored for row in rows)
@@ -41,35 +67,31 @@ def score_rows(model: Any, rows: Sequence[Row], *, pad_token: int, takes_logits_
         input_ids=input_ids.to(model.device), attention_mask=mask.to(model.device), use_cache=False, **keep
     ).logits
     logits = logits[:, -(longest - first) :]
-    return _read(logits, rows, first)
-
-
-def _read(logits: torch.Tensor, rows: Sequence[Row], first: int) -> list[Scored]:
-    """``logits[i, p]`` follows position ``first + p`` of row ``i``."""
-    gathered: list[torch.Tensor] = []
-    greedy: list[torch.Tensor] = []
-    spans: list[tuple[int, int]] = []
+    scored = []
     for row_logits, row in zip(logits, rows, strict=True):
         start, end = row.first_scored - first, len(row.tokens) - first
-        logprobs = row_logits[start:end].float().log_softmax(-1)
-        top = logprobs.argmax(-1)
-        for request, continuation in row.targets:
-            tokens = torch.tensor(continuation, device=logits.device)
-            gathered.append(logprobs[-len(continuation) :].gather(1, tokens[:, None])[:, 0])
-            greedy.append(top[-len(continuation) :] == tokens)
-            spans.append((request, len(continuation)))
-    all_logprobs = torch.cat(gathered).tolist()  # one transfer from the device for the whole batch
-    all_greedy = torch.cat(greedy).tolist()
-    scored, offset = [], 0
-    for request, length in spans:
-        part = slice(offset, offset + length)
-        scored.append(Scored(request, _sum(all_logprobs[part]), all(all_greedy[part])))
-        offset += length
+        scored.append(_read(row_logits[start:end], row))
     return scored
 
 
-def _sum(logprobs: list[float]) -> float:
-    """Minus infinity for a token that the model excludes; NaN where a logprob is none."""
+def _read(logits: torch.Tensor, row: Row) -> list[Scored]:
+    """``logits`` of the row's last positions, as many as its longest continuation has."""
+    at: list[int] = []
+    tokens: list[int] = []
+    for _, continuation in row.targets:
+        at.extend(range(len(logits) - len(continuation), len(logits)))
+        tokens.extend(continuation)
+    logprobs = logprobs_of(logits, at, tokens)
+    scored, offset = [], 0
+    for _, continuation in row.targets:
+        part = slice(offset, offset + len(continuation))
+        scored.append(Scored(summed(logprobs.values[part]), all(logprobs.is_top[part])))
+        offset += len(continuation)
+    return scored
+
+
+def summed(logprobs: Sequence[float]) -> float:
+    """The exact sum. Minus infinity for a token that the model excludes; NaN where a logprob is none."""
     if any(math.isnan(logprob) or logprob == math.inf for logprob in logprobs):
         return math.nan
     return -math.inf if -math.inf in logprobs else math.fsum(logprobs)

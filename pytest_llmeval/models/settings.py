@@ -12,9 +12,10 @@ from types import MappingProxyType
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.types import JSON
 
-__all__ = ["DTYPES", "MODEL_ARGS", "ModelSettings", "check_settings", "parse_model_arg"]
+__all__ = ["DTYPES", "ENGINES", "MODEL_ARGS", "ModelSettings", "check_settings", "parse_model_arg"]
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+ENGINES = ("auto", "tree", "plain")
 
 MODEL_ARGS: Mapping[str, str] = MappingProxyType(
     {
@@ -39,13 +40,15 @@ class ModelSettings:
     """How to load a model; the defaults are the command line's.
 
     ``device`` None picks MPS on Apple silicon, then CUDA, then CPU. ``dtype`` None is float32 on CPU and the
-    checkpoint's own elsewhere. ``batch_size`` counts requests; None fills batches up to a number of tokens.
+    checkpoint's own elsewhere. ``batch_size`` counts requests; None fills batches up to a number of tokens. ``engine``
+    says how log-likelihoods are computed, one of ``ENGINES``; None is auto.
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``.
     """
 
     device: str | None = None
     dtype: str | None = None
     batch_size: int | None = None
+    engine: str | None = None
     revision: str | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
@@ -90,6 +93,12 @@ def check_settings(settings: ModelSettings) -> None:
         )
     if settings.batch_size is not None and settings.batch_size < 1:
         raise OptionError(f"--llm-batch-size {settings.batch_size}: expected a whole number, 1 or more")
+    if settings.engine is not None and settings.engine not in ENGINES:
+        near = difflib.get_close_matches(settings.engine, ENGINES, 1)
+        raise OptionError(
+            f"--llm-engine {settings.engine!r}: expected one of {', '.join(ENGINES)}"
+            + (f"; did you mean {near[0]}?" if near else "")
+        )
     for key, value in settings.model_args.items():
         _check_key(key)
         _check_value(key, value)

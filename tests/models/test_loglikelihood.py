@@ -86,10 +86,16 @@ def test_batching_does_not_change_results(
             assert scored(together).num_tokens == alone.num_tokens
 
 
+def with_engine(model: HuggingFaceModel, engine: str) -> HuggingFaceModel:
+    """The same weights, scored by ``engine``."""
+    return HuggingFaceModel(model._spec, ModelSettings(device="cpu", engine=engine), model._loaded)
+
+
 def test_small_batches_of_tokens_give_the_same(any_model: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = [scored(r).loglikelihood for r in any_model.loglikelihood(REQUESTS)]
-    monkeypatch.setattr(any_model, "_max_tokens_scored", lambda: 1)
-    alone = [scored(r).loglikelihood for r in any_model.loglikelihood(REQUESTS)]
+    plain = with_engine(any_model, "plain")
+    together = [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)]
+    monkeypatch.setattr(plain.engine, "_plain_tokens", 1)
+    alone = [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)]
     assert together == pytest.approx(alone, abs=1e-5)
 
 
@@ -110,9 +116,10 @@ def test_equal_inputs_are_computed_once(gpt2: HuggingFaceModel, monkeypatch: pyt
 
 
 def test_without_logits_to_keep(gpt2: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = [scored(r).loglikelihood for r in gpt2.loglikelihood(REQUESTS)]
-    monkeypatch.setattr(gpt2, "_takes_logits_to_keep", False)
-    assert [scored(r).loglikelihood for r in gpt2.loglikelihood(REQUESTS)] == pytest.approx(kept, abs=1e-6)
+    plain = with_engine(gpt2, "plain")
+    kept = [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)]
+    monkeypatch.setattr(plain.engine, "_takes_logits_to_keep", False)
+    assert [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)] == pytest.approx(kept, abs=1e-6)
 
 
 def test_no_requests(gpt2: HuggingFaceModel) -> None:
@@ -162,6 +169,7 @@ def test_not_a_number_is_an_error(tmp_path: Path) -> None:
 
 
 def test_out_of_memory_halves_the_batch(gpt2: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpt2 = with_engine(gpt2, "plain")
     expected = [scored(r).loglikelihood for r in gpt2.loglikelihood(REQUESTS)]
     forward = gpt2.model.forward
 
@@ -175,6 +183,7 @@ def test_out_of_memory_halves_the_batch(gpt2: HuggingFaceModel, monkeypatch: pyt
 
 
 def test_out_of_memory_for_one_request_is_its_own(gpt2: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpt2 = with_engine(gpt2, "plain")
     forward = gpt2.model.forward
 
     def short(**inputs: torch.Tensor) -> object:

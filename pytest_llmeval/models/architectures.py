@@ -1,0 +1,201 @@
+"""Which attention a model has, read from its config: what can be computed as a tree of tokens, and with which masks.
+
+Pure: a config is a mapping, as in a checkpoint's ``config.json``. Only architectures that were compared with plain
+scoring are known here; for everything else the answer is ``other``, which is always right and never fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+__all__ = ["Attention", "Window", "attention_of"]
+
+_ONE_MASK = frozenset(
+    {
+        "biogpt",
+        "codegen",
+        "cohere",
+        "deepseek_v3",
+        "falcon",
+        "gemma",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neox",
+        "gptj",
+        "granite",
+        "granitemoe",
+        "llama",
+        "mistral",
+        "mixtral",
+        "olmo",
+        "olmo2",
+        "olmoe",
+        "opt",
+        "phi",
+        "phi3",
+        "qwen3_moe",
+        "stablelm",
+        "starcoder2",
+        "xglm",
+    }
+)
+"""``model_type`` of models whose layers all read the one mask that the model is given."""
+
+_MASK_PER_LAYER_TYPE = frozenset(
+    {
+        "cohere2",
+        "gemma2",
+        "gemma3_text",
+        "gpt_oss",
+        "llama4_text",
+        "ministral",
+        "olmo3",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "smollm3",
+    }
+)
+"""``model_type`` of models that take a mapping from layer type to mask."""
+
+_KNOWN_TROUBLE: Mapping[str, str] = MappingProxyType(
+    {
+        "bloom": "ALiBi positions",
+        "mpt": "ALiBi positions",
+        "gpt_neo": "local attention that reads no mask of ours",
+        "mamba": "recurrent layers",
+        "mamba2": "recurrent layers",
+        "falcon_mamba": "recurrent layers",
+        "rwkv": "recurrent layers",
+        "recurrent_gemma": "recurrent layers",
+        "xlstm": "recurrent layers",
+        "bamba": "hybrid layers",
+        "falcon_h1": "hybrid layers",
+        "granitemoehybrid": "hybrid layers",
+        "jamba": "hybrid layers",
+        "lfm2": "hybrid layers",
+        "nemotron_h": "hybrid layers",
+        "qwen3_next": "linear attention",
+        "zamba": "hybrid layers",
+        "zamba2": "hybrid layers",
+    }
+)
+
+_LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
+_GROWING_ROTARY = frozenset({"dynamic", "longrope", "su"})
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far back a layer reads.
+
+    ``sliding``: key position > query position - ``size``. ``chunked``: both lie in the same block of
+    ``size`` positions.
+    """
+
+    kind: Literal["sliding", "chunked"]
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """What is known of a model's attention.
+
+    ``full``: every layer reads all earlier positions. ``windowed``: some layers read a window of them. ``other``:
+    neither, or not known. ``reason`` says it in words. ``layer_types`` are the keys of the mapping of masks that the
+    model takes; empty where one mask serves all layers. ``window`` is that of the layers that have one.
+    ``max_positions``: beyond so many positions the rotary angles of all positions change, None where they never do.
+    """
+
+    kind: Literal["full", "windowed", "other"]
+    reason: str
+    layer_types: tuple[str, ...] = ()
+    window: Window | None = None
+    max_positions: int | None = None
+
+
+def attention_of(config: Mapping[str, Any]) -> Attention:
+    """The attention of the model that ``config`` describes."""
+    model_type = str(config.get("model_type"))
+    if config.get("is_encoder_decoder"):
+        return _other("an encoder-decoder model")
+    if config.get("auto_map"):
+        return _other("code that comes with the checkpoint")
+    if model_type in _KNOWN_TROUBLE:
+        return _other(_KNOWN_TROUBLE[model_type])
+    if config.get("alibi"):
+        return _other("ALiBi positions")
+    if config.get("use_bidirectional_attention"):
+        return _other("attention in both directions")
+    if model_type in _ONE_MASK:
+        return _with_rotary(config, _one_mask(config))
+    if model_type in _MASK_PER_LAYER_TYPE:
+        return _with_rotary(config, _mask_per_layer_type(config))
+    return _other(f"{model_type} has not been checked")
+
+
+def _other(reason: str) -> Attention:
+    return Attention(kind="other", reason=reason)
+
+
+def _one_mask(config: Mapping[str, Any]) -> Attention:
+    window = config.get("sliding_window")
+    if config.get("use_sliding_window") is False:
+        window = None
+    layer_types = config.get("layer_types") or ()
+    if any(kind != "full_attention" for kind in layer_types):
+        return _other("layers of several kinds where the model takes one mask")
+    if not isinstance(window, int):
+        return Attention(kind="full", reason="full attention")
+    return Attention(kind="windowed", reason=f"windows of {window} tokens", window=Window("sliding", window))
+
+
+def _mask_per_layer_type(config: Mapping[str, Any]) -> Attention:
+    layer_types = tuple(dict.fromkeys(config.get("layer_types") or ()))
+    if not layer_types:
+        return _other("a config that does not tell the kinds of its layers")
+    if unknown := [kind for kind in layer_types if kind not in _LAYER_TYPES]:
+        return _other(f"layers of kind {unknown[0]}")
+    if layer_types == ("full_attention",):
+        return Attention(kind="full", reason="full attention", layer_types=layer_types)
+    kind: Literal["sliding", "chunked"] = "sliding" if "sliding_attention" in layer_types else "chunked"
+    size = config.get("sliding_window" if kind == "sliding" else "attention_chunk_size")
+    if not isinstance(size, int) or {"sliding_attention", "chunked_attention"} <= set(layer_types):
+        return _other("windows whose size the config does not tell")
+    word = "windows" if kind == "sliding" else "chunks"
+    reason = f"{word} of {size} tokens in {'some' if 'full_attention' in layer_types else 'all'} layers"
+    return Attention(kind="windowed", reason=reason, layer_types=layer_types, window=Window(kind, size))
+
+
+def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:
+    """Rotary angles that depend on the longest position of a call bind the tree to calls that stay below the switch."""
+    for key in ("rope_parameters", "rope_scaling"):
+        for rotary in _rotaries(config.get(key)):
+            kind = rotary.get("rope_type", rotary.get("type", "default"))
+            if kind in _GROWING_ROTARY and attention.kind != "other":
+                switch = (
+                    rotary.get("original_max_position_embeddings")
+                    or config.get("original_max_position_embeddings")
+                    or config.get("max_position_embeddings")
+                )
+                if not isinstance(switch, int):
+                    return _other(f"{kind} rotary positions whose switch the config does not tell")
+                return Attention(
+                    kind=attention.kind,
+                    reason=f"{attention.reason}, up to {switch} tokens ({kind} rotary positions)",
+                    layer_types=attention.layer_types,
+                    window=attention.window,
+                    max_positions=switch,
+                )
+    return attention
+
+
+def _rotaries(parameters: object) -> list[Mapping[str, Any]]:
+    """One set of rotary parameters, or one for each layer type."""
+    if not isinstance(parameters, Mapping):
+        return []
+    inner = [value for value in parameters.values() if isinstance(value, Mapping)]
+    return inner or [parameters]

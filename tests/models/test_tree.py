@@ -1,0 +1,365 @@
+"""The tree against lm-eval 0.4.13, against the plain path, and against rows that are scored alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.architectures import Attention
+from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.huggingface import HuggingFaceModel
+from pytest_llmeval.models.huggingface_engine import Engine, Outcome
+from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
+from tests.models.architectures_for_tests import ARCHITECTURES, make_model
+from tests.models.support import one_line_of
+
+pytestmark = pytest.mark.heavy
+
+HEADER = "Answer the questions.\n\nQ: Which town lies by the sea?\nA: Brighton\n\n"
+QUESTIONS = ["Which river runs through Ulm?", "Is it late?", "What is two and two, and who says so?", "Why"]
+CHOICES = [" the Danube", " A", " B", " nobody knows, I am afraid", " 4", "\n", " the Dan"]
+REQUESTS = [
+    *(LoglikelihoodRequest(f"{HEADER}Q: {question}\nA:", choice) for question in QUESTIONS for choice in CHOICES),
+    LoglikelihoodRequest(f"{HEADER}Q: Why", "?"),  # its context is the beginning of others
+    LoglikelihoodRequest(f"{HEADER}Q: Why\nA: ", "A"),  # white space at the end moves
+    LoglikelihoodRequest(f"{HEADER}Q: Why\nA:", " A"),  # asked already
+    LoglikelihoodRequest("", "Answer the"),
+    LoglikelihoodRequest("Quite another text", " altogether, é\u4e16\U0001f600"),
+]
+NAMES = sorted(ARCHITECTURES)
+TREES = [name for name in NAMES if ARCHITECTURES[name][1] == "tree"]
+WINDOWED = [name for name in TREES if name.endswith(("_window_8", "_chunk_8"))]
+
+
+def loglikelihoods(responses: Sequence[object]) -> list[float]:
+    """Their numbers; fails on an error."""
+    assert all(isinstance(response, LoglikelihoodResponse) for response in responses), responses
+    return [response.loglikelihood for response in responses if isinstance(response, LoglikelihoodResponse)]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="lm_eval is not installed")
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "llama_dynamic"])
+def test_equals_lm_eval(name: str) -> None:
+    """Request by request, within 1e-4 in float32, on the path that the rule chooses.
+
+    Dynamic rotary angles are left out: in transformers, and so in lm-eval, they depend on the texts that came before.
+    """
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    ours = make_model(name)
+    assert ours.engine.name == ARCHITECTURES[name][1], ours.engine.reason
+    # Rows of one: where padding would disturb a model (recurrent layers), lm-eval is right alone.
+    theirs: Any = HFLM(pretrained=ours.model, tokenizer=ours.tokenizer, batch_size=1, backend="causal")
+    expected = theirs.loglikelihood(
+        [
+            Instance(request_type="loglikelihood", doc={}, arguments=(r.context, r.continuation), idx=0)
+            for r in REQUESTS
+        ],
+        disable_tqdm=True,
+    )
+    responses = ours.loglikelihood(REQUESTS)
+    assert loglikelihoods(responses) == pytest.approx([value for value, _ in expected], abs=1e-4, rel=0)
+    is_greedy = [r.is_greedy for r in responses if isinstance(r, LoglikelihoodResponse)]
+    assert is_greedy == [greedy for _, greedy in expected]
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_a_wrong_mask_would_show(name: str) -> None:
+    """The sequences are long enough for windows of 8: with one mask for all layers the numbers are far off."""
+    model = make_model(name)
+    right = loglikelihoods(model.loglikelihood(REQUESTS))
+    assert max(len(model.tokenizer.encode(request.context)) for request in REQUESTS) > 40
+    tree = model.engine._tree
+    tree._attention = dataclasses.replace(tree._attention, window=None)
+    tree.clear()
+    wrong = loglikelihoods(model.loglikelihood(REQUESTS))
+    assert max(abs(a - b) for a, b in zip(right, wrong, strict=True)) > 1e-2
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_the_check_at_loading_finds_a_wrong_mask(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that the config keeps to itself ends on the plain path."""
+    right = loglikelihoods(make_model(name).loglikelihood(REQUESTS))
+    monkeypatch.setattr(
+        "pytest_llmeval.models.huggingface_engine.attention_of",
+        lambda config: Attention(kind="full", reason="as it seems"),
+    )
+    if name != "mistral_window_8":  # it takes one mask, so there is no mapping to be left out
+        monkeypatch.setattr(
+            "pytest_llmeval.models.huggingface_engine.attention_of",
+            lambda config: Attention(
+                kind="full", reason="as it seems", layer_types=tuple(dict.fromkeys(config["layer_types"]))
+            ),
+        )
+    model = make_model(name)
+    assert model.engine.name == "plain"
+    assert "check at loading" in model.engine.reason
+    assert loglikelihoods(model.loglikelihood(REQUESTS)) == pytest.approx(right, abs=1e-4)
+
+
+def test_what_the_tree_cannot_do_is_refused_where_it_was_asked_for() -> None:
+    with pytest.raises(ModelError) as caught:
+        make_model("bloom", engine="tree")
+    assert "ALiBi" in one_line_of(caught.value)
+    assert make_model("gpt2", engine="plain").engine.name == "plain"
+
+
+# Random trees
+
+
+@pytest.fixture(scope="module", params=["gpt2", "gemma3_window_8", "mistral_window_8", "mixtral"])
+def model(request: pytest.FixtureRequest) -> HuggingFaceModel:
+    """Full attention, windows in some layers, windows in all, experts."""
+    return make_model(request.param)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> dict[int, EncodedPair]:
+    """Requests with headers in common, duplicates, one-token and long options."""
+    random_tokens = random.Random(draw(st.integers(0, 1000)))
+    header = [random_tokens.randrange(60) for _ in range(draw(st.integers(1, 40)))]
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        question = header[: draw(st.integers(1, len(header)))]
+        question += [random_tokens.randrange(60) for _ in range(draw(st.integers(0, 12)))]
+        found += [
+            EncodedPair(tuple(question), tuple(random_tokens.randrange(60) for _ in range(length)))
+            for length in draw(st.lists(st.sampled_from([1, 1, 2, 5, 20]), min_size=1, max_size=4))
+        ]
+    return dict(enumerate(found + found[: draw(st.integers(0, 3))]))
+
+
+def numbers(outcomes: dict[int, Outcome | RequestError]) -> list[tuple[float, bool]]:
+    """Loglikelihood and greediness by request."""
+    found = [outcomes[key] for key in sorted(outcomes)]
+    assert all(isinstance(one, Outcome) for one in found)
+    return [(one.loglikelihood, one.is_greedy) for one in found if isinstance(one, Outcome)]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(requests=pairs(), max_tokens=st.sampled_from([1, 3, 16, 64, 512]), max_scored=st.sampled_from([1, 4, 999]))
+def test_tree_plain_and_one_by_one_agree(
+    model: HuggingFaceModel, requests: dict[int, EncodedPair], max_tokens: int, max_scored: int
+) -> None:
+    """Whatever is kept from the examples before."""
+    engine = model.engine
+    engine._budget = dataclasses.replace(engine._budget, max_tokens=max_tokens, max_scored=max_scored)
+    by_tree = numbers(engine.score(requests))
+    plain = numbers(engine.score(requests, plain=True))
+    alone = numbers(engine.score(requests, plain=True, alone=True))
+    assert [value for value, _ in by_tree] == pytest.approx([value for value, _ in alone], abs=1e-4)
+    assert [value for value, _ in plain] == pytest.approx([value for value, _ in alone], abs=1e-4)
+    assert [greedy for _, greedy in by_tree] == [greedy for _, greedy in alone]
+
+
+# What is kept between calls
+
+
+def count_tokens(model: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tokens of each forward pass from now on."""
+    counts: list[int] = []
+    forward = model.model.forward
+
+    def counting(**inputs: Any) -> Any:
+        counts.append(inputs["input_ids"].numel())
+        return forward(**inputs)
+
+    monkeypatch.setattr(model.model, "forward", counting)
+    return counts
+
+
+def chunk(model: HuggingFaceModel, subject: str, numbers: Sequence[int]) -> list[LoglikelihoodRequest]:
+    """Questions behind a header of a subject, which is too long to be packed with them."""
+    header = f"Questions about {subject}. " * 8
+    return [LoglikelihoodRequest(f"{header}Question {n}:", choice) for n in numbers for choice in (" A", " B")]
+
+
+def test_headers_are_computed_once_for_all_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+    model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=64)
+    expected = [
+        loglikelihoods(make_model("gpt2", engine="plain").loglikelihood(chunk(model, subject, range(4))))
+        for subject in ("rivers", "towns")
+    ]
+    counts = count_tokens(model, monkeypatch)
+    found = [loglikelihoods(model.loglikelihood(chunk(model, subject, range(4)))) for subject in ("rivers", "towns")]
+    first = sum(counts)
+    assert found == [pytest.approx(one, abs=1e-4) for one in expected]
+    counts.clear()
+    again = [loglikelihoods(model.loglikelihood(chunk(model, subject, range(4)))) for subject in ("rivers", "towns")]
+    assert again == [pytest.approx(one, abs=1e-4) for one in expected]
+    assert sum(counts) < first / 3
+
+
+def test_what_is_kept_stays_within_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+    model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=64)
+    paths = model.engine._tree._paths
+    paths._max_bytes = 150_000  # about two headers
+    plain = make_model("gpt2", engine="plain")
+    for subject in ("rivers", "towns", "lakes", "hills", "rivers", "lakes"):
+        requests = chunk(model, subject, range(4))
+        assert loglikelihoods(model.loglikelihood(requests)) == pytest.approx(
+            loglikelihoods(plain.loglikelihood(requests)), abs=1e-4
+        )
+        held = sum(
+            tensor.numel() * tensor.element_size()
+            for cache in paths._left.values()
+            for layer in cache.layers
+            for tensor in (layer.keys, layer.values)
+        )
+        assert held <= 150_000
+
+
+# When something goes wrong
+
+
+def test_out_of_memory_makes_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+    expected = loglikelihoods(model.loglikelihood(REQUESTS))
+    model.engine._tree.clear()
+    forward = model.model.forward
+    refused = []
+
+    def small(**inputs: Any) -> Any:
+        if inputs["input_ids"].numel() > 40:
+            refused.append(inputs["input_ids"].numel())
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return forward(**inputs)
+
+    monkeypatch.setattr(model.model, "forward", small)
+    assert loglikelihoods(model.loglikelihood(REQUESTS)) == pytest.approx(expected, abs=1e-4)
+    assert refused
+    refused.clear()
+    model.loglikelihood(REQUESTS)
+    assert not refused, "what has once been too much is not tried again"
+
+
+def test_a_request_that_never_fits_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+    forward = model.model.forward
+
+    def short(**inputs: Any) -> Any:
+        if int(inputs["position_ids"].max()) > 60:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return forward(**inputs)
+
+    monkeypatch.setattr(model.model, "forward", short)
+    requests = [
+        LoglikelihoodRequest("A", " B"),
+        LoglikelihoodRequest("A" + " b" * 90, " B"),
+        LoglikelihoodRequest("A b c", " B C"),
+    ]
+    fits, long, also_fits = model.loglikelihood(requests)
+    assert isinstance(long, RequestError)
+    assert "too little memory" in str(long)
+    assert isinstance(fits, LoglikelihoodResponse)
+    assert isinstance(also_fits, LoglikelihoodResponse)
+
+
+def test_a_defect_leaves_no_broken_cache_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+    requests = chunk(model, "rivers", range(4))
+    expected = loglikelihoods(model.loglikelihood(requests))
+    with monkeypatch.context() as patch:
+        patch.setattr(model.model.lm_head, "forward", lambda hidden: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.loglikelihood(requests)
+    assert loglikelihoods(model.loglikelihood(requests)) == pytest.approx(expected, abs=1e-4)
+
+
+def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+    model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=32)
+    told: list[tuple[int, int]] = []
+    model.on_progress = lambda done, total: told.append((done, total))
+    model.loglikelihood([*REQUESTS, LoglikelihoodRequest("a", "")])
+    assert told == sorted(told)
+    assert told[-1] == (len(REQUESTS) + 1, len(REQUESTS) + 1)
+    assert len(told) > 3
+
+
+# The audit
+
+
+def test_audit_of_a_model_that_is_right() -> None:
+    model = make_model("gpt2")
+    asked, use = model.audit([*REQUESTS, LoglikelihoodRequest("a", "")])
+    assert asked is model
+    assert (use.engine, use.num_audited) == ("tree", len(REQUESTS))
+    assert use.largest_difference is not None
+    assert use.largest_difference < 1e-4
+
+
+def test_audit_of_a_plain_model() -> None:
+    model = make_model("bloom")
+    asked, use = model.audit(REQUESTS)
+    assert asked is model
+    assert (use.engine, use.num_audited) == ("plain", 0)
+    assert "ALiBi" in use.reason
+
+
+def test_audit_finds_what_only_long_texts_show() -> None:
+    """A window of 200 tokens that the engine does not know of: short texts agree, and the suite's longest does not."""
+    model = make_model("mistral_window_200")
+    tree = model.engine._tree
+    tree._attention = dataclasses.replace(tree._attention, window=None)
+    asked, use = model.audit(REQUESTS[:4])
+    assert (asked is model, use.engine) == (True, "tree")
+    long = [LoglikelihoodRequest("So it goes on. " * 18, choice) for choice in (" and on", " A")]
+    asked, use = model.audit([*REQUESTS[:4], *long])
+    assert use.engine == "plain"
+    assert "audit" in use.reason
+    assert len(model.tokenizer.encode(long[0].context)) > 210
+    reference = make_model("mistral_window_200", engine="plain")
+    assert loglikelihoods(asked.loglikelihood(long)) == pytest.approx(
+        loglikelihoods(reference.loglikelihood(long)), abs=1e-4
+    )
+    assert asked.identity.name == model.identity.name
+
+
+def test_half_precision_is_allowed_its_own_noise() -> None:
+    model = make_model("llama")
+    model.model.to(torch.bfloat16)
+    asked, use = model.audit(REQUESTS)
+    assert asked is model
+    assert use.largest_difference is not None
+    assert use.tolerance is not None
+    assert 0 < use.largest_difference <= use.tolerance
+
+
+def test_engine_of_a_model_with_foreign_attention() -> None:
+    model = make_model("gpt2")
+    model.model.config._attn_implementation = "flash_attention_2"
+    engine = Engine(
+        model.model, requested=None, batch_size=None, pad_token=0, takes_padding=True, takes_logits_to_keep=True
+    )
+    assert engine.name == "plain"
+    assert "flash_attention_2" in engine.reason
+
+
+# Rotary angles that follow the longest position of a call
+
+
+@pytest.mark.parametrize("name", ["llama_dynamic", "phi3_longrope"])
+def test_neighbours_beyond_the_switch_change_nothing(name: str) -> None:
+    """Short and long texts in one call get what each gets alone; those beyond the switch are scored plain."""
+    model = make_model(name)
+    assert model.engine.attention.max_positions == 60
+    long = [LoglikelihoodRequest("So it goes on. " * n, choice) for n in (8, 9, 11) for choice in (" and on", " A")]
+    requests = [*REQUESTS, *long]
+    together = loglikelihoods(model.loglikelihood(requests))
+    alone = [loglikelihoods(make_model(name, engine="plain").loglikelihood([one]))[0] for one in requests]
+    assert together == pytest.approx(alone, abs=1e-4)
+    assert max(len(model.tokenizer.encode(request.context)) for request in long) > 70
