@@ -46,7 +46,7 @@ def test_order_and_batching_do_not_matter(any_model: HuggingFaceModel, monkeypat
     requests = [GenerateRequest(p, max_tokens=n, stop=s) for p in PROMPTS for n in (3, 9) for s in ((), ("e",))]
     together = [written(r).text for r in any_model.generate(requests)]
     backwards = [written(r).text for r in any_model.generate(requests[::-1])]
-    monkeypatch.setattr(any_model, "_max_tokens_written", lambda: 1)
+    monkeypatch.setattr(any_model.text_engine, "max_tokens", 1)
     assert together == backwards[::-1] == [written(r).text for r in any_model.generate(requests)]
 
 

@@ -1,0 +1,234 @@
+"""Keys and values while texts are written: one copy of the header that rows share, and a place for each row's own.
+
+transformers' ``DynamicCache`` copies everything at every token, and holds a header once for every row. Here the rows'
+own part lies in buffers that are written in place. The header is read by ``attend``, an attention function in
+transformers' interface for such functions: the scores over the header, of all rows at once, and those over a row's own
+tokens go into one softmax (the decomposition is that of Hydragen, arXiv:2402.05099).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from transformers.cache_utils import Cache, DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+__all__ = ["Header", "RowsCache", "UnsupportedHeader", "reading_headers"]
+
+_ATTENTION = "llmeval_shared_header"
+
+
+class UnsupportedHeader(Exception):
+    """The model's code does not pass on what reading a header needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The tokens that rows begin with, and their keys and values: for each layer (1, heads, tokens, width)."""
+
+    tokens: tuple[int, ...]
+    keys: tuple[torch.Tensor, ...]
+    values: tuple[torch.Tensor, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it takes."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in (*self.keys, *self.values))
+
+    def cut(self, num_tokens: int) -> Header:
+        """The header's beginning, a view of it."""
+        if num_tokens == len(self.tokens):
+            return self
+        return Header(
+            self.tokens[:num_tokens],
+            tuple(keys[:, :, :num_tokens] for keys in self.keys),
+            tuple(values[:, :, :num_tokens] for values in self.values),
+        )
+
+
+@dataclass(slots=True)
+class _Store:
+    """One layer's buffers (rows, heads, capacity, width), made when the first keys and values come."""
+
+    num_rows: int
+    capacity: int
+    keys: torch.Tensor | None = None
+    values: torch.Tensor | None = None
+
+    def write(
+        self, rows: slice, columns: slice, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Put ``keys`` and ``values`` there, and return the buffers."""
+        if self.keys is None or self.values is None:
+            self.keys = self._empty(keys)
+            self.values = self._empty(values)
+        self.keys[rows, :, columns] = keys
+        self.values[rows, :, columns] = values
+        return self.keys, self.values
+
+    def _empty(self, like: torch.Tensor) -> torch.Tensor:
+        return like.new_empty((self.num_rows, like.shape[1], self.capacity, like.shape[3]))
+
+
+class RowsCache:
+    """Room for ``capacity`` tokens in each of ``num_rows`` rows, after a header of ``num_header_tokens``."""
+
+    def __init__(self, num_rows: int, capacity: int, num_header_tokens: int = 0) -> None:
+        self._num_rows = num_rows
+        self._capacity = capacity
+        self._num_header_tokens = num_header_tokens
+        self._stores: list[_Store] = []
+
+    def view(self, rows: slice, first_column: int, num_tokens: int) -> Cache:
+        """The ``past_key_values`` of a forward pass: ``rows`` from ``first_column`` on, with ``num_tokens`` read."""
+        made = 0
+
+        def next_layer() -> _Layer:
+            nonlocal made
+            if made == len(self._stores):
+                self._stores.append(_Store(self._num_rows, self._capacity))
+            made += 1
+            return _Layer(self._stores[made - 1], rows, first_column, num_tokens, self._num_header_tokens)
+
+        create: Any = Cache
+        if self._stores:
+            cache: Cache = create(layers=[next_layer() for _ in range(len(self._stores))])
+        else:
+            cache = create(layer_class_to_replicate=next_layer)
+        return cache
+
+    def fill(self, header: Header) -> None:
+        """Begin the only row with a header's keys and values."""
+        for keys, values in zip(header.keys, header.values, strict=True):
+            self._stores.append(_Store(self._num_rows, self._capacity))
+            self._stores[-1].write(slice(0, 1), slice(0, len(header.tokens)), keys, values)
+
+    def clear(self, rows: slice, num_columns: int) -> None:
+        """Zeros where nothing was written in the first columns: masked, they must still be numbers."""
+        for keys, values in self._buffers():
+            keys[rows, :, :num_columns] = 0
+            values[rows, :, :num_columns] = 0
+
+    def move(self, source: int, target: int, num_tokens: int) -> None:
+        """Put row ``source`` in the place of row ``target``."""
+        for keys, values in self._buffers():
+            keys[target, :, :num_tokens] = keys[source, :, :num_tokens]
+            values[target, :, :num_tokens] = values[source, :, :num_tokens]
+
+    def header(self, tokens: tuple[int, ...]) -> Header:
+        """The only row as a header."""
+        buffers = self._buffers()
+        return Header(tokens, tuple(keys for keys, _ in buffers), tuple(values for _, values in buffers))
+
+    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(s.keys, s.values) for s in self._stores if s.keys is not None and s.values is not None]
+
+
+class _Layer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """One layer of a view."""
+
+    is_croppable = False
+
+    def __init__(self, store: _Store, rows: slice, first_column: int, num_tokens: int, num_header_tokens: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.is_initialized = True
+        self._store = store
+        self._rows = rows
+        self._first_column = first_column
+        self._num_tokens = num_tokens
+        self._num_header_tokens = num_header_tokens
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append, and return the rows' own keys and values, without the header's."""
+        begin = self._first_column + self._num_tokens
+        self._num_tokens += key_states.shape[-2]
+        end = self._first_column + self._num_tokens
+        keys, values = self._store.write(self._rows, slice(begin, end), key_states, value_states)
+        own = slice(self._first_column, end)
+        return keys[self._rows, :, own], values[self._rows, :, own]
+
+    def get_seq_length(self) -> int:
+        """Tokens read so far, the header's included."""
+        return self._num_header_tokens + self._num_tokens
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of what the queries attend to."""
+        return self.get_seq_length() + query_length, 0
+
+
+@contextlib.contextmanager
+def reading_headers(model: Any) -> Iterator[None]:
+    """In this context the model's attention reads the ``shared_header`` that its forward pass is given."""
+    before = model.config._attn_implementation
+    transformers.AttentionInterface.register(_ATTENTION, attend)
+    model.set_attn_implementation(_ATTENTION)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def attend(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    shared_header: Header | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention over a header and each row's own tokens.
+
+    ``query`` (rows, heads, queries, width), ``key`` and ``value`` (rows, key heads, own tokens, width). With several
+    queries ``attention_mask`` is boolean over header and own tokens, with one it is additive over own tokens alone, or
+    None. Raises ``UnsupportedHeader`` where the model wants more of its attention than that.
+    """
+    if shared_header is None:
+        raise UnsupportedHeader(f"{type(module).__name__} does not pass the header on")
+    if unknown := [name for name in ("softcap", "s_aux", "position_bias", "sinks") if kwargs.get(name) is not None]:
+        raise UnsupportedHeader(f"{type(module).__name__} uses {unknown[0]}")
+    header_key, header_value = shared_header.keys[module.layer_idx], shared_header.values[module.layer_idx]
+    if header_key.shape[1] != key.shape[1] or header_key.shape[3] != key.shape[3]:
+        raise UnsupportedHeader(f"{type(module).__name__} caches something else than keys and values")
+    if query.shape[2] > 1:
+        key = torch.cat([header_key.expand(len(key), -1, -1, -1), key], dim=2)
+        value = torch.cat([header_value.expand(len(value), -1, -1, -1), value], dim=2)
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return _attend_one(query[:, :, 0] * scale, key, value, attention_mask, header_key[0], header_value[0]), None
+
+
+def _attend_one(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    header_key: torch.Tensor,
+    header_value: torch.Tensor,
+) -> torch.Tensor:
+    """One query (rows, heads, width) per row; returns (rows, 1, heads, width of values)."""
+    num_rows, num_heads, width = query.shape
+    num_key_heads, num_header_tokens, _ = header_key.shape
+    group = num_heads // num_key_heads
+    grouped = query.view(num_rows, num_key_heads, group, width)
+    own = grouped @ key.transpose(-1, -2)
+    if mask is not None:
+        own = own + mask
+    # All rows are queries of one product with the header, which is read once and not once for each row.
+    together = grouped.transpose(0, 1).reshape(num_key_heads, num_rows * group, width)
+    shared = (together @ header_key.transpose(-1, -2)).view(num_key_heads, num_rows, group, num_header_tokens)
+    scores = torch.cat([shared.transpose(0, 1), own], dim=-1)
+    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    on_header = weights[..., :num_header_tokens].transpose(0, 1).reshape(num_key_heads, num_rows * group, -1)
+    from_header = (on_header @ header_value).view(num_key_heads, num_rows, group, -1).transpose(0, 1)
+    out = weights[..., num_header_tokens:] @ value + from_header
+    return out.reshape(num_rows, 1, num_heads, -1)

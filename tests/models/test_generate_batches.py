@@ -1,0 +1,361 @@
+"""Texts do not depend on what else is in the batch: architectures, headers, settings, memory."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models import huggingface_generate_cache
+from pytest_llmeval.models.huggingface import HuggingFaceModel
+from pytest_llmeval.models.huggingface_generate_loop import RowsWriter
+from pytest_llmeval.models.huggingface_load import LoadedCheckpoint, quiet
+from pytest_llmeval.models.registry import ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.types import GenerateRequest, GenerateResponse
+from tests.models.support import load, naive_greedy
+from tests.tiny_models import make_checkpoint, make_tokenizer
+
+HEADER = "Question: is the quick brown fox 7?\nAnswer: no.\n\nQuestion: 1 + 2?\nAnswer: 3.\n\n"
+OTHER_HEADER = "The capital of France is Paris, of Italy Rome; def add(a, b): the lazy dog jumps.\n\n"
+QUESTIONS = ["A", "The capital of France is", "is that so?", "One, two, three, four, five, six; the quick", "B?"]
+
+_COMMON = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+}
+_LONG_ROPE: dict[str, Any] = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0, 3.0, 2.0, 1.5],
+    "original_max_position_embeddings": 96,
+}
+_CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256},
+    "llama": _COMMON,
+    "long_rope": {**_COMMON, "rope_parameters": _LONG_ROPE},
+    "qwen2": _COMMON,
+    "mistral": {**_COMMON, "sliding_window": 8},
+    "gemma3_text": {
+        **_COMMON,
+        "head_dim": 8,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "gptj": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256, "rotary_dim": 4},
+    "deepseek_v3": {
+        **_COMMON,
+        "num_key_value_heads": 4,
+        "q_lora_rank": 16,
+        "kv_lora_rank": 16,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "n_routed_experts": 4,
+        "n_group": 1,
+        "topk_group": 1,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "first_k_dense_replace": 1,
+        "n_shared_experts": 1,
+    },
+    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
+    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+}
+_SHARING = {"gpt2", "llama", "long_rope", "qwen2"}
+_IN_LOOP = {*_SHARING, "mistral", "gemma3_text", "gptj", "deepseek_v3"}
+
+
+@functools.cache
+def build(model_type: str, batch_size: int | None = None, **config_settings: Any) -> HuggingFaceModel:
+    """A model of the architecture, with wide random weights: ``gpt2``, or ``mistral`` with windows of 8, and so on."""
+    import transformers
+
+    tokenizer = make_tokenizer()
+    named = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0}
+    named |= {"bos_token_id": None, **_CONFIGS[model_type], **config_settings}
+    config: Any = transformers.AutoConfig.for_model("llama" if model_type == "long_rope" else model_type, **named)
+    auto: Any = transformers.AutoModelForCausalLM
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = auto.from_config(config).eval()
+        for parameter in module.parameters():
+            if parameter.dim() > 1:
+                parameter.data.normal_(0, 0.25)
+    loaded = LoadedCheckpoint(
+        model=module,
+        tokenizer=tokenizer,
+        folder=Path(),
+        tokenizer_folder=Path(),
+        adapter_folder=None,
+        revision=None,
+    )
+    spec = ModelSpec(name=model_type, kind="folder", location=".")
+    return HuggingFaceModel(spec, ModelSettings(device="cpu", batch_size=batch_size), loaded)
+
+
+def texts(model: HuggingFaceModel, requests: list[GenerateRequest]) -> list[str]:
+    """What is written; fails on an error."""
+    found = []
+    for response in model.generate(requests):
+        assert isinstance(response, GenerateResponse), response
+        found.append(response.text)
+    return found
+
+
+def alone(model: HuggingFaceModel, requests: list[GenerateRequest]) -> list[str]:
+    """What is written when each request is a call of its own, without what an earlier call may have kept."""
+    found = []
+    for request in requests:
+        if (writer := model.text_engine.rows_writer) is not None:
+            writer.forget()
+        found += texts(model, [request])
+    return found
+
+
+def rows_writer(model: HuggingFaceModel) -> RowsWriter:
+    """The model's own loop."""
+    writer = model.text_engine.rows_writer
+    assert writer is not None
+    return writer
+
+
+@pytest.fixture
+def rows_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """(rows, columns) of every forward pass of the loop, as it goes."""
+    found: list[tuple[int, int]] = []
+    forward: Callable[..., torch.Tensor] = RowsWriter.forward
+
+    def recorded(self: RowsWriter, input_ids: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        found.append((input_ids.shape[0], input_ids.shape[1]))
+        return forward(self, input_ids, *arguments)
+
+    monkeypatch.setattr(RowsWriter, "forward", recorded)
+    return found
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+@pytest.mark.parametrize("model_type", sorted(_CONFIGS))
+def test_greedy_equals_decoding_by_hand(model_type: str, batch_size: int | None) -> None:
+    model = build(model_type, batch_size)
+    requests = [GenerateRequest(HEADER + q, max_tokens=4 + 5 * i) for i, q in enumerate(QUESTIONS)]
+    requests += [GenerateRequest(q, max_tokens=7) for q in QUESTIONS]
+    expected = []
+    for request in requests:
+        with quiet():
+            tokens = naive_greedy(model, model._encoder.prompt(request.prompt), request.max_tokens)
+        expected.append(model.tokenizer.decode(tokens, skip_special_tokens=True))
+    assert texts(model, requests) == expected
+    assert texts(model, requests) == expected  # with the header that is kept, where there is one
+
+
+@pytest.mark.parametrize("model_type", sorted(_CONFIGS))
+def test_who_writes(model_type: str) -> None:
+    """Headers are shared where attention is full, and where the class lets its attention be replaced."""
+    model = build(model_type)
+    texts(model, [GenerateRequest(HEADER + q, max_tokens=2) for q in QUESTIONS])
+    writer = model.text_engine.rows_writer
+    assert (writer is not None) == (model_type in _IN_LOOP)
+    if writer is not None:
+        assert writer.shares_headers == (model_type in _SHARING)
+        assert bool(writer.kept_headers) == (model_type in _SHARING)
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "mistral", "bloom", "mamba"])
+def test_settings_may_differ_in_a_batch(model_type: str) -> None:
+    model = build(model_type)
+    whole = model.generate(HEADER + QUESTIONS[0], max_tokens=12, temperature=0.8, seed=3).text
+    requests = [
+        GenerateRequest(HEADER + question, max_tokens=n, stop=stop, temperature=temperature, seed=seed)
+        for question in QUESTIONS[:3]
+        for n, stop, temperature, seed in [
+            (12, (), 0.0, 0),
+            (12, (), 0.8, 3),
+            (12, (whole[3:5],), 0.8, 3),
+            (5, ("e", "t"), 1.5, 4),
+        ]
+    ]
+    together = texts(model, requests)
+    assert together == alone(model, requests)
+    assert together[1] == whole
+    assert together[2] == whole[: whole.index(whole[3:5])]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    chosen=st.lists(
+        st.builds(
+            GenerateRequest,
+            st.tuples(
+                st.sampled_from(["", HEADER, OTHER_HEADER, HEADER + OTHER_HEADER]), st.sampled_from(QUESTIONS)
+            ).map("".join),
+            max_tokens=st.integers(1, 12),
+            stop=st.sampled_from([(), ("e",), ("\n", "the")]),
+            temperature=st.sampled_from([0.0, 0.5, 2.0]),
+            seed=st.integers(0, 2),
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+    model_type=st.sampled_from(["gpt2", "llama", "gemma3_text"]),
+    batch_size=st.sampled_from([None, 2, 5]),
+)
+def test_any_batch_equals_single_requests(
+    chosen: list[GenerateRequest], model_type: str, batch_size: int | None
+) -> None:
+    assert texts(build(model_type, batch_size), chosen) == alone(build(model_type), chosen)
+
+
+def test_rows_leave_when_they_are_done(rows_of_passes: list[tuple[int, int]]) -> None:
+    limits = [1, 9, 3, 6, 3]
+    texts(build("bloom"), [])  # a model without a loop records nothing
+    texts(
+        build("llama", eos_token_id=None),
+        [GenerateRequest(q, max_tokens=n) for q, n in zip(QUESTIONS, limits, strict=True)],
+    )
+    assert [rows for rows, columns in rows_of_passes if columns == 1] == [4, 4, 2, 2, 2, 1, 1, 1]
+
+
+def test_a_header_is_read_once(rows_of_passes: list[tuple[int, int]]) -> None:
+    model = build("gpt2")
+    writer = rows_writer(model)
+    writer.forget()
+    requests = [GenerateRequest(HEADER + q, max_tokens=1) for q in QUESTIONS]
+    num_tokens = sum(len(model._encoder.prompt(r.prompt)) for r in requests)
+    first = texts(model, requests)
+    (header,) = writer.kept_headers
+    assert (1, len(header)) in rows_of_passes
+    assert sum(rows * columns for rows, columns in rows_of_passes) < num_tokens
+    rows_of_passes.clear()
+    assert texts(model, requests) == first
+    assert texts(model, requests[2:3]) == first[2:3]
+    assert max(columns for _, columns in rows_of_passes) < len(header)
+
+
+def test_two_headers_are_kept() -> None:
+    model = build("llama")
+    writer = rows_writer(model)
+    writer.forget()
+    for header in (HEADER, OTHER_HEADER, "0 1 2 3 4 5 6 7 8 9" * 5):
+        texts(model, [GenerateRequest(header + q, max_tokens=1) for q in QUESTIONS])
+    kept = [model.tokenizer.decode(tokens) for tokens in writer.kept_headers]
+    assert [text[:10] for text in kept] == ["0 1 2 3 4 ", OTHER_HEADER[:10]]
+
+
+def test_kept_headers_are_not_mistaken_for_each_other() -> None:
+    """Two of one length, and a prompt that begins with each; then longer and shorter ones."""
+    model = build("gpt2")
+    rows_writer(model).forget()
+    first, second = (model.tokenizer.decode(model.tokenizer.encode(h * 2)[:40]) for h in (HEADER, OTHER_HEADER))
+    requests = [[GenerateRequest(header + q, max_tokens=6) for q in QUESTIONS] for header in (first, second)]
+    expected = [alone(model, part) for part in requests]
+    for part in requests:
+        texts(model, part)
+    assert len(rows_writer(model).kept_headers) == 2
+    assert texts(model, [requests[0][1], requests[1][1]]) == [expected[0][1], expected[1][1]]
+    for header in (first[:-20], first, first + second, second[:-15], second + first):
+        batch = [GenerateRequest(header + q, max_tokens=6) for q in QUESTIONS]
+        together = texts(model, batch)
+        assert texts(model, batch) == together
+        assert together == alone(model, batch)
+
+
+def test_a_model_that_disagrees_with_itself_shares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attention that forgets the header, as a class might whose code does something else than it says."""
+    attend = huggingface_generate_cache.attend
+
+    def forgetful(
+        module: Any, query: Any, key: Any, value: Any, mask: Any, *, shared_header: Any, **kwargs: Any
+    ) -> Any:
+        header = shared_header
+        empty = huggingface_generate_cache.Header(
+            (), tuple(k[:, :, :0] for k in header.keys), tuple(v[:, :, :0] for v in header.values)
+        )
+        mask = mask[..., -key.shape[2] :] if mask is not None else None
+        return attend(module, query, key, value, mask, shared_header=empty, **kwargs)
+
+    expected = alone(build("qwen2"), [GenerateRequest(HEADER + q, max_tokens=5) for q in QUESTIONS])
+    monkeypatch.setattr(huggingface_generate_cache, "attend", forgetful)
+    model = build("qwen2", rms_norm_eps=1e-6)  # another one, which has checked nothing yet
+    assert texts(model, [GenerateRequest(HEADER + q, max_tokens=5) for q in QUESTIONS]) == expected
+    assert not rows_writer(model).shares_headers
+
+
+def test_rotary_angles_do_not_follow_a_neighbour() -> None:
+    """Beyond 96 positions the angles of all positions change, for those rows that are so long and no others."""
+    model = build("long_rope")
+    requests = [GenerateRequest(HEADER + q, max_tokens=n) for q in QUESTIONS for n in (3, 60)]
+    assert any(len(model._encoder.prompt(r.prompt)) + r.max_tokens > 96 for r in requests)
+    assert any(len(model._encoder.prompt(r.prompt)) + r.max_tokens <= 96 for r in requests)
+    assert texts(model, requests) == alone(model, requests)
+
+
+def test_out_of_memory_halves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("gpt2")
+    requests = [GenerateRequest(HEADER + q, max_tokens=5) for q in QUESTIONS]
+    expected = texts(model, requests)
+    forward: Callable[..., torch.Tensor] = RowsWriter.forward
+
+    def small(self: RowsWriter, input_ids: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        if input_ids.shape[0] > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, input_ids, *arguments)
+
+    monkeypatch.setattr(RowsWriter, "forward", small)
+    assert texts(model, requests) == expected
+    assert model.model.config._attn_implementation == "sdpa"
+
+
+def test_progress_is_told() -> None:
+    model = build("llama", eos_token_id=None)
+    told: list[tuple[int, int]] = []
+    model.on_progress = lambda done, total: told.append((done, total))
+    requests = [GenerateRequest(q, max_tokens=n) for q, n in zip(QUESTIONS, (2, 9, 4, 6, 4), strict=True)]
+    model.generate([*requests, requests[0], GenerateRequest("a", max_tokens=0)])
+    model.on_progress = None
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert {total for _, total in told} == {7}
+    assert told[0][0] == 3  # the one that is refused, and the first to end, twice
+    assert told[-1][0] == 7
+
+
+def test_logits_that_are_no_numbers_fail_their_row_alone(tmp_path: Path) -> None:
+    model = load(make_checkpoint(tmp_path, "gpt2"))
+    with torch.no_grad():
+        model.model.transformer.wte.weight[model.tokenizer.encode("?")[0]] = math.nan
+        model.model.lm_head.weight = torch.nn.Parameter(model.model.lm_head.weight.nan_to_num(0.0).clone())
+    requests = [GenerateRequest(OTHER_HEADER + q, max_tokens=3) for q in QUESTIONS]
+    together = model.generate(requests)
+    assert rows_writer(model).kept_headers
+    for request, response in zip(requests, together, strict=True):
+        assert isinstance(response, RequestError) == ("?" in str(request.prompt))
+    assert [r.text for r in together if isinstance(r, GenerateResponse)] == alone(
+        model, [r for r in requests if "?" not in str(r.prompt)]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision(tmp_path: Path, dtype: str) -> None:
+    """The first token is the likeliest by the whole prompt's logits, or next to it."""
+    model = load(make_checkpoint(tmp_path, "llama"), dtype=dtype)
+    requests = [GenerateRequest(HEADER + q, max_tokens=1) for q in QUESTIONS]
+    for request, text in zip(requests, texts(model, requests), strict=True):
+        with torch.no_grad():
+            logits = model.model(torch.tensor([model._encoder.prompt(request.prompt)])).logits[0, -1].float()
+        likely = [model.tokenizer.decode([token], skip_special_tokens=True) for token in logits.topk(3).indices]
+        assert text in likely
+    assert rows_writer(model).shares_headers
