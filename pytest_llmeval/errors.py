@@ -7,6 +7,7 @@ without a traceback. Anything else that is raised is a defect of ours, or of the
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 __all__ = [
     "ContextLengthError",
@@ -56,17 +57,22 @@ class ContextLengthError(RequestError):
     """A request with more tokens than the model's context holds.
 
     ``num_tokens`` is what the request needs (prompt and continuation, or prompt and new tokens); ``max_tokens`` is what
-    the model holds.
+    the model holds. Of an encoder-decoder model ``part`` says which side it is: the prompt is read by the encoder, the
+    continuation or new tokens by the decoder.
     """
 
-    def __init__(self, *, num_tokens: int, max_tokens: int) -> None:
+    def __init__(
+        self, *, num_tokens: int, max_tokens: int, part: Literal["context", "encoder", "decoder"] = "context"
+    ) -> None:
         self.num_tokens = num_tokens
         self.max_tokens = max_tokens
+        self.part = part
         super().__init__(num_tokens, max_tokens)
 
     def __str__(self) -> str:
+        what = {"context": "request", "encoder": "prompt", "decoder": "answer"}[self.part]
         return (
-            f"the request needs {self.num_tokens} tokens and the model's context holds {self.max_tokens}: "
+            f"the {what} needs {self.num_tokens} tokens and the model's {self.part} holds {self.max_tokens}: "
             f"{self.num_tokens - self.max_tokens} too many (nothing was truncated)"
         )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["CHAT_TEMPLATE", "make_checkpoint", "make_hub_cache", "make_tokenizer"]
+__all__ = ["CHAT_TEMPLATE", "make_checkpoint", "make_hub_cache", "make_t5_tokenizer", "make_tokenizer"]
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -22,10 +23,14 @@ _CORPUS = (
     "def add(a, b):\n    return a + b\n\nA. B. C. D. 0 1 2 3 4 5 6 7 8 9",
 )
 
+_BART_STACK = {"layers": 2, "attention_heads": 4, "ffn_dim": 64}
 
-def make_tokenizer(*, adds_bos: bool = False, vocab_size: int = 384, chat_template: str | None = None) -> Any:
+
+def make_tokenizer(
+    *, adds_bos: bool = False, adds_eos: bool = False, vocab_size: int = 384, chat_template: str | None = None
+) -> Any:
     """A byte-level BPE tokenizer with ``<s>`` and ``</s>``; ``adds_bos`` puts ``<s>`` before every text, as Llama's
-    does.
+    does; ``adds_eos`` puts ``</s>`` behind it too, as BART's does.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -41,8 +46,10 @@ def make_tokenizer(*, adds_bos: bool = False, vocab_size: int = 384, chat_templa
     )
     tokenizer.train_from_iterator(_CORPUS, trainer)
     if adds_bos:
+        end = " </s>" * adds_eos
+        special_tokens = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")]
         tokenizer.post_processor = processors.TemplateProcessing(
-            single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+            single=f"<s> $A{end}", pair=f"<s> $A{end} $B{end}", special_tokens=special_tokens
         )
     bos = {"bos_token": "<s>"} if adds_bos else {}
     create: Any = PreTrainedTokenizerFast
@@ -51,9 +58,29 @@ def make_tokenizer(*, adds_bos: bool = False, vocab_size: int = 384, chat_templa
     return fast
 
 
+def make_t5_tokenizer(*, vocab_size: int = 160, chat_template: str | None = None) -> Any:
+    """A unigram tokenizer as T5's: ``</s>`` after every text, no BOS, white space is one ``▁`` before a word, and what
+    it has not seen is ``<unk>``.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import T5Tokenizer
+
+    words = Tokenizer(models.Unigram())
+    words.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<pad>", "</s>", "<unk>"]
+    create_trainer: Any = trainers.UnigramTrainer
+    trainer = create_trainer(vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False)
+    words.train_from_iterator(_CORPUS, trainer)
+    pieces = json.loads(words.to_str())["model"]["vocab"]
+    create: Any = T5Tokenizer
+    tokenizer = create(vocab=[(piece, score) for piece, score in pieces], extra_ids=4)
+    tokenizer.chat_template = chat_template
+    return tokenizer
+
+
 def make_checkpoint(
     folder: Path,
-    architecture: Literal["gpt2", "llama", "bloom"] = "gpt2",
+    architecture: Literal["gpt2", "llama", "bloom", "t5", "bart"] = "gpt2",
     *,
     seed: int = 0,
     max_length: int = 128,
@@ -64,15 +91,20 @@ def make_checkpoint(
 ) -> Path:
     """Write a checkpoint (config, safetensors, tokenizer) into ``folder`` and return it.
 
-    ``adds_bos`` None: only ``llama`` adds BOS. ``config_settings`` go into the config. The weights are drawn wide, so
-    that the distributions over tokens are far from flat.
+    ``adds_bos`` None: only ``llama`` and ``bart`` add BOS. ``config_settings`` go into the config. The weights are
+    drawn wide, so that the distributions over tokens are far from flat. ``t5`` and ``bart`` are encoder-decoder models.
     """
     import torch
     import transformers
 
-    tokenizer = make_tokenizer(
-        adds_bos=architecture == "llama" if adds_bos is None else adds_bos, chat_template=chat_template
-    )
+    if architecture == "t5":
+        tokenizer = make_t5_tokenizer(chat_template=chat_template)
+    else:
+        tokenizer = make_tokenizer(
+            adds_bos=architecture in ("llama", "bart") if adds_bos is None else adds_bos,
+            adds_eos=architecture == "bart",
+            chat_template=chat_template,
+        )
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": None}
     common: dict[str, Any] = {
         "vocab_size": len(tokenizer),
@@ -88,13 +120,28 @@ def make_checkpoint(
         common |= {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
         common |= {"num_key_value_heads": 2, "max_position_embeddings": max_length}
         config = transformers.LlamaConfig(**{**common, **config_settings})
+    elif architecture == "t5":
+        common |= {"d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 2, "num_heads": 4, "n_positions": max_length}
+        common |= {"pad_token_id": tokenizer.pad_token_id, "decoder_start_token_id": tokenizer.pad_token_id}
+        config = transformers.T5Config(**{**common, **config_settings})
+    elif architecture == "bart":
+        common |= {"d_model": 32, "init_std": 0.3, "max_position_embeddings": max_length, "pad_token_id": 2}
+        common |= {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in _BART_STACK.items()}
+        common |= {"decoder_start_token_id": tokenizer.eos_token_id, "forced_eos_token_id": None}
+        config = transformers.BartConfig(**{**common, **config_settings})
     else:
         common |= {"hidden_size": 32, "n_layer": 2, "n_head": 4}
         config = transformers.BloomConfig(**{**common, **config_settings})
+    auto: Any = transformers.AutoModelForCausalLM
+    if config.is_encoder_decoder:
+        auto = transformers.AutoModelForSeq2SeqLM
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        auto: Any = transformers.AutoModelForCausalLM
         model = auto.from_config(config)
+        if architecture == "t5":  # whose own initialisation writes nothing but <pad>
+            for parameter in model.parameters():
+                if parameter.dim() > 1:
+                    parameter.data.normal_(0, 0.3)
     model.to(getattr(torch, dtype)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -46,6 +46,7 @@ _TOKENIZER_EXTRAS = (
     "chat_template.jinja",
     "chat_template.json",
 )
+_AUTO_CLASSES = frozenset({"AutoConfig", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"})
 _NO_VOCABULARY_NEEDED = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 _LARGEST_HEADER = 100_000_000
 """Bytes; safetensors itself refuses longer headers."""
@@ -125,16 +126,10 @@ def _read_json(name: str, path: Path) -> Any:
 
 
 def _check_architecture(name: str, folder: Path, config: Mapping[str, JSON], *, trust_remote_code: bool) -> None:
-    if config.get("is_encoder_decoder") is True:
-        raise model_error(
-            name,
-            f"{config.get('model_type', 'this model')} is an encoder-decoder model, "
-            "and this version runs causal (decoder-only) models alone",
-        )
     if trust_remote_code or _is_known(config.get("model_type")):
         return
     auto_map = config.get("auto_map")
-    if isinstance(auto_map, dict) and ("AutoModelForCausalLM" in auto_map or "AutoConfig" in auto_map):
+    if isinstance(auto_map, dict) and not _AUTO_CLASSES.isdisjoint(auto_map):
         raise model_error(
             name,
             f"model_type {config.get('model_type')!r} needs Python code that comes with the checkpoint; "

@@ -5,6 +5,7 @@
   continuation; the context is encoded by itself.
 - BOS as the tokenizer says, and not added to a text that already begins with it.
 - An empty context is BOS, else EOS; a continuation that begins with that token is not given a second one.
+- For encoder-decoder models both are encoded by themselves (``SeparateEncoder``).
 
 Where lm-eval would stop on an assertion (nothing is left to score, nothing to condition on), a ``RequestError`` says
 so.
@@ -20,7 +21,7 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.messages import describe
 from pytest_llmeval.types import Prompt
 
-__all__ = ["EncodedPair", "Encoder", "Tokenizer"]
+__all__ = ["EncodedPair", "Encoder", "SeparateEncoder", "Tokenizer"]
 
 
 class Tokenizer(Protocol):
@@ -43,7 +44,11 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncodedPair:
-    """Neither part is empty; the model is fed ``context + continuation`` without its last token."""
+    """Neither part is empty; the model is fed ``context + continuation`` without its last token.
+
+    The encoder of an encoder-decoder model is fed ``context``, and its decoder what starts a text and then
+    ``continuation`` without its last token.
+    """
 
     context: tuple[int, ...]
     continuation: tuple[int, ...]
@@ -83,18 +88,24 @@ class Encoder:
         context_text = self.render(context)
         kept = context_text.rstrip()
         continuation = context_text[len(kept) :] + continuation
-        context_tokens = list(self._encode_context(kept)) if kept else []
-        if context_tokens:
-            whole = self._encode(kept + continuation, begins_with=self._prefix_text)
-            continuation_tokens = whole[len(context_tokens) :]
-        else:
-            context_tokens, continuation_tokens = self._after_nothing(continuation)
+        context_tokens, continuation_tokens = self._parts(context_text, kept, continuation)
         if not continuation_tokens:
-            raise RequestError(
-                f"the continuation {continuation[:40]!r} adds no token to its context, so there is nothing to score; "
-                "put a space or a line break between the two"
-            )
+            raise RequestError(f"the continuation {continuation[:40]!r} {self._NOTHING_TO_SCORE}")
         return EncodedPair(self._checked(context_tokens), self._checked(continuation_tokens))
+
+    def text(self, text: str) -> tuple[int, tuple[int, ...]]:
+        """The token that stands before a text that is scored as a whole (BOS, else EOS), and the text's own tokens.
+
+        A tokenizer that adds BOS adds it here too, and it is scored as the text's first token, after another one:
+        that is what lm-eval's rolling log-likelihood does. The empty text of a tokenizer that adds nothing has no
+        tokens. Raises ``RequestError``.
+        """
+        if self.prefix_token is None:
+            raise RequestError(
+                "the tokenizer has neither BOS nor EOS, one of which must stand before a text that is scored as a whole"
+            )
+        tokens = self._encode(text, begins_with=self._prefix_text)
+        return self.prefix_token, self._checked(tokens) if tokens else ()
 
     def prompt(self, prompt: Prompt) -> tuple[int, ...]:
         """Encode what ``GenerateRequest`` holds; an empty prompt is BOS, else EOS. Raises ``RequestError``."""
@@ -117,6 +128,17 @@ class Encoder:
             raise RequestError(f"the tokenizer's chat template refuses the prompt: {describe(error)}") from None
         return str(text)
 
+    _NOTHING_TO_SCORE = (
+        "adds no token to its context, so there is nothing to score; put a space or a line break between the two"
+    )
+
+    def _parts(self, context: str, kept: str, continuation: str) -> tuple[list[int], list[int]]:
+        """``context`` as the request has it, and both parts after white space moved."""
+        context_tokens = list(self._encode_context(kept)) if kept else []
+        if not context_tokens:
+            return self._after_nothing(continuation)
+        return context_tokens, self._encode(kept + continuation, begins_with=self._prefix_text)[len(context_tokens) :]
+
     def _after_nothing(self, continuation: str) -> tuple[list[int], list[int]]:
         tokens = self._tokens(continuation, add_special_tokens=False)
         prefix = self._prefix()
@@ -133,14 +155,15 @@ class Encoder:
 
     def _tokens(self, text: str, add_special_tokens: bool | None) -> list[int]:
         """``add_special_tokens`` None leaves it to the tokenizer."""
-        settings = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
+        settings: dict[str, bool] = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise RequestError(
                 f"the text holds a lone surrogate (U+{ord(text[error.start]):04X}), which no tokenizer can encode"
             ) from None
-        return list(self._tokenizer.encode(text, **settings))
+        # verbose: it would warn of texts longer than the context, of which we refuse some and cut others into windows
+        return list(self._tokenizer.encode(text, verbose=False, **settings))
 
     def _checked(self, tokens: list[int]) -> tuple[int, ...]:
         if self._num_embeddings is not None and max(tokens) >= self._num_embeddings:
@@ -149,3 +172,25 @@ class Encoder:
                 "the tokenizer does not belong to this model"
             )
         return tuple(tokens)
+
+
+class SeparateEncoder(Encoder):
+    """Encodes the requests of an encoder-decoder model: the context with the special tokens that the tokenizer adds
+    (T5's ``</s>``), the continuation without any.
+
+    As in lm-eval, the empty context is BOS, else EOS, while white space alone is what the tokenizer makes of an empty
+    text; and the prompt of a generation always has the tokenizer's own special tokens, whatever ``add_bos`` says and
+    whatever it begins with.
+    """
+
+    _NOTHING_TO_SCORE = "has no token in the model's vocabulary, so there is nothing to score"
+
+    def prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        """Encode what ``GenerateRequest`` holds; no token at all becomes BOS, else EOS. Raises ``RequestError``."""
+        return self._checked(self._tokens(self.render(prompt), None) or [self._prefix()])
+
+    def _parts(self, context: str, kept: str, continuation: str) -> tuple[list[int], list[int]]:
+        if not context:
+            return self._after_nothing(continuation)
+        context_tokens = list(self._encode_context(kept)) or [self._prefix()]
+        return context_tokens, self._tokens(continuation, add_special_tokens=False)

@@ -1,4 +1,4 @@
-"""Loading a causal model and its tokenizer with transformers; every failure becomes one ``ModelError`` sentence."""
+"""Loading a model of text and its tokenizer with transformers; every failure becomes one ``ModelError`` sentence."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import transformers
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import logging as hub_logging
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
@@ -72,10 +73,10 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
     if commit is not None:
         common["revision"] = commit
     config = transformers.AutoConfig.from_pretrained(spec.location, **common)
-    _check_causal(spec, config)
+    auto = _auto_class(spec, config)
     tokenizer, tokenizer_folder = _load_tokenizer(spec, settings, common)
     adapter_folder = _fetch_adapter(spec, settings)
-    model = _load_weights(spec, settings, config, device, common)
+    model = _load_weights(spec, settings, config, device, common, auto)
     if adapter_folder is not None:
         model = _with_adapter(spec, model, adapter_folder)
     return LoadedCheckpoint(
@@ -88,16 +89,18 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
     )
 
 
-def _check_causal(spec: ModelSpec, config: Any) -> None:
+def _auto_class(spec: ModelSpec, config: Any) -> Any:
+    """The class of transformers that loads what ``config`` describes."""
     if getattr(config, "is_encoder_decoder", False):
-        kind = "an encoder-decoder model"
-    elif any(str(a).endswith("ForMaskedLM") for a in getattr(config, "architectures", None) or ()):
-        kind = "a masked language model"
-    else:
-        return
-    raise model_error(
-        spec.name, f"{config.model_type} is {kind}, and this version runs causal (decoder-only) models alone"
-    )
+        own_code = "AutoModelForSeq2SeqLM" in (getattr(config, "auto_map", None) or {})
+        if config.model_type not in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES and not own_code:
+            problem = f"{config.model_type} is an encoder-decoder model that does not go from text to text"
+            raise model_error(spec.name, f"{problem}, and this version runs models of text alone")
+        return transformers.AutoModelForSeq2SeqLM
+    if any(str(a).endswith("ForMaskedLM") for a in getattr(config, "architectures", None) or ()):
+        problem = f"{config.model_type} is a masked language model"
+        raise model_error(spec.name, f"{problem}, and this version runs causal and encoder-decoder models alone")
+    return transformers.AutoModelForCausalLM
 
 
 def _load_tokenizer(spec: ModelSpec, settings: ModelSettings, common: Mapping[str, Any]) -> tuple[Any, Path | None]:
@@ -132,7 +135,9 @@ def _tokenizer(spec: ModelSpec, location: str, arguments: Mapping[str, Any]) -> 
     return tokenizer
 
 
-def _load_weights(spec: ModelSpec, settings: ModelSettings, config: Any, device: str, common: Mapping[str, Any]) -> Any:
+def _load_weights(
+    spec: ModelSpec, settings: ModelSettings, config: Any, device: str, common: Mapping[str, Any], auto: Any
+) -> Any:
     arguments: dict[str, Any] = dict(common)
     quantization = settings.model_args.get("quantization_config")
     quantized = quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -145,7 +150,6 @@ def _load_weights(spec: ModelSpec, settings: ModelSettings, config: Any, device:
         arguments["device_map"] = device_map
     if "attn_implementation" in settings.model_args:
         arguments["attn_implementation"] = settings.model_args["attn_implementation"]
-    auto: Any = transformers.AutoModelForCausalLM
     with _without_conversion():
         model, info = auto.from_pretrained(spec.location, config=config, output_loading_info=True, **arguments)
     _check_complete(spec, info)
