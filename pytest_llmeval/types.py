@@ -15,6 +15,7 @@ __all__ = [
     "GenerateResponse",
     "LoglikelihoodRequest",
     "LoglikelihoodResponse",
+    "LoglikelihoodRollingRequest",
     "Message",
     "Prompt",
     "Request",
@@ -51,6 +52,20 @@ class LoglikelihoodRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class LoglikelihoodRollingRequest:
+    """How likely is the whole ``text``, however long? Answered with a ``LoglikelihoodResponse``.
+
+    A text longer than the model's context is read in windows, and each token is scored once. ``stride`` None cuts it
+    into disjoint windows: the first token of a window is conditioned on one token. A ``stride`` of N moves a full
+    window on by N tokens at a time and scores only those, so that every token after the first window has at least
+    ``max_length - N`` tokens before it: slower, and closer to what the model can do.
+    """
+
+    text: str
+    stride: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """What does the model write after ``prompt``?
 
@@ -71,7 +86,9 @@ class LoglikelihoodResponse:
     """``loglikelihood`` is the sum, in nats, of the logprobs of the continuation's ``num_tokens`` tokens.
 
     ``is_greedy``: each of those tokens is the likeliest at its place. ``num_context_tokens`` counts what the
-    continuation is conditioned on. ``seconds``: this request's share of the time that its batch took.
+    continuation is conditioned on. ``seconds``: this request's share of the time that its batch took. Of a
+    ``LoglikelihoodRollingRequest`` the whole text is the continuation, and its context the one token that stands before
+    the text.
     """
 
     loglikelihood: float
@@ -92,7 +109,7 @@ class GenerateResponse:
     seconds: float = 0.0
 
 
-Request: TypeAlias = LoglikelihoodRequest | GenerateRequest
+Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest
 Response: TypeAlias = LoglikelihoodResponse | GenerateResponse
 
 

@@ -55,6 +55,10 @@ class FakeModel:
         log("loglikelihood", [as_text(request.context) + request.continuation for request in requests])
         return [self._answer(request.context, self._score, request) for request in requests]
 
+    def loglikelihood_rolling(self, requests):
+        log("loglikelihood_rolling", [request.text for request in requests])
+        return [self._answer(request.text, self._score_text, request) for request in requests]
+
     def generate(self, requests):
         log("generate", [as_text(request.prompt) for request in requests])
         return [self._answer(request.prompt, self._write, request) for request in requests]
@@ -78,6 +82,10 @@ class FakeModel:
         return LoglikelihoodResponse(
             loglikelihood=loglikelihood * num_tokens, num_tokens=num_tokens, num_context_tokens=len(text.split())
         )
+
+    def _score_text(self, text, request):
+        words = [len(word) for word in text.split()]
+        return LoglikelihoodResponse(loglikelihood=-1.0 * sum(words), num_tokens=len(words), num_context_tokens=1)
 
     def _write(self, text, request):
         reply = first_match(SCRIPT["replies"], text)
@@ -105,6 +113,8 @@ def fake_model_conftest(
     Each table maps a part of the prompt to what happens; the first part that the prompt contains decides.
 
     :param replies: what is generated; ``default_reply`` where nothing matches.
+    A whole text has a loglikelihood of -1 for each of its characters that is not white space.
+
     :param likely: the continuation (stripped) with the highest logprob per token, -0.5. All others get one from a hash
         of context and continuation, between -10 and -2 per token; a token is a word.
     :param errors: the message of a ``RequestError`` in that request's place.
@@ -129,8 +139,9 @@ FAKE_MODEL_CONFTEST = fake_model_conftest()
 def model_calls(folder: Path, method: str | None = None) -> list[dict[str, Any]]:
     """What the scripted model in ``folder``'s conftest.py was asked: one entry for each call, in order.
 
-    Keys: ``method`` (``load``, ``loglikelihood``, ``generate``; only those of ``method`` if given), ``prompts`` (with
-    the continuation, where there is one) and ``pid``, which tells workers apart. Empty if no model was made.
+    Keys: ``method`` (``load``, ``loglikelihood``, ``loglikelihood_rolling``, ``generate``; only those of ``method`` if
+    given), ``prompts`` (with the continuation, where there is one) and ``pid``, which tells workers apart. Empty if no
+    model was made.
     """
     path = folder / _CALLS
     if not path.exists():

@@ -13,6 +13,7 @@ from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
     Request,
     Response,
 )
@@ -20,6 +21,11 @@ from pytest_llmeval.types import (
 __all__ = ["ask"]
 
 _ROUNDING = 1e-3
+_METHODS = (
+    (LoglikelihoodRequest, "loglikelihood"),
+    (LoglikelihoodRollingRequest, "loglikelihood_rolling"),
+    (GenerateRequest, "generate"),
+)
 
 
 def ask(model: object, requests: Sequence[Request]) -> list[Response | Failed]:
@@ -31,7 +37,7 @@ def ask(model: object, requests: Sequence[Request]) -> list[Response | Failed]:
     """
     __tracebackhide__ = True
     answers: dict[int, Response | Failed] = {}
-    for kind, method in ((LoglikelihoodRequest, "loglikelihood"), (GenerateRequest, "generate")):
+    for kind, method in _METHODS:
         places = [place for place, request in enumerate(requests) if isinstance(request, kind)]
         if places:
             responses = _call(model, method, [requests[place] for place in places])
@@ -57,7 +63,7 @@ def _call(model: object, method: str, requests: Sequence[Request]) -> list[Respo
 def _checked(model: object, method: str, response: object) -> Response | Failed:
     """The response made of builtins: what a model computes with (numpy, torch) cannot be written to a report."""
     try:
-        if isinstance(response, LoglikelihoodResponse) and method == "loglikelihood":
+        if isinstance(response, LoglikelihoodResponse) and method != "generate":
             return LoglikelihoodResponse(
                 loglikelihood=_loglikelihood(response.loglikelihood),
                 num_tokens=_count("num_tokens", response.num_tokens),
@@ -77,7 +83,7 @@ def _checked(model: object, method: str, response: object) -> Response | Failed:
         raise _error(model, f"{method} returned a response whose {error}") from None
     if isinstance(response, RequestError):
         return response
-    expected = "LoglikelihoodResponse" if method == "loglikelihood" else "GenerateResponse"
+    expected = "GenerateResponse" if method == "generate" else "LoglikelihoodResponse"
     raise _error(model, f"{method} returned {type(response).__name__}, expected {expected}")
 
 

@@ -19,7 +19,7 @@ class Presented:
     ``right`` are indices into ``choices``; ``order[i]`` is where the i-th option shown stands among the sample's own.
     ``labels`` are the letters in front of the options (letter scorer only). ``references`` are the texts that count
     as right where there are no choices, as the scorer compares them. ``target`` is what the report says was expected:
-    one text, or several of which each is right.
+    one text, or several of which each is right. ``prompt`` is what was rendered for the sample, empty until then.
     """
 
     sample: Sample
@@ -29,6 +29,7 @@ class Presented:
     labels: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     target: str | tuple[str, ...] = ""
+    prompt: Prompt = ""
 
 
 class Scorer(Protocol):
@@ -63,7 +64,10 @@ class Scorer(Protocol):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The requests that this sample needs. ``delimiter`` stands between the context and a scored option."""
+        """The requests that this sample needs. ``delimiter`` stands between the context and a scored option.
+
+        ``ValueError`` says in one line why this prompt cannot be asked.
+        """
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Judge the responses, one for each request and in their order."""

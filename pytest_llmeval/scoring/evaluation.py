@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, get_args
 
 from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.perplexity import prompt_problem
 from pytest_llmeval.scoring.scorers import make_scorer
 from pytest_llmeval.suites.loader import Suite
 from pytest_llmeval.suites.prompts import render_prompt
+from pytest_llmeval.suites.schema import PerplexitySettings
 from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
 __all__ = ["Evaluation", "Question"]
@@ -34,6 +39,9 @@ class Evaluation:
             self.scorer: Scorer = make_scorer(suite.spec.score)
         except ValueError as error:
             raise suite.error(str(error), keys=("score",)) from None
+        problem = prompt_problem(suite.spec.prompt) if isinstance(suite.spec.score, PerplexitySettings) else None
+        if problem is not None:
+            raise suite.error(problem[0], keys=("prompt", *problem[1]))
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
 
     def question(self, sample: Sample) -> Question:
@@ -48,8 +56,13 @@ class Evaluation:
         )
         if presented.labels:
             self._check_options_are_shown(presented, prompt)
-        requests = self.scorer.requests(presented, prompt, delimiter=self._delimiter, generate=self.suite.spec.generate)
-        return Question(presented=presented, prompt=prompt, requests=requests)
+        try:
+            requests = self.scorer.requests(
+                presented, prompt, delimiter=self._delimiter, generate=self.suite.spec.generate
+            )
+        except ValueError as error:
+            raise self.suite.error(str(error), sample) from None
+        return Question(presented=replace(presented, prompt=prompt), prompt=prompt, requests=requests)
 
     @property
     def _delimiter(self) -> str:
@@ -110,6 +123,17 @@ class Evaluation:
 
 def _sample_fingerprint(scorer: str, question: Question) -> str:
     presented = question.presented
-    asked = [[type(request).__name__, astuple(request)] for request in question.requests]
+    prompts: dict[Prompt, int] = {}  # once each: all options of a sample follow the same
+    asked = []
+    for request in question.requests:
+        prompt, *others = _VALUES_OF[type(request)](request)
+        asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
     judged = [presented.choices, presented.right, presented.labels, presented.references]
-    return hashlib.sha256(json.dumps([scorer, asked, judged]).encode()).hexdigest()
+    return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
+
+
+_ENCODER = json.JSONEncoder(default=astuple)
+_VALUES_OF: Mapping[type, Callable[[Request], tuple[Any, ...]]] = MappingProxyType(
+    {kind: attrgetter(*(field.name for field in fields(kind))) for kind in get_args(Request)}
+)
+"""The values of a request by its kind; the first is what the model reads."""

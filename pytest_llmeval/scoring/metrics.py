@@ -6,9 +6,11 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from pytest_llmeval.scoring.pooled import ingredients, pooled
 from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval
 from pytest_llmeval.types import JSON, Score
 
@@ -25,8 +27,9 @@ __all__ = [
     "summarize",
 ]
 
-Kind: TypeAlias = Literal["proportion", "mean", "count"]
-"""``proportion``: a mean of values that are all 0 or 1. ``count``: a number of samples, without an interval."""
+Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled"]
+"""``proportion``: a mean of values that are all 0 or 1. ``count``: a number of samples, without an interval.
+``pooled``: made of one ratio of two sums over the samples (``pooled.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,34 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
                 True,
                 "Accuracy of the option with the highest loglikelihood per UTF-8 byte.",
             ),
+            MetricDefinition(
+                "word_perplexity",
+                "pooled",
+                False,
+                "exp(-sum of loglikelihoods / sum of words): 1 is perfect. Words are what white space separates.",
+                lowest=1.0,
+            ),
+            MetricDefinition(
+                "byte_perplexity",
+                "pooled",
+                False,
+                "exp(-sum of loglikelihoods / sum of UTF-8 bytes): 1 is perfect.",
+                lowest=1.0,
+            ),
+            MetricDefinition(
+                "bits_per_byte",
+                "pooled",
+                False,
+                "-sum of loglikelihoods / ln 2 / sum of UTF-8 bytes: 0 is perfect.",
+                lowest=0.0,
+            ),
+            MetricDefinition(
+                "token_perplexity",
+                "pooled",
+                False,
+                "exp(-sum of loglikelihoods / sum of tokens): 1 is perfect. Comparable for one tokenizer only.",
+                lowest=1.0,
+            ),
             MetricDefinition("correct", "count", True, "Samples that were answered right."),
             MetricDefinition("total", "count", None, "Samples that were scored."),
             MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
@@ -114,8 +145,9 @@ _COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
 class Metric:
     """A statistic over ``n`` scores. ``value`` is None where there was nothing to take it over.
 
-    ``stderr`` is the standard error of the mean, None for counts and for n < 2. ``ci_low`` and ``ci_high`` are the 95%
-    interval: Wilson's for proportions, Student's t for other means, None for counts and for means with n < 2.
+    ``stderr`` is the standard error of the mean (of pooled metrics see ``pooled.py``), None for counts and for n < 2.
+    ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means and for
+    pooled metrics, None for counts and, but for proportions, for n < 2. A perplexity too large for a float is None too.
     """
 
     value: float | None
@@ -135,8 +167,8 @@ class Metric:
         n, kind = data.get("n"), data.get("kind")
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ValueError(f"a metric's n is a number of samples, found {n!r}")
-        if kind not in ("proportion", "mean", "count"):
-            raise ValueError(f"a metric's kind is proportion, mean or count, found {kind!r}")
+        if kind not in ("proportion", "mean", "count", "pooled"):
+            raise ValueError(f"a metric's kind is proportion, mean, count or pooled, found {kind!r}")
         numbers = {name: _number_or_none(data, name) for name in ("value", "stderr", "ci_low", "ci_high")}
         return cls(n=n, kind=kind, **numbers)
 
@@ -205,6 +237,8 @@ def _summarize(scores: Sequence[Score], kinds: Mapping[str, Kind]) -> dict[str, 
 
 
 def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
+    if kind == "pooled":
+        return _pooled(scores, name)
     values = _values(scores, name)
     if kind == "count":
         return Metric(value=math.fsum(values), n=len(values), kind=kind)
@@ -220,6 +254,13 @@ def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
             interval = None  # all right or all wrong under different chances: no width is not what is known
     low, high = _within(name, scores, interval) if interval is not None else (None, None)
     return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
+
+
+def _pooled(scores: Iterable[Score], name: str) -> Metric:
+    parts = ingredients(scores, name)
+    found = pooled(name, parts)
+    low, high = _within(name, (), found.interval) if found.interval is not None else (None, None)
+    return Metric(value=found.value, n=len(parts), kind="pooled", stderr=found.stderr, ci_low=low, ci_high=high)
 
 
 def _within(name: str, scores: Iterable[Score], interval: tuple[float, float]) -> tuple[float, float]:
@@ -238,18 +279,18 @@ def _lowest_skill(scores: Iterable[Score]) -> float:
 
 def _values(scores: Iterable[Score], name: str) -> list[float]:
     values = []
+    count = _COUNTED.get(name)
     for score in scores:
         if score.status == "unscored":
             continue
-        if name in _COUNTED:
-            values.append(_COUNTED[name](score))
+        if count is not None:
+            values.append(count(score))
         elif name in score.values:
             values.append(float(score.values[name]))
         elif name == "accuracy" and score.status != "scored":
             values.append(float(score.status == "correct"))
-    for value in values:
-        if not math.isfinite(value):
-            raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
+    for value in filterfalse(math.isfinite, values):
+        raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
     return values
 
 
@@ -257,9 +298,12 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for name in names:
         kind = definition(name).kind
+        if kind == "pooled" and ingredients(scores, name):
+            kinds[name] = kind
+            continue
         if kind != "count" and name != "skill":
             values = _values(scores, name)
-            if values and (name not in METRICS or kind == "proportion"):
+            if values and (name not in METRICS or kind in ("proportion", "pooled")):
                 # A user may record any value under any name; only zeros and ones have a proportion's interval.
                 kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
         kinds[name] = kind

@@ -10,6 +10,7 @@ from pytest_llmeval.scoring.exact import ExactScorer
 from pytest_llmeval.scoring.letter import LetterScorer
 from pytest_llmeval.scoring.number import NumberScorer
 from pytest_llmeval.scoring.pattern import PatternScorer
+from pytest_llmeval.scoring.perplexity import PerplexityScorer
 from pytest_llmeval.scoring.yes_no import YesNoScorer
 from pytest_llmeval.suites.schema import (
     ChoiceSettings,
@@ -17,6 +18,7 @@ from pytest_llmeval.suites.schema import (
     LetterSettings,
     NumberSettings,
     PatternSettings,
+    PerplexitySettings,
     ScoreSettings,
     YesNoSettings,
 )
@@ -39,5 +41,7 @@ def make_scorer(settings: ScoreSettings) -> Scorer:
             return ExactScorer(settings)
         case PatternSettings():
             return PatternScorer.of(settings)
+        case PerplexitySettings():
+            return PerplexityScorer(settings)
         case _:
             assert_never(settings)

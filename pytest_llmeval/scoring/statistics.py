@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import filterfalse
 from statistics import NormalDist
 
-__all__ = ["CONFIDENCE", "mean", "mean_interval", "standard_error", "wilson_interval"]
+__all__ = [
+    "CONFIDENCE",
+    "mean",
+    "mean_interval",
+    "ratio_interval",
+    "ratio_standard_error",
+    "standard_error",
+    "wilson_interval",
+]
 
 CONFIDENCE = 0.95
 """The confidence level of every interval that is reported."""
@@ -61,13 +70,50 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     error = standard_error(values)
     if error is None:
         return None
+    half = _t_quantile(len(values) - 1, confidence) * error
+    centre = mean(values)
+    return centre - half, centre + half
+
+
+def ratio_standard_error(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:
+    """Standard error of ``sum(x) / sum(w)`` over pairs that are independent of each other; None for fewer than two.
+
+    ``sqrt(n / (n - 1) * sum((x - r w)²)) / sum(w)`` with ``r`` the ratio: the ratio estimator (W. G. Cochran, Sampling
+    Techniques, 3rd ed., 1977, chapter 6), of which the mean's is the case of equal denominators. It equals the HC1
+    standard error of a regression of x on w through the origin with weights 1/w. ``ValueError`` for a value that is not
+    finite, and for denominators that do not sum to more than 0.
+    """
+    _check_finite(numerators)
+    _check_finite(denominators)
+    total = math.fsum(denominators)
+    if total <= 0:
+        raise ValueError(f"a ratio needs denominators that sum to more than 0, found {total}")
+    n = len(denominators)
+    if n < 2:
+        return None
+    ratio = math.fsum(numerators) / total
+    squares = math.fsum((x - ratio * w) ** 2 for x, w in zip(numerators, denominators, strict=True))
+    return math.sqrt(squares * n / (n - 1)) / total
+
+
+def ratio_interval(
+    numerators: Sequence[float], denominators: Sequence[float], confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Student's t interval of ``sum(x) / sum(w)`` with n - 1 degrees of freedom; see ``ratio_standard_error``."""
+    error = ratio_standard_error(numerators, denominators)
+    if error is None:
+        return None
+    half = _t_quantile(len(denominators) - 1, confidence) * error
+    centre = math.fsum(numerators) / math.fsum(denominators)
+    return centre - half, centre + half
+
+
+def _t_quantile(degrees_of_freedom: int, confidence: float) -> float:
     # scipy.special holds the quantile and loads in half the time of scipy.stats.
     from scipy.special import stdtrit
 
     _check_confidence(confidence)
-    half = float(stdtrit(len(values) - 1, (1 + confidence) / 2)) * error
-    centre = mean(values)
-    return centre - half, centre + half
+    return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
 
 
 def _normal_quantile(confidence: float) -> float:
@@ -81,6 +127,5 @@ def _check_confidence(confidence: float) -> None:
 
 
 def _check_finite(values: Sequence[float]) -> None:
-    for value in values:
-        if not math.isfinite(value):
-            raise ValueError(f"found {value} among the values: nothing is averaged over it")
+    for value in filterfalse(math.isfinite, values):
+        raise ValueError(f"found {value} among the values: nothing is averaged over it")

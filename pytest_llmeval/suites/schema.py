@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from pytest_llmeval.suites.wording import describe, expected_one_of, quoted
@@ -22,6 +22,7 @@ __all__ = [
     "LetterSettings",
     "NumberSettings",
     "PatternSettings",
+    "PerplexitySettings",
     "PromptSpec",
     "ScoreSettings",
     "SuiteSpec",
@@ -101,8 +102,42 @@ class PatternSettings(Spec):
     timeout_s: float = Field(1.0, gt=0, description="Seconds that the search in one reply may take.")
 
 
+class PerplexitySettings(Spec):
+    """How well the model predicts the text: perplexity per word, byte and token, pooled over the samples."""
+
+    kind: Literal["perplexity"] = "perplexity"
+    windows: Literal["disjoint", "sliding"] = Field(
+        "disjoint",
+        description="How a text longer than the model's context is read: cut into disjoint windows, or by one that "
+        "moves on by stride tokens at a time.",
+    )
+    stride: int | None = Field(
+        None, ge=1, description="Tokens by which a sliding window moves on: fewer give each token more context."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_stride_slides(cls, settings: object) -> object:
+        if not isinstance(settings, dict):
+            return settings
+        windows, has_stride = settings.get("windows"), settings.get("stride") is not None
+        if windows == "disjoint" and has_stride:
+            raise _refuse(
+                "score.perplexity: found a stride, with which windows are sliding, not disjoint; remove one of the two"
+            )
+        if windows == "sliding" and not has_stride:
+            raise _refuse("score.perplexity: found windows 'sliding' without a stride; add one, such as stride: 512")
+        return {**settings, "windows": "sliding"} if has_stride and "windows" not in settings else settings
+
+
 _ScoreUnion: TypeAlias = Annotated[
-    ChoiceSettings | LetterSettings | YesNoSettings | NumberSettings | ExactSettings | PatternSettings,
+    ChoiceSettings
+    | LetterSettings
+    | YesNoSettings
+    | NumberSettings
+    | ExactSettings
+    | PatternSettings
+    | PerplexitySettings,
     Field(discriminator="kind"),
 ]
 

@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import ModelError, OptionError
-from pytest_llmeval.models.huggingface_device import available_cores, configure_threads, resolve_device, resolve_dtype
+from pytest_llmeval.models.huggingface_device import (
+    available_cores,
+    configure_threads,
+    device_of_worker,
+    resolve_device,
+    resolve_dtype,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +85,11 @@ def test_cores(files: dict[str, str], expected: int, tmp_path: Path, monkeypatch
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content + "\n")
     assert available_cores(tmp_path) == expected
+
+
+def test_workers_take_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [device_of_worker("cuda", slot) for slot in range(4)] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert [device_of_worker(device, 1) for device in ("cpu", "mps", "cuda:0")] == ["cpu", "mps", "cuda:0"]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert device_of_worker("cuda", 3) == "cuda"

@@ -67,6 +67,8 @@ def test_devices(device: str | None) -> None:
         ({"dtype": "bf16"}, "did you mean bfloat16?"),
         ({"dtype": "int8"}, "expected one of auto, float32"),
         ({"batch_size": 0}, "--llm-batch-size 0"),
+        ({"engine": "trees"}, "did you mean tree?"),
+        ({"engine": "fast"}, "--llm-engine 'fast': expected one of auto, tree, plain"),
         ({"model_args": {"max_lenght": 3}}, "did you mean max_length?"),
         ({"model_args": {"max_length": "3"}}, "a whole number"),
     ],

@@ -151,7 +151,29 @@ NOT_A_SUITE = {
     "scorer": ("suite: s\nscore: leter\n" + ONE, "2: score: there is no scorer 'leter'; did you mean 'letter'?"),
     "scorer like none": (
         "suite: s\nscore: judge\n" + ONE,
-        "2: score: there is no scorer 'judge'; expected one of choice, letter, yes_no, number, exact, pattern",
+        "2: score: there is no scorer 'judge'; expected one of choice, letter, yes_no, number, exact, pattern, "
+        "perplexity",
+    ),
+    "stride of nothing": (
+        "suite: s\nscore: {perplexity: {stride: 0}}\n" + ONE,
+        "2: score.perplexity.stride: found 0 (a whole number), expected a number of at least 1",
+    ),
+    "stride in text": (
+        "suite: s\nscore:\n  perplexity:\n    stride: half\n" + ONE,
+        "4: score.perplexity.stride: found 'half' (text), expected a whole number",
+    ),
+    "stride of disjoint windows": (
+        "suite: s\nscore:\n  perplexity: {windows: disjoint, stride: 512}\n" + ONE,
+        "3: score.perplexity: found a stride, with which windows are sliding, not disjoint; remove one of the two",
+    ),
+    "sliding without a stride": (
+        "suite: s\nscore:\n  perplexity: {windows: sliding}\n" + ONE,
+        "3: score.perplexity: found windows 'sliding' without a stride; add one, such as stride: 512",
+    ),
+    "windows": (
+        "suite: s\nscore: {perplexity: {windows: disjunct}}\n" + ONE,
+        "2: score.perplexity.windows: found 'disjunct' (text), expected one of disjoint, sliding; did you mean "
+        "'disjoint'?",
     ),
     "two scorers": (
         "suite: s\nscore: {letter: {}, choice: {}}\n" + ONE,

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pytest_llmeval.scoring.comparison import compare, paired_difference, paired_proportions_interval
+from pytest_llmeval.types import Score
+
+EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
+"""Values whose sums are exact: scipy warns of those that are nearly equal."""
+
+PAIRS = st.lists(st.tuples(EIGHTHS, EIGHTHS), min_size=2, max_size=40)
+FLIPS = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), min_size=1, max_size=60)
+
+
+def correct(right: bool, **values: float) -> Score:
+    return Score(status="correct" if right else "wrong", values={"accuracy": float(right), **values})
+
+
+UNSCORED = Score(status="unscored", reason="no")
+
+
+def test_proportions_as_published() -> None:
+    """Complete response before and after consolidation therapy (Cavo et al., 2012): 59, 6, 16 and 80 pairs.
+
+    The interval is that of ``Wald_CI_BonettPrice_paired_2x2`` of the R package contingencytables 3, which goes with
+    M. W. Fagerland, S. Lydersen and P. Laake, Statistical Analysis of Contingency Tables, 2017.
+    """
+    low, high = paired_proportions_interval(6, 16, 161)
+    assert (round(low, 4), round(high, 4)) == (-0.1195, -0.0032)
+
+
+@given(FLIPS, st.floats(0.5, 0.999))
+def test_proportions_are_wald_with_a_pair_of_each_kind_more(
+    pairs: list[tuple[float, float]], confidence: float
+) -> None:
+    gained, lost = pairs.count((0.0, 1.0)), pairs.count((1.0, 0.0))
+    differences = np.array([after - before for before, after in pairs] + [1.0, -1.0])
+    z = stats.norm.ppf((1 + confidence) / 2)
+    half = z * differences.std() / math.sqrt(len(differences))
+    expected = max(-1, differences.mean() - half), min(1, differences.mean() + half)
+    assert paired_proportions_interval(gained, lost, len(pairs), confidence) == pytest.approx(expected, abs=1e-12)
+
+
+def test_proportions_cover() -> None:
+    """The chance that the interval holds the true difference, over all tables of 30 pairs, by their probabilities."""
+    n = 30
+    for up, down in ((0.1, 0.1), (0.25, 0.1), (0.05, 0.02), (0.4, 0.3)):
+        covered = 0.0
+        for gained, lost in itertools.product(range(n + 1), repeat=2):
+            if gained + lost <= n:
+                low, high = paired_proportions_interval(gained, lost, n)
+                if low <= up - down <= high:
+                    probabilities = [up, down, 1 - up - down]
+                    covered += stats.multinomial.pmf([gained, lost, n - gained - lost], n, probabilities)
+        assert covered > 0.93, (up, down)
+
+
+@given(FLIPS)
+def test_proportions_have_a_width_and_hold_what_was_found(pairs: list[tuple[float, float]]) -> None:
+    first, second = [before for before, _ in pairs], [after for _, after in pairs]
+    found = paired_difference(first, second, is_proportion=True)
+    assert found.ci_low is not None and found.ci_high is not None  # noqa: PT018
+    assert -1 <= found.ci_low <= found.difference <= found.ci_high <= 1
+    assert found.ci_low < found.ci_high
+    assert found.num_gained is not None and found.num_lost is not None  # noqa: PT018
+    assert found.difference == pytest.approx((found.num_gained - found.num_lost) / found.n)
+
+
+@given(PAIRS.filter(lambda pairs: len({after - before for before, after in pairs}) > 1))
+def test_means_are_those_of_scipys_paired_t(pairs: list[tuple[float, float]]) -> None:
+    first, second = [before for before, _ in pairs], [after for _, after in pairs]
+    found = paired_difference(first, second, is_proportion=False)
+    test = stats.ttest_rel(second, first)
+    expected = test.confidence_interval(0.95)
+    assert (found.ci_low, found.ci_high) == pytest.approx((expected.low, expected.high), rel=1e-8, abs=1e-6)
+    assert found.difference == pytest.approx(np.mean(second) - np.mean(first), abs=1e-9)
+    assert found.stderr == pytest.approx(stats.sem(np.subtract(second, first)), rel=1e-9, abs=1e-9)
+
+
+@given(FLIPS)
+def test_exchanged_models_exchange_all(pairs: list[tuple[float, float]]) -> None:
+    first, second = [before for before, _ in pairs], [after for _, after in pairs]
+    there = paired_difference(first, second, is_proportion=True)
+    back = paired_difference(second, first, is_proportion=True)
+    assert there.difference == -back.difference
+    assert (there.num_gained, there.num_lost) == (back.num_lost, back.num_gained)
+    assert there.ci_low == pytest.approx(-(back.ci_high or 0), abs=1e-15)
+
+
+@pytest.mark.parametrize(("gained", "lost", "n"), [(0, 0, 0), (-1, 0, 3), (2, 2, 3)])
+def test_counts_that_no_pairs_have(gained: int, lost: int, n: int) -> None:
+    with pytest.raises(ValueError, match="have no difference"):
+        paired_proportions_interval(gained, lost, n)
+
+
+def test_a_confidence_level_lies_between_0_and_1() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        paired_proportions_interval(1, 1, 3, 95)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ([], [], "mean of no values"),
+        ([1.0], [], "zip"),
+        ([1.0, math.nan], [1.0, 0.0], "nan"),
+        ([0.5], [1.0], "zeros and ones"),
+    ],
+)
+def test_values_that_cannot_be_compared(first: list[float], second: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        paired_difference(first, second, is_proportion=0.5 in first)
+
+
+def test_a_mean_stays_one_where_its_values_are_zeros_and_ones() -> None:
+    first, second = {"a": correct(True, brier=0.0, own=0.0)}, {"a": correct(True, brier=1.0, own=1.0)}
+    found = compare(first, second, ["brier", "own"])
+    assert (found["brier"].kind, found["own"].kind) == ("mean", "proportion")
+
+
+def test_only_samples_that_both_scored_count() -> None:
+    first = {"a": correct(True), "b": correct(True), "c": UNSCORED, "d": correct(False)}
+    second = {"a": correct(True), "b": UNSCORED, "c": correct(True), "e": correct(True), "d": correct(True)}
+    found = compare(first, second, ["accuracy"])["accuracy"]
+    assert (found.n, found.num_gained, found.num_lost) == (2, 1, 0)
+    assert (found.first, found.second, found.difference) == (0.5, 1.0, 0.5)
+
+
+def test_counts_and_what_no_score_carries_are_left_out() -> None:
+    scores = {"a": correct(True, brier=0.25), "b": correct(False, brier=0.5)}
+    names = ["accuracy", "brier", "skill", "correct", "total", "word_perplexity"]
+    assert list(compare(scores, scores, names)) == ["accuracy", "brier"]
+
+
+def test_accuracy_follows_from_the_status() -> None:
+    first = {"a": Score(status="wrong"), "b": Score(status="scored", values={"score": 0.5})}
+    second = {"a": Score(status="correct"), "b": Score(status="scored", values={"score": 0.75})}
+    found = compare(first, second, ["accuracy", "score"])
+    assert (found["accuracy"].n, found["accuracy"].difference) == (1, 1.0)
+    assert (found["score"].n, found["score"].difference, found["score"].ci_low) == (1, 0.25, None)
+
+
+def test_skill_of_two_models_that_agree_is_not_certain() -> None:
+    scores = {name: correct(True, skill=0.9) for name in "abc"}
+    found = compare(scores, scores, ["accuracy", "skill"])
+    assert (found["skill"].difference, found["skill"].ci_low, found["skill"].ci_high) == (0, None, None)
+    low, high = found["accuracy"].ci_low, found["accuracy"].ci_high
+    assert low is not None and high is not None and low < 0 < high  # noqa: PT018
+
+
+def test_nothing_in_common_is_nothing() -> None:
+    assert compare({"a": correct(True)}, {"b": correct(True)}, ["accuracy"]) == {}
