@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
-import re
-import unicodedata
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import identify
+from pytest_llmeval.models.base import ModelIdentity, identify
 from pytest_llmeval.models.messages import redact
-from pytest_llmeval.options import Settings, is_sample_key, settings_key
+from pytest_llmeval.node_ids import escape_id
+from pytest_llmeval.options import Settings, is_sample_key, model_key, settings_key
 from pytest_llmeval.reporting.escape import first_line, printable
 from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, Question
+from pytest_llmeval.several_models import compared_models
 from pytest_llmeval.suites.loader import load_suite
 from pytest_llmeval.suites.overrides import parse_override
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import (
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
 
-__all__ = ["NotASuite", "SampleItem", "SuiteFile", "Unscored", "WrongAnswer", "escape_id", "unescape_id"]
+__all__ = ["NotASuite", "SampleItem", "SampleKey", "SuiteFile", "SuiteModel", "Unscored", "WrongAnswer", "model_of"]
+
+SampleKey: TypeAlias = tuple[str, str | None, str]
+"""Suite, model where several are given (as it was written), sample id."""
 
 lookahead_key = pytest.StashKey[Lookahead]()
 record_key = pytest.StashKey[Record]()
@@ -35,24 +50,6 @@ suite_paths_key = pytest.StashKey[dict[str, Path]]()
 _RESERVED_MARKS = frozenset(
     ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
 )
-_UNSAFE = re.compile(r"%|\[|\]|:(?=:)|(?<=:):|[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-def escape_id(sample_id: str) -> str:
-    """The sample's node name: what pytest gives a meaning to in a node id is percent-encoded, also ``%`` itself."""
-    return _UNSAFE.sub(
-        lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass")),
-        unicodedata.normalize("NFC", sample_id),
-    )
-
-
-def unescape_id(name: str) -> str:
-    """The opposite of ``escape_id``."""
-    return re.sub(
-        r"(?:%[0-9A-F]{2})+",
-        lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "surrogatepass"),
-        name,
-    )
 
 
 class WrongAnswer(Exception):
@@ -86,8 +83,8 @@ class SuiteFile(pytest.Module):
             suite = cls.from_parent(parent, path=path, nodeid=Path(os.path.relpath(path, root)).as_posix())
         return suite
 
-    def collect(self) -> Iterator[SampleItem]:
-        """Load the whole suite, check all of it, and yield an item for every sample."""
+    def collect(self) -> Iterator[SampleItem | SuiteModel]:
+        """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
         settings = self.config.stash[settings_key]
         suite = load_suite(
             self.path,
@@ -113,8 +110,16 @@ class SuiteFile(pytest.Module):
             overridden=suite.overridden,
         )
         self._add_tags(suite.spec.tags)
-        for sample in suite.samples:
-            yield SampleItem.of(self, sample)
+        models = compared_models(self.config, self.path)
+        for model, name in models.items():
+            yield SuiteModel.of(self, name, model)
+        if not models:
+            yield from self.items(self, None)
+
+    def items(self, parent: SuiteFile | SuiteModel, model: str | None) -> Iterator[SampleItem]:
+        """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
+        for sample in self.evaluation.suite.samples:
+            yield SampleItem.of(parent, self, sample, model)
 
     def _add_tags(self, tags: Sequence[str]) -> None:
         for place, tag in enumerate(tags):
@@ -142,6 +147,24 @@ class SuiteFile(pytest.Module):
         return super().repr_failure(excinfo)
 
 
+class SuiteModel(pytest.Collector):
+    """One model's samples of a suite: the level between file and sample where several models are given."""
+
+    model: str
+    file: SuiteFile
+
+    @classmethod
+    def of(cls, file: SuiteFile, name: str, model: str) -> SuiteModel:
+        """The level of ``model`` under ``file``, called ``name`` in node ids."""
+        level: SuiteModel = cls.from_parent(file, name=name)
+        level.model, level.file = model, file
+        return level
+
+    def collect(self) -> Iterator[SampleItem]:
+        """The suite's samples, loaded and checked by then, for this model."""
+        return self.file.items(self, self.model)
+
+
 class NotASuite(pytest.File):
     """A YAML file that was named on the command line and that nobody collects."""
 
@@ -153,29 +176,50 @@ class NotASuite(pytest.File):
         )
 
 
-def evaluate(llm_model: object, request: pytest.FixtureRequest) -> None:
-    """The test function of every sample: ask the model, judge the reply."""
-    item = request.node
-    if not isinstance(item, SampleItem):
-        raise TypeError(f"{item!r} is not a sample")
-    item.evaluate(llm_model)
+class _Evaluate:
+    """The test function of every sample: ask the model, judge the reply.
+
+    pytest reads the signature of a function anew for each of its items, which takes longer than all the rest of making
+    one. This one has its signature at hand.
+    """
+
+    __name__ = "evaluate"
+    __signature__ = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("llm_model", "request")]
+    )
+
+    def __call__(self, llm_model: object, request: pytest.FixtureRequest) -> None:
+        item = request.node
+        if not isinstance(item, SampleItem):
+            raise TypeError(f"{item!r} is not a sample")
+        item.evaluate(llm_model)
+
+
+_EVALUATE = _Evaluate()
 
 
 class SampleItem(pytest.Function):
-    """One sample."""
+    """One sample. ``model`` is that of ``--llm-model`` that it is for, as it was written, where there are several."""
 
     sample: Sample
     file: SuiteFile
+    model: str | None
     _asked: Question | None = None
 
     @classmethod
-    def of(cls, file: SuiteFile, sample: Sample) -> SampleItem:
-        """The item of ``sample`` under ``file``."""
-        item: SampleItem = cls.from_parent(file, name=escape_id(sample.id), callobj=evaluate)
-        item.sample = sample
-        item.file = file
+    def of(cls, parent: SuiteFile | SuiteModel, file: SuiteFile, sample: Sample, model: str | None) -> SampleItem:
+        """The item of ``sample`` of the suite ``file``."""
+        item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=_EVALUATE)
+        item.sample, item.file, item.model = sample, file, model
         item.stash[is_sample_key] = True
+        if model is not None:
+            item.stash[model_key] = model
         return item
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """What ``--fixtures-per-test`` and other plugins look up in its source."""
+        return _Evaluate.__call__
 
     @property
     def settings(self) -> Settings:
@@ -188,14 +232,20 @@ class SampleItem(pytest.Function):
         return self.file.evaluation.question(self.sample)
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Suite name and sample id; node ids change with ``--rootdir``."""
-        return self.file.info.name, self.sample.id
+    def key(self) -> SampleKey:
+        """What the sample is known by; node ids change with ``--rootdir``."""
+        return self.file.info.name, self.model, self.sample.id
+
+    @property
+    def size(self) -> int:
+        """How long the sample is, in characters of its row: the longest row makes the longest prompt."""
+        row = self.sample.variables.get("row", {})
+        return sum(len(str(value)) for value in row.values()) if isinstance(row, Mapping) else 0
 
     @property
     def member(self) -> Member:
         """The sample's place in the lookahead plan."""
-        return Member(key=self.key, group=self.file.info.name, requests=self._requests)
+        return Member(key=self.key, group=(self.model, self.file.info.name), requests=self._requests)
 
     def _requests(self) -> Sequence[Request]:
         # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.
@@ -231,7 +281,7 @@ class SampleItem(pytest.Function):
             suite=self.file.info.name,
             id=sample.id,
             nodeid=self.nodeid,
-            model=identify(model).name,
+            model=model_of(self, model).name,
             status=score.status,
             category=sample.category,
             reason=score.reason,
@@ -257,7 +307,7 @@ class SampleItem(pytest.Function):
             suite=self.file.info.name,
             id=self.sample.id,
             nodeid=self.nodeid,
-            model=None if model is None else identify(model).name,
+            model=self.model if model is None else model_of(self, model).name,
             status="unscored",
             category=self.sample.category,
             reason=reason,
@@ -268,7 +318,8 @@ class SampleItem(pytest.Function):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the sample's own row stands."""
         line = self.sample.line
-        return Path(self.sample.path), None if line is None else line - 1, f"{self.file.info.name}: {self.name}"
+        where = self.file.info.name if self.model is None else f"{self.file.info.name} ({self.model})"
+        return Path(self.sample.path), None if line is None else line - 1, f"{where}: {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """One message without a traceback where the model and the suite did their part."""
@@ -286,6 +337,17 @@ def _marks_with_meaning(config: pytest.Config) -> set[str]:
     """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
     registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
     return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}
+
+
+def model_of(item: pytest.Item, model: object) -> ModelIdentity:
+    """What records of ``item`` say of the model that answered it.
+
+    Where several models are given, its name is as it was written, also if a conftest.py wrapped the model: two records
+    of one sample must not have one key.
+    """
+    given = item.stash.get(model_key, None)
+    identity = identify(model)
+    return identity if given is None else replace(identity, name=given)
 
 
 def relative_path(path: Path) -> str:
@@ -315,7 +377,14 @@ def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int
     """Tokens of the sample's distinct prompts: options that follow the same prompt share it."""
     prompts: dict[Prompt, int] = {}
     for request, response in zip(question.requests, responses, strict=True):
-        prompt = request.prompt if isinstance(request, GenerateRequest) else request.context
+        prompt: Prompt
+        match request:
+            case GenerateRequest():
+                prompt = request.prompt
+            case LoglikelihoodRequest():
+                prompt = request.context
+            case LoglikelihoodRollingRequest():
+                prompt = request.text
         if isinstance(response, GenerateResponse):
             prompts[prompt] = response.num_prompt_tokens
         else:

@@ -1,51 +1,73 @@
 """Lookahead: pytest runs one item at a time, models want batches.
 
-The plan is made once, over the samples that were selected: chunks of one suite each, in order of appearance. The first
-member of a chunk that misses its responses asks for those of all members that remain; its neighbours find theirs
-waiting.
+The plan is made once, over the samples that were selected: chunks of one suite each (see ``chunks``). The first member
+of a chunk that misses its responses asks for those of all members that follow; its neighbours find theirs waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import math
+import time
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.models.dispatch import ask
-from pytest_llmeval.types import Request, Response
+from pytest_llmeval.models.time_shares import TimeShares
+from pytest_llmeval.types import GenerateRequest, Request, Response
 
 __all__ = ["Lookahead", "Member"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One sample in the plan. ``key`` is unique in the session; members of different groups never share a chunk."""
+    """One sample in the plan. ``key`` is unique in the session; members of different groups never share a chunk.
+
+    ``is_skipped``: known not to run, so that nothing is computed ahead for it.
+    """
 
     key: Hashable
     group: Hashable
     requests: Callable[[], Sequence[Request]]
+    is_skipped: bool = False
 
 
 class Lookahead:
-    """Holds the plan, and the responses that were computed ahead of their samples."""
+    """Holds the plan, and the responses that were computed ahead of their samples.
 
-    def __init__(self, chunk_size: int) -> None:
-        self._chunk_size = chunk_size
-        self._chunks: dict[Hashable, list[Member]] = {}
+    ``shares_chunks``: other workers run the same plan, and a chunk is this one's to compute only if it was given the
+    whole of it. Then what runs next (``next_key``) is the chunk's next member; a sample that another worker died of
+    comes alone, or among others in the opposite order.
+    """
+
+    def __init__(self, *, shares_chunks: bool = False) -> None:
+        self._shares_chunks = shares_chunks
+        self._places: dict[Hashable, tuple[Sequence[Member], int]] = {}
         self._ready: dict[Hashable, list[Response] | Exception] = {}
         self._asked: set[Hashable] = set()
         self._alone: set[Hashable] = set()
         self._model: object = None
+        self._audits: dict[Hashable, Sequence[Member]] = {}
+        self._answerers: dict[Hashable, object] = {}
+        self.engine_uses: dict[Hashable, EngineUse] = {}
+        """By group: what its audit found."""
+        self.next_key: Hashable | None = None
+        """The key of the sample that runs after this one, where that is known and is a sample."""
+        self.shares = TimeShares()
+        """What each sample took of the time of the calls that it was asked in."""
+        self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
+        """Where somebody sets it, a context for each call: of the model, for how many samples."""
 
-    def plan(self, members: Iterable[Member]) -> None:
-        """Cut ``members``, in the order in which they will run, into chunks."""
-        open_chunks: dict[Hashable, list[Member]] = {}
-        for member in members:
-            chunk = open_chunks.get(member.group)
-            if chunk is None or len(chunk) == self._chunk_size:
-                chunk = open_chunks[member.group] = []
-            chunk.append(member)
-            self._chunks[member.key] = chunk
+    def add(self, chunk: Sequence[Member]) -> None:
+        """Take one more chunk into the plan, its members in the order in which they will run."""
+        for place, member in enumerate(chunk):
+            self._places[member.key] = (chunk, place)
+
+    def audit(self, members: Sequence[Member]) -> None:
+        """Have these members of one group audited before any of the group is answered."""
+        self._audits[members[0].group] = members
 
     def responses(self, member: Member, model: object) -> list[Response]:
         """The member's responses, in the order of its requests. Raises what answering this member alone raises."""
@@ -69,17 +91,23 @@ class Lookahead:
             return
         if self._model is not None:
             self._ready.clear()
-            self._chunks.clear()
+            self._places.clear()
+            self._answerers.clear()
         self._model = model
 
+    def forget_model(self) -> None:
+        """Let go of the model, which makes room for another one, and of what it computed ahead; the plan stays."""
+        self._model = None
+        self._ready.clear()
+        self._answerers.clear()
+
     def _ask_ahead(self, member: Member, model: object) -> None:
-        """Ask for the member together with what remains of its chunk; leave it unanswered where that fails.
+        """Ask for the member together with those that follow in its chunk; leave it unanswered where that fails.
 
         Whoever in the chunk made the call fail, this member is not to blame before it has been asked for alone. The
         same holds for a time limit that this member met while its neighbours were computed.
         """
-        ahead = [other for other in self._chunks.get(member.key, ()) if other.key not in self._asked]
-        members = [member, *(other for other in ahead if other.key != member.key)]
+        members = [member, *self._following(member)]
         if len(members) == 1 or member.key in self._alone:
             return
         try:
@@ -89,12 +117,39 @@ class Lookahead:
         except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
             self._alone.update(other.key for other in members)
 
+    def _following(self, member: Member) -> list[Member]:
+        """Members of the chunk that run after this one, were not asked for, and are this process's to compute."""
+        chunk, place = self._places.get(member.key, ((), 0))
+        following = chunk[place + 1 :]
+        if member.key in self._asked or not following:
+            return []
+        if self._shares_chunks and following[0].key != self.next_key:
+            return []
+        return [other for other in following if other.key not in self._asked and not other.is_skipped]
+
     def _ask(self, members: Sequence[Member], model: object) -> None:
         __tracebackhide__ = True
+        started = time.perf_counter()
         requests = [member.requests() for member in members]
-        answers = iter(ask(model, [request for own in requests for request in own]))
+        with nullcontext() if self.answering is None else self.answering(model, len(members)):
+            answerer = self._audited(members[0].group, model)
+            answers = iter(ask(answerer, [request for own in requests for request in own]))
+        reported_s: dict[Hashable, float] = {}
         for member, own in zip(members, requests, strict=True):
             responses = [next(answers) for _ in own]
+            answered = [answer for answer in responses if not isinstance(answer, RequestError)]
             failed = next((answer for answer in responses if isinstance(answer, RequestError)), None)
-            self._ready[member.key] = failed or [answer for answer in responses if not isinstance(answer, RequestError)]
+            self._ready[member.key] = failed or answered
             self._asked.add(member.key)
+            reported_s[member.key] = math.fsum(answer.seconds for answer in answered)
+        self.shares.share_out(time.perf_counter() - started, reported_s)
+
+    def _audited(self, group: Hashable, model: object) -> object:
+        """The model that answers this group: what its audit returned, where the model has one."""
+        members = self._audits.pop(group, ())
+        audit = getattr(model, "audit", None)
+        if members and callable(audit):
+            requests = [request for member in members for request in member.requests()]
+            if any(not isinstance(request, GenerateRequest) for request in requests):
+                self._answerers[group], self.engine_uses[group] = audit(requests)
+        return self._answerers.get(group, model)

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.registry import ModelSpec, check_model, load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings, parse_model_arg
-from pytest_llmeval.options import Settings
+from pytest_llmeval.options import Settings, settings_key
+from pytest_llmeval.xdist import worker_slot
 
-__all__ = ["check_model_options", "find_device", "is_overridden", "load"]
+__all__ = [
+    "check_model_options",
+    "find_device",
+    "is_overridden",
+    "is_replaced_in",
+    "load",
+    "load_configured",
+    "require_model",
+]
+
+_replaced_key = pytest.StashKey[dict[tuple[Path, str], bool]]()
 
 
-def model_options(settings: Settings, device: str | None) -> tuple[ModelSpec, ModelSettings]:
-    """The model that the options name, and how it is to be loaded. Raises ``OptionError``."""
-    if settings.model is None:
-        raise ValueError("no model is configured")
-    return parse_model_spec(settings.model), ModelSettings(
+def model_options(settings: Settings, device: str | None) -> ModelSettings:
+    """How models are to be loaded. Raises ``OptionError``."""
+    return ModelSettings(
         device=device,
         dtype=settings.dtype,
         batch_size=settings.batch_size,
+        engine=settings.engine,
         revision=settings.revision,
         trust_remote_code=settings.trust_remote_code,
         allow_pickle=settings.allow_pickle,
@@ -34,36 +46,63 @@ def model_options(settings: Settings, device: str | None) -> tuple[ModelSpec, Mo
 
 
 def check_model_options(settings: Settings, *, loads: bool) -> None:
-    """Refuse what cannot be loaded, before anything runs; where nothing will be loaded, only the wording is checked."""
-    spec, model_settings = model_options(settings, settings.device)
+    """Refuse what cannot be loaded, before anything runs; where nothing will be loaded, only the wording is checked.
+
+    Raises ``OptionError`` and ``ModelError``, also for two names of one model.
+    """
+    model_settings = model_options(settings, settings.device)
+    specs = [parse_model_spec(model) for model in settings.models]
+    known: dict[str, ModelSpec] = {}
+    for spec in specs:
+        location = os.path.realpath(spec.location) if spec.kind == "folder" else spec.location
+        other = known.setdefault(location, spec)
+        if other is not spec:
+            raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are one model: name it once")
     if loads:
-        check_model(spec, model_settings)
+        for spec in specs:
+            check_model(spec, model_settings)
+
+
+def describe_models(settings: Settings) -> list[str]:
+    """The models of ``--llm-model``, each with the way in which its log-likelihoods will be computed."""
+    from pytest_llmeval.models.engines import describe_engine
+
+    model_settings = model_options(settings, settings.device)
+    specs = [parse_model_spec(model) for model in settings.models]
+    return [f"{spec.name} (log-likelihoods: {describe_engine(spec, model_settings)})" for spec in specs]
 
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
-    """The device that models are put on. One that does not exist ends the session."""
-    from pytest_llmeval.models.huggingface import resolve_device
+    """The device that models are put on; workers take GPUs in turn. One that does not exist ends the session."""
+    from pytest_llmeval.models.huggingface_device import device_of_worker, resolve_device
 
+    slot = worker_slot(request.config)
     try:
-        return resolve_device(settings.device)
+        device = resolve_device(settings.device)
+        return device if slot is None else device_of_worker(device, slot)
     except LLMEvalError as error:
         message = str(error)
     _stop(request, f"device {settings.device} is not here", message)
 
 
 def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
-    """Load the configured model. One that cannot be loaded ends the session."""
+    """Load the only model of ``--llm-model``. One that cannot be loaded ends the session."""
     device = request.getfixturevalue("llm_device")
+    (model,) = settings.models
     try:
-        spec, model_settings = model_options(settings, device)
-        if (workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
-            from pytest_llmeval.models.huggingface import configure_threads
-
-            configure_threads(int(workers))
-        return load_model(spec, model_settings)
+        return load_configured(settings, model, device)
     except LLMEvalError as error:
         message = str(error)
-    _stop(request, f"model {settings.model} could not be loaded", message)
+    _stop(request, f"model {model} could not be loaded", message)
+
+
+def load_configured(settings: Settings, model: str, device: str) -> Model:
+    """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
+    if (workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
+        from pytest_llmeval.models.huggingface import configure_threads
+
+        configure_threads(int(workers))
+    return load_model(parse_model_spec(model), model_options(settings, device))
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:
@@ -75,29 +114,78 @@ def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn
     pytest.fail(message, pytrace=False)
 
 
-def is_overridden(config: pytest.Config, suite: Path) -> bool:
-    """Whether a conftest.py above the suite, or another plugin, defines ``llm_model``.
+def require_model(config: pytest.Config, nodeids: Iterable[str]) -> None:
+    """Suites named on the command line, and nothing to answer them: that is a mistake, not something to skip."""
+    if config.stash[settings_key].models or config.args_source is not config.ArgsSource.ARGS:
+        return
+    for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in nodeids):
+        if not is_overridden(config, Path(os.path.normpath(config.rootpath / path))):
+            raise pytest.UsageError(
+                f"{path} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
+                "or override the fixture llm_model in a conftest.py"
+            )
 
-    Read from the files' syntax, because with pytest-xdist the process that asks has not loaded them.
+
+def is_overridden(config: pytest.Config, suite: Path) -> bool:
+    """Whether a conftest.py above the suite, or a plugin that is loaded after ours, replaces ``llm_model``.
+
+    Read from the files' syntax, because with pytest-xdist the process that asks has not loaded them. An ``llm_model``
+    that takes ``llm_model`` wraps what there is, and replaces nothing.
     """
-    for plugin in config.pluginmanager.get_plugins():
-        if getattr(plugin, "__name__", "") != "pytest_llmeval.plugin" and hasattr(plugin, "llm_model"):
+    plugins = [plugin for _, plugin in config.pluginmanager.list_name_plugin()]
+    ours = next(place for place, plugin in enumerate(plugins) if _name(plugin) == "pytest_llmeval.plugin")
+    for plugin in plugins[ours + 1 :]:
+        file = getattr(plugin, "__file__", None) or ""
+        if Path(file).name != "conftest.py" and _has_a_model(plugin):
             return True
     for folder in suite.parents:
-        conftest = folder / "conftest.py"
-        if conftest.is_file() and _defines_llm_model(conftest):
+        if is_replaced_in(config, folder / "conftest.py"):
             return True
         if folder == config.rootpath:
             break
     return False
 
 
-def _defines_llm_model(conftest: Path) -> bool:
+def _name(plugin: object) -> str:
+    return str(getattr(plugin, "__name__", ""))
+
+
+def _has_a_model(plugin: object) -> bool:
+    fixture = getattr(plugin, "llm_model", None)
     try:
-        tree = ast.parse(conftest.read_bytes())
+        return fixture is not None and "llm_model" not in inspect.signature(fixture).parameters
+    except (TypeError, ValueError):
+        return True
+
+
+def is_replaced_in(config: pytest.Config, module: Path, class_name: str = "") -> bool:
+    """Whether the file, in or outside of the class named, has a fixture ``llm_model`` that wraps none."""
+    known = config.stash.setdefault(_replaced_key, {})
+    if (module, class_name) not in known:
+        known[module, class_name] = _replaces(module, class_name)
+    return known[module, class_name]
+
+
+def _replaces(module: Path, class_name: str) -> bool:
+    try:
+        tree = ast.parse(module.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return False
-    return any("llm_model" in _names_defined(node) for node in ast.walk(tree))
+    return any("llm_model" in _names_defined(node) for node in _definitions(tree, class_name))
+
+
+def _definitions(tree: ast.AST, class_name: str) -> Iterator[ast.AST]:
+    """What can give a name to a fixture: not what functions and other classes hold, nor a function that wraps."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = (*node.args.args, *node.args.kwonlyargs)
+            if not any(argument.arg == "llm_model" for argument in arguments):
+                yield node
+                for decorator in node.decorator_list:
+                    yield from ast.walk(decorator)
+        elif not isinstance(node, ast.ClassDef) or node.name == class_name:
+            yield node
+            yield from _definitions(node, class_name)
 
 
 def _names_defined(node: ast.AST) -> list[object]:

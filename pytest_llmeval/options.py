@@ -24,6 +24,8 @@ __all__ = [
     "Settings",
     "add_options",
     "is_sample_key",
+    "llm_session_key",
+    "model_key",
     "read_named",
     "read_settings",
     "recorder_key",
@@ -43,9 +45,13 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``."""
+    """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
 
-    model: str | None = None
+    ``models`` are those of ``--llm-model``, as they were written, in order and each once.
+    """
+
+    models: tuple[str, ...] = ()
+    engine: str | None = None
     revision: str | None = None
     device: str | None = None
     dtype: str | None = None
@@ -67,16 +73,26 @@ settings_key = pytest.StashKey[Settings]()
 is_sample_key = pytest.StashKey[bool]()
 """In the stash of every item that is a sample of a suite."""
 
+model_key = pytest.StashKey[str]()
+"""Where several models are given, in the stash of every item that one of them answers: which, as it was written."""
+
+llm_session_key = pytest.StashKey[Any]()
+"""The ``LLMSession`` of the process that reports, once there is something to gather."""
+
 recorder_key = pytest.StashKey[Any]()
 """The ``Recorder`` of an item that has asked for ``llm_record``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. ``parse`` turns its text into a value and raises ``ValueError`` saying what is expected."""
+    """One option. ``parse`` turns its text into a value and raises ``ValueError`` saying what is expected.
+
+    ``field`` is its place in ``Settings``, where that is not its name.
+    """
 
     name: str
     help: str
+    field: str | None = None
     metavar: str = "VALUE"
     kind: Literal["text", "number", "flag", "list"] = "text"
     parse: Callable[[str], Any] = str
@@ -97,6 +113,16 @@ class Option:
 def _text(value: str) -> str:
     if not value.strip():
         raise ValueError("expected some text")
+    return value
+
+
+def _model(value: str) -> str:
+    return _text(value).strip()
+
+
+def _engine(value: str) -> str:
+    if value not in ("auto", "tree", "plain"):
+        raise ValueError("expected auto, tree or plain")
     return value
 
 
@@ -149,9 +175,19 @@ def _report_prompts(value: str) -> str:
 OPTIONS: tuple[Option, ...] = (
     Option(
         name="model",
+        field="models",
+        kind="list",
         metavar="SPEC",
-        parse=_text,
-        help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, or a checkpoint folder.",
+        parse=_model,
+        help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, or a checkpoint folder. "
+        "Given several times, every suite runs on each, and they are compared with the first.",
+    ),
+    Option(
+        name="engine",
+        metavar="HOW",
+        parse=_engine,
+        help="How log-likelihoods are computed: auto, tree (shared prefixes once) or plain (padded batches, the "
+        "reference).",
     ),
     Option(
         name="revision", metavar="REV", parse=_text, help="Branch, tag or commit of a model on the Hugging Face hub."
@@ -270,7 +306,8 @@ def _read(config: pytest.Config, option: Option) -> Any:
         return _parse(option, option.flag, given)
     text = os.environ.get(option.variable)
     if text:
-        return _parse(option, option.variable, text.splitlines() if option.kind == "list" else [text])
+        lines = [line for line in text.splitlines() if line.strip()] if option.kind == "list" else [text]
+        return _parse(option, option.variable, lines)
     where = f"{option.ini} in {config.inipath.name if config.inipath else 'the ini file'}"
     try:
         value = config.getini(option.ini)
@@ -286,7 +323,7 @@ def _parse(option: Option, where: str, values: Any) -> Any:
         (value,) = values if isinstance(values, list) else [values]
         return value if isinstance(value, bool) else _explained(option, where, str(value))
     if option.kind == "list":
-        return tuple(_explained(option, where, value) for value in values if value.strip())
+        return tuple(_explained(option, where, value) for value in values)
     if len(values) > 1:
         raise OptionError(f"{where} was given {len(values)} times ({', '.join(map(repr, values))}): give it once")
     return _explained(option, where, str(values[0]))
@@ -301,5 +338,9 @@ def _explained(option: Option, where: str, text: str) -> Any:
 
 def read_settings(config: pytest.Config) -> Settings:
     """All options as ``Settings``. Raises ``OptionError``."""
-    given: dict[str, Any] = {option.name: _read(config, option) for option in OPTIONS}
-    return Settings(**{name: value for name, value in given.items() if value is not None})
+    given: dict[str, Any] = {option.field or option.name: _read(config, option) for option in OPTIONS}
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    for place, model in enumerate(settings.models):
+        if model in settings.models[:place]:
+            raise OptionError(f"--llm-model {model} was given twice: a model is compared with others, not with itself")
+    return settings

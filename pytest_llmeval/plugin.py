@@ -6,16 +6,15 @@ need, it imports on first use.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from pytest_llmeval import options
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.options import Settings, is_sample_key, recorder_key, settings_key
+from pytest_llmeval.options import Settings, is_sample_key, llm_session_key, recorder_key, settings_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.base import Model
@@ -36,6 +35,13 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist, config.option.tx = 0, "no", []
 
 
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    from pytest_llmeval.xdist import num_gpu_workers
+
+    return num_gpu_workers(config)
+
+
 def _wants_prompts(config: pytest.Config) -> bool:
     try:
         return bool(options.read_named(config, "show_prompts"))
@@ -50,6 +56,10 @@ def pytest_configure(config: pytest.Config) -> None:
         if not _is_worker(config):
             _check(config, settings)
             config.pluginmanager.register(_Reporting(config), "llmeval-reporting")
+            if getattr(config.option, "tx", None) and config.option.dist != "no":
+                from pytest_llmeval.xdist import Distribution
+
+                config.pluginmanager.register(Distribution(config), "llmeval-distribution")
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
     if settings.strict:
@@ -58,6 +68,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_llmeval.selection import LimitSamples
 
         config.pluginmanager.register(LimitSamples(settings.limit), "llmeval-limit")
+    if len(settings.models) > 1:
+        from pytest_llmeval.several_models import ModelOrder
+
+        config.pluginmanager.register(ModelOrder(settings), "llmeval-model-order")
 
 
 def _check(config: pytest.Config, settings: Settings) -> None:
@@ -67,7 +81,7 @@ def _check(config: pytest.Config, settings: Settings) -> None:
 
         for text in settings.set:
             parse_override(text)
-    if settings.model is not None:
+    if settings.models:
         from pytest_llmeval.model_fixtures import check_model_options
 
         check_model_options(settings, loads=_runs_tests(config))
@@ -90,16 +104,21 @@ def _runs_tests(config: pytest.Config) -> bool:
 
 def _llm_session(config: pytest.Config) -> LLMSession:
     """The gathering side, made when there is something to gather."""
-    from pytest_llmeval.session import LLMSession, llm_session_key
+    session: LLMSession | None = config.stash.get(llm_session_key, None)
+    if session is None:
+        from pytest_llmeval.session import LLMSession
 
-    if llm_session_key not in config.stash:
-        config.stash[llm_session_key] = LLMSession(config, config.stash[settings_key])
-    return config.stash[llm_session_key]
+        session = config.stash[llm_session_key] = LLMSession(config, config.stash[settings_key])
+    return session
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    model = config.stash[settings_key].model
-    return None if model is None else f"llm-model: {model}"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    settings = config.stash[settings_key]
+    if not settings.models:
+        return []
+    from pytest_llmeval.model_fixtures import describe_models
+
+    return [f"llm-model: {line}" for line in describe_models(settings)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -122,6 +141,13 @@ def pytest_collect_file(
     return collectors
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "llm_model" in metafunc.fixturenames and len(metafunc.config.stash[settings_key].models) > 1:
+        from pytest_llmeval.several_models import parametrize
+
+        parametrize(metafunc)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.stash[settings_key].set:
@@ -137,18 +163,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             _expect(session.config, nodeids)
             for info in selection.suite_infos(session):
                 _llm_session(session.config).know(info)
+            selection.show_progress(session)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
     if any(".yaml::" in nodeid or ".yml::" in nodeid for nodeid in ids):
-        from pytest_llmeval.selection import sample_nodeids
+        from pytest_llmeval.xdist import sample_places
 
-        _expect(node.config, sample_nodeids(node.config, ids))
+        _expect(node.config, [nodeid for _, nodeid in sample_places(node.config, ids)])
 
 
 def _expect(config: pytest.Config, nodeids: Sequence[str]) -> None:
-    from pytest_llmeval.selection import require_model
+    from pytest_llmeval.model_fixtures import require_model
 
     require_model(config, nodeids)
     if nodeids:
@@ -170,8 +197,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    fixtures = getattr(item, "fixturenames", ())
-    if is_sample_key in item.stash or recorder_key in item.stash or "llm_record" in fixtures:
+    if is_sample_key in item.stash or recorder_key in item.stash or "llm_record" in getattr(item, "fixturenames", ()):
         from pytest_llmeval.recording import attach
 
         attach(item, report)
@@ -199,10 +225,6 @@ class _Reporting:
     @property
     def _session(self) -> LLMSession | None:
         """What was gathered; None as long as nothing of ours has run."""
-        if "pytest_llmeval.session" not in sys.modules:
-            return None
-        from pytest_llmeval.session import llm_session_key
-
         return self._config.stash.get(llm_session_key, None)
 
     @pytest.hookimpl(tryfirst=True)
@@ -220,7 +242,7 @@ class _Reporting:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._session is not None:
-            from pytest_llmeval.selection import remember_wrong
+            from pytest_llmeval.session import remember_wrong
 
             self._session.finish(session)
             remember_wrong(self._config, self._session.wrong_nodeids())
@@ -242,15 +264,24 @@ def llm_device(request: pytest.FixtureRequest) -> str:
     return find_device(request, request.config.stash[settings_key])
 
 
-@pytest.fixture(scope="session")
-def llm_model(request: pytest.FixtureRequest) -> Model:
-    """The model of ``--llm-model``, with ``loglikelihood`` and ``generate``.
+def _model_scope(fixture_name: str, config: pytest.Config) -> Literal["function", "session"]:
+    return "function" if len(config.stash[settings_key].models) > 1 else "session"
 
-    A conftest.py can override this fixture and return any object of the Protocol.
+
+@pytest.fixture(scope=_model_scope)
+def llm_model(request: pytest.FixtureRequest) -> Model:
+    """The model of ``--llm-model``, with ``loglikelihood`` and ``generate``; session-scoped.
+
+    A conftest.py can override this fixture and return any object of the Protocol. Where several models are given, a
+    test that takes it runs once on each, and it is function-scoped.
     """
     settings = request.config.stash[settings_key]
-    if settings.model is None:
+    if not settings.models:
         pytest.skip(_NO_MODEL)
+    if len(settings.models) > 1:
+        from pytest_llmeval.several_models import provide
+
+        return provide(request, settings)
     from pytest_llmeval.model_fixtures import load
 
     return load(request, settings)

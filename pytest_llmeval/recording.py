@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_llmeval.items import SampleItem, WrongAnswer, record_key, shown_prompt
-from pytest_llmeval.models.base import ModelIdentity, identify
+from pytest_llmeval.items import SampleItem, WrongAnswer, lookahead_key, model_of, record_key, shown_prompt
+from pytest_llmeval.models.base import ModelIdentity
 from pytest_llmeval.models.messages import redact
-from pytest_llmeval.options import recorder_key, settings_key
+from pytest_llmeval.options import model_key, recorder_key, settings_key
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, Unrecorded
 from pytest_llmeval.scoring.metrics import definition, skill
@@ -131,7 +131,7 @@ def _text(value: object) -> str | None:
 
 def _model_name(item: pytest.Item) -> str | None:
     model = getattr(item, "funcargs", {}).get("llm_model")
-    return None if model is None else identify(model).name
+    return None if model is None else model_of(item, model).name
 
 
 def _as_bool(value: object) -> bool:
@@ -181,6 +181,7 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     """
     if isinstance(item, SampleItem):
         _fold_skip(item, report)
+        _share_time(item, report)
         payload = _sample_payload(item, report)
     else:
         payload = _test_payload(item, report)
@@ -197,6 +198,13 @@ def _fold_skip(item: SampleItem, report: pytest.TestReport) -> None:
     """Let ``-rs`` say once for a whole suite why it was skipped: it folds what names the same place."""
     if report.skipped and isinstance(report.longrepr, tuple):
         report.longrepr = (item.file.nodeid, item.file.evaluation.suite.line, report.longrepr[2])
+
+
+def _share_time(item: SampleItem, report: pytest.TestReport) -> None:
+    """Give the test its own share of the model's time: the first sample of a chunk asks for all of them."""
+    if report.when == "call":
+        difference = item.config.stash[lookahead_key].shares.settle(item.key)
+        report.duration = max(0.0, report.duration + difference)
 
 
 def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | None:
@@ -219,12 +227,13 @@ def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | Non
     if report.failed and report.when in ("setup", "call") and not (recorder is not None and recorder.has_recorded):
         mark = item.get_closest_marker("llm_suite")
         suite = str(mark.args[0]) if mark is not None and mark.args else None
-        return Payload(unrecorded=Unrecorded(nodeid=item.nodeid, reason=_reason(report), suite=suite))
+        model = item.stash.get(model_key, None)
+        return Payload(unrecorded=Unrecorded(nodeid=item.nodeid, reason=_reason(report), suite=suite, model=model))
     return None
 
 
 def _with_news(item: pytest.Item, payload: Payload) -> Payload:
-    """Suite and model travel once from each process, not with every record."""
+    """Suite, model and engine travel once from each process, not with every record."""
     suite = payload.suite
     suites = item.config.stash.setdefault(_sent_suites_key, set())
     if suite is not None and suite.name in suites:
@@ -233,11 +242,15 @@ def _with_news(item: pytest.Item, payload: Payload) -> Payload:
         suites.add(suite.name)
     model = getattr(item, "funcargs", {}).get("llm_model")
     if model is not None:
-        identity = identify(model)
+        identity = model_of(item, model)
         models = item.config.stash.setdefault(_sent_models_key, set())
         if identity.name not in models:
             models.add(identity.name)
             payload = dataclasses.replace(payload, model=_identity(identity))
+    if isinstance(item, SampleItem):
+        use = item.config.stash[lookahead_key].engine_uses.pop(item.member.group, None)
+        if use is not None:
+            payload = dataclasses.replace(payload, engine=use)
     return payload
 
 

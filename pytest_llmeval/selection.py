@@ -1,38 +1,35 @@
-"""Which samples run: the limit, the plan, what needs a model, what ``--lf`` runs again, and what is only shown."""
+"""Which samples run: the limit, the plan, and what is only shown. For the process that has collected them."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import hashlib
-import os
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.items import SampleItem, lookahead_key, suite_paths_key
-from pytest_llmeval.lookahead import Lookahead
-from pytest_llmeval.model_fixtures import is_overridden
+from pytest_llmeval.chunks import plan_chunks
+from pytest_llmeval.items import SampleItem, SampleKey, lookahead_key, suite_paths_key
+from pytest_llmeval.live import start as start_live
+from pytest_llmeval.lookahead import Lookahead, Member
+from pytest_llmeval.models.audit import choose_audited
 from pytest_llmeval.options import Limit, settings_key
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.show_prompts import prompt_lines
 from pytest_llmeval.suites.overrides import parse_override
-from pytest_llmeval.suites.sniff import is_suite_file
+from pytest_llmeval.xdist import batching_of, sample_places
 
 __all__ = [
     "LimitSamples",
     "plan",
-    "remember_wrong",
-    "require_model",
-    "sample_nodeids",
+    "show_progress",
     "show_prompts",
     "suite_infos",
     "warn_of_unused_overrides",
 ]
-
-_DEFAULT_CHUNK = 32
-"""Samples computed ahead of the one that runs: enough to fill a batch, few enough that ``-x`` wastes little."""
 
 
 class LimitSamples:
@@ -45,7 +42,7 @@ class LimitSamples:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Keep at most the limit of each suite."""
+        """Keep at most the limit of each suite, the same samples for each model."""
         result = yield
         kept = self._kept(items)
         dropped = [item for item in items if isinstance(item, SampleItem) and item.key not in kept]
@@ -54,12 +51,12 @@ class LimitSamples:
             config.hook.pytest_deselected(items=dropped)
         return result
 
-    def _kept(self, items: Iterable[pytest.Item]) -> set[tuple[str, str]]:
-        suites: dict[str, list[SampleItem]] = {}
+    def _kept(self, items: Iterable[pytest.Item]) -> set[SampleKey]:
+        suites: dict[tuple[str, str | None], list[SampleItem]] = {}
         for item in items:
             if isinstance(item, SampleItem):
-                suites.setdefault(item.file.info.name, []).append(item)
-        kept: set[tuple[str, str]] = set()
+                suites.setdefault((item.file.info.name, item.model), []).append(item)
+        kept: set[SampleKey] = set()
         for members in suites.values():
             ranked = members if self._limit.first else sorted(members, key=_draw)
             kept.update(item.key for item in ranked[: self._limit.count])
@@ -67,7 +64,7 @@ class LimitSamples:
 
 
 def _draw(item: SampleItem) -> bytes:
-    """A sample's place in a random order that no other sample, worker or run changes."""
+    """A sample's place in a random order that no other sample, model, worker or run changes."""
     return hashlib.sha256(f"0:{item.file.info.name}:{item.sample.id}".encode()).digest()
 
 
@@ -77,15 +74,55 @@ def suite_infos(session: pytest.Session) -> list[SuiteInfo]:
     return list({item.file.info.name: item.file.info for item in samples}.values())
 
 
-def plan(session: pytest.Session) -> None:
-    """Make the lookahead plan of this process.
+class FollowQueue:
+    """In a worker: tells the lookahead what runs next."""
 
-    In a worker of pytest-xdist every sample is a chunk of its own: a neighbour may be another worker's to compute.
-    """
-    config = session.config
-    chunk = 1 if hasattr(config, "workerinput") else config.stash[settings_key].batch_size or _DEFAULT_CHUNK
-    lookahead = config.stash[lookahead_key] = Lookahead(chunk)
-    lookahead.plan(item.member for item in session.items if isinstance(item, SampleItem))
+    def __init__(self, lookahead: Lookahead) -> None:
+        self._lookahead = lookahead
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
+        """Say what the worker has in its queue after the item that it begins."""
+        self._lookahead.next_key = nextitem.member.key if isinstance(nextitem, SampleItem) else None
+
+
+def plan(session: pytest.Session) -> None:
+    """Make the lookahead plan of this process."""
+    config, items = session.config, session.items
+    batching = batching_of(config)
+    samples = sample_places(config, [item.nodeid for item in items])
+    chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers)
+    lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
+    for chunk in chunks:
+        members = (items[place] for place in chunk.places)
+        lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
+    for members in _audited(items):
+        lookahead.audit(members)
+    if batching.shares_chunks:
+        config.pluginmanager.register(FollowQueue(lookahead), "llmeval-queue")
+
+
+def _audited(items: Iterable[pytest.Item]) -> Iterator[list[Member]]:
+    """Of each suite and model, the samples by which the fast path is checked."""
+    groups: dict[object, dict[str, SampleItem]] = {}
+    for item in items:
+        if isinstance(item, SampleItem):
+            groups.setdefault(item.member.group, {})[item.sample.id] = item
+    for group in groups.values():
+        chosen = choose_audited({sample_id: item.size for sample_id, item in group.items()})
+        yield [group[sample_id].member for sample_id in chosen]
+
+
+def show_progress(session: pytest.Session) -> None:
+    """Let a live line follow the lookahead, where there is a terminal for it."""
+    live = start_live(session)
+    if live is not None:
+        session.config.stash[lookahead_key].answering = live.answering
+
+
+def _member(item: SampleItem) -> Member:
+    is_skipped = any(mark.name == "skip" for mark in item.own_markers)
+    return dataclasses.replace(item.member, is_skipped=True) if is_skipped else item.member
 
 
 def warn_of_unused_overrides(session: pytest.Session) -> None:
@@ -103,42 +140,6 @@ def warn_of_unused_overrides(session: pytest.Session) -> None:
             hint = f"did you mean {near[0]!r}?" if near else f"collected were {', '.join(names) or 'none'}"
             message = f"--llm-set {text!r} changed nothing: no suite {override.suite!r} was collected; {hint}"
             session.config.issue_config_time_warning(pytest.PytestWarning(message), stacklevel=2)
-
-
-def sample_nodeids(config: pytest.Config, nodeids: Sequence[str]) -> list[str]:
-    """Those of ``nodeids`` that are samples, judged by their files: this process has collected nothing itself."""
-    suites: dict[str, bool] = {}
-    samples = []
-    for nodeid in nodeids:
-        path = nodeid.partition("::")[0]
-        if path.endswith((".yaml", ".yml")):
-            if path not in suites:
-                suites[path] = is_suite_file(config.rootpath / path)
-            if suites[path]:
-                samples.append(nodeid)
-    return samples
-
-
-def require_model(config: pytest.Config, nodeids: Iterable[str]) -> None:
-    """Suites named on the command line, and nothing to answer them: that is a mistake, not something to skip."""
-    if config.stash[settings_key].model is not None or config.args_source is not config.ArgsSource.ARGS:
-        return
-    for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in nodeids):
-        if not is_overridden(config, Path(os.path.normpath(config.rootpath / path))):
-            raise pytest.UsageError(
-                f"{path} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
-                "or override the fixture llm_model in a conftest.py"
-            )
-
-
-def remember_wrong(config: pytest.Config, nodeids: Sequence[str]) -> None:
-    """Let ``--lf`` run wrong answers again: for pytest they passed."""
-    cache = getattr(config, "cache", None)
-    if cache is None or not nodeids:
-        return
-    failed = dict(cache.get("cache/lastfailed", {}))
-    failed.update(dict.fromkeys(nodeids, True))
-    cache.set("cache/lastfailed", failed)
 
 
 def show_prompts(session: pytest.Session) -> None:

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import pytest
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.items import unescape_id
 from pytest_llmeval.models.messages import redact
+from pytest_llmeval.node_ids import SampleNode, model_nodes
 from pytest_llmeval.options import Limit, Settings
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.engine_lines import merged
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded
-from pytest_llmeval.reporting.report import Report, SuiteReport, describe_environment, summarize_suite, write_report
+from pytest_llmeval.reporting.report import (
+    Comparison,
+    Report,
+    SuiteReport,
+    compare_models,
+    describe_environment,
+    summarize_suite,
+    write_report,
+)
 from pytest_llmeval.scoring.metrics import names_in
-from pytest_llmeval.suites.loader import read_suite_name
 from pytest_llmeval.types import JSON
 
-__all__ = ["LLMSession", "llm_session_key"]
+__all__ = ["LLMSession", "remember_wrong"]
+
+Group: TypeAlias = tuple[str, str | None]
+"""What numbers are taken over: a suite, and where several models are given one of them."""
 
 
 class LLMSession:
@@ -34,12 +47,16 @@ class LLMSession:
         self._started = time.time()
         self._expected: dict[str, None] = {}
         self._skipped: set[str] = set()
-        self._records: dict[tuple[str, str], Record] = {}
+        self._records: dict[tuple[Group, str], Record] = {}
         self._recorded: set[str] = set()
         self._unrecorded: dict[str, Unrecorded] = {}
         self._suites: dict[str, SuiteInfo] = {}
         self._models: dict[str, Mapping[str, JSON]] = {}
+        self._engines: dict[Group, EngineUse] = {}
+        self._lost: dict[str, str] = {}
         self._problems: list[str] = []
+        self._compared = settings.models if len(settings.models) > 1 else ()
+        self._model_of_node = {node: model for model, node in model_nodes(self._compared).items()}
         self.report: Report | None = None
 
     def expect(self, nodeids: Iterable[str]) -> None:
@@ -76,32 +93,54 @@ class LLMSession:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
             self._add_record(record)
+            if payload.engine is not None:
+                group = self._group_of(record)
+                self._engines[group] = merged(self._engines.get(group), payload.engine)
 
     def _add_record(self, record: Record) -> None:
-        key = (record.suite, record.id)
+        key = (self._group_of(record), record.id)
         known = self._records.get(key)
         self._recorded.add(record.nodeid)
         if known is not None and known.nodeid != record.nodeid:
             # The order of arrival is the workers'; which one counts must not depend on it.
             record, other = sorted((known, record), key=lambda one: one.nodeid)
             self._problems.append(
-                f"sample {record.id!r} of suite {record.suite!r} was recorded by {record.nodeid} "
+                f"sample {record.id!r} of {_described(key[0])} was recorded by {record.nodeid} "
                 f"and by {other.nodeid}: only the first counts"
             )
         self._records[key] = record
 
     def _add_missing(self, nodeid: str, reason: str) -> None:
-        path, _, name = nodeid.partition("::")
-        suite = self._suite_at(path)
-        self._add_record(Record(suite=suite, id=unescape_id(name), nodeid=nodeid, status="unscored", reason=reason))
+        node = SampleNode.parse(nodeid)
+        suite, model = self._suite_at(node.path), self._model_of_node.get(node.model or "")
+        record = Record(suite=suite, model=model, id=node.sample_id, nodeid=nodeid, status="unscored", reason=reason)
+        self._add_record(record)
+
+    def _group_of(self, record: Record) -> Group:
+        """A sample's model is what its node id says; a hand-written test's, what answered it."""
+        if not self._compared:
+            return record.suite, None
+        if record.nodeid in self._expected:
+            return record.suite, self._model_of_node.get(SampleNode.parse(record.nodeid).model or "")
+        return record.suite, record.model if record.model in self._compared else None
 
     def _suite_at(self, path: str) -> str:
         """The name of the suite at this node id; read from its file where no worker has told of it."""
         name = next((info.name for info in self._suites.values() if info.path == path), None)
         if name is None:
+            from pytest_llmeval.suites.loader import read_suite_name  # takes long to import, and is rarely needed here
+
             name = read_suite_name(self._config.rootpath / path)
             self._suites[name] = SuiteInfo(name=name, path=path)
         return name
+
+    def lose(self, nodeids: Iterable[str], reason: str) -> None:
+        """These tests will not run, and nothing else tells of it: samples are unscored, other tests are a problem."""
+        for nodeid in nodeids:
+            self._lost[nodeid] = reason
+        others = [nodeid for nodeid in self._lost if nodeid not in self._expected]
+        if others:
+            self._problems.append(f"{', '.join(others[:5])}{', …' if len(others) > 5 else ''}: {reason}")
 
     def finish(self, session: pytest.Session) -> None:
         """Reconcile, build the report and write it; the exit code becomes 1 if it was 0 and something is missing."""
@@ -109,7 +148,7 @@ class LLMSession:
         missing = [nodeid for nodeid in self._expected if nodeid not in self._recorded and nodeid not in self._skipped]
         if missing and stopped is None:
             for nodeid in missing:
-                self._add_missing(nodeid, "did not run")
+                self._add_missing(nodeid, self._lost.get(nodeid, "did not run"))
             self._problems.append(f"{len(missing)} of {len(self._expected)} samples did not come back")
         for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in self._expected):
             self._suite_at(path)
@@ -140,16 +179,23 @@ class LLMSession:
         neighbours = {record.suite for record in self._records.values() if record.nodeid.partition("::")[0] == path}
         suite = unrecorded.suite or (neighbours.pop() if len(neighbours) == 1 else path)
         self._add_record(
-            Record(suite=suite, id=name, nodeid=unrecorded.nodeid, status="unscored", reason=unrecorded.reason)
+            Record(
+                suite=suite,
+                model=unrecorded.model,
+                id=name,
+                nodeid=unrecorded.nodeid,
+                status="unscored",
+                reason=unrecorded.reason,
+            )
         )
 
     def _find_mixtures(self) -> None:
-        """One suite's numbers are of one suite and one model."""
-        models: dict[str, dict[str, None]] = {}
+        """One group's numbers are of one suite and one model."""
+        models: dict[Group, dict[str, None]] = {}
         strangers: dict[str, str] = {}
-        for record in self._records.values():
+        for (group, _), record in self._records.items():
             if record.model is not None:
-                models.setdefault(record.suite, {})[record.model] = None
+                models.setdefault(group, {})[record.model] = None
             info = self._suites.get(record.suite)
             if info is not None and record.nodeid not in self._expected:
                 strangers.setdefault(record.suite, record.nodeid)
@@ -158,20 +204,25 @@ class LLMSession:
             self._problems.append(
                 f"suite {suite!r} is {path}, and {nodeid} records to it too: give its records another"
             )
-        for suite, names in models.items():
+        for group, names in models.items():
             if len(names) > 1:
-                self._problems.append(f"suite {suite!r} was answered by {' and by '.join(names)}: its numbers mix them")
+                self._problems.append(
+                    f"{_described(group)} was answered by {' and by '.join(names)}: its numbers mix them"
+                )
 
     def _build(self, session: pytest.Session, stopped: str | None) -> Report:
+        records = self._ordered_records()
+        suites = tuple(self._suite_reports(records))
         return Report(
             created=datetime.fromtimestamp(self._started, UTC).isoformat(timespec="seconds"),
             seconds=time.time() - self._started,
             environment=describe_environment(),
-            models=tuple(self._models.values()),
+            models=tuple(self._ordered_models(suites)),
             options=_options(self._settings),
             exit_code=int(session.exitstatus),
-            suites=tuple(self._suite_reports()),
-            records=self._ordered_records(),
+            suites=suites,
+            comparisons=self._comparisons(records),
+            records=records,
             stopped=stopped,
             problems=tuple(self._problems),
         )
@@ -182,22 +233,61 @@ class LLMSession:
         last = len(places)
         return tuple(sorted(self._records.values(), key=lambda one: (places.get(one.nodeid, last), one.nodeid)))
 
-    def _suite_reports(self) -> Iterator[SuiteReport]:
-        by_path = {info.path: name for name, info in self._suites.items()}
-        paths = dict.fromkeys(nodeid.partition("::")[0] for nodeid in self._expected)
-        records: dict[str, list[Record]] = {by_path[path]: [] for path in paths}
-        for record in self._ordered_records():
-            records.setdefault(record.suite, []).append(record)
-        expected: dict[str, list[str]] = {}
-        for nodeid in self._expected:
-            expected.setdefault(nodeid.partition("::")[0], []).append(nodeid)
-        for name, members in records.items():
-            info = self._suites.get(name) or _recorded_info(name, members)
-            own = expected.get(info.path or "", [])
+    def _ordered_models(self, suites: Iterable[SuiteReport]) -> Iterator[Mapping[str, JSON]]:
+        """As the suites name them, then those that recorded nothing, however they arrived."""
+        names = dict.fromkeys(model for suite in suites for model in suite.models)
+        for name in (*names, *sorted(self._models.keys() - names)):
+            if name in self._models:
+                yield self._models[name]
+
+    def _place_of(self, model: str | None) -> int:
+        """Models in the order in which they were given, before them what is of none."""
+        return self._compared.index(model) + 1 if model in self._compared else 0
+
+    def _suite_reports(self, records: Sequence[Record]) -> Iterator[SuiteReport]:
+        expected = self._expected_groups()
+        groups: dict[Group, list[Record]] = {group: [] for group in expected}
+        for record in records:
+            groups.setdefault(self._group_of(record), []).append(record)
+        suites = {suite: place for place, suite in enumerate(dict.fromkeys(suite for suite, _ in groups))}
+        for group in sorted(groups, key=lambda group: (suites[group[0]], self._place_of(group[1]))):
+            (name, model), members, own = group, groups[group], expected.get(group, [])
             skipped = sum(nodeid in self._skipped for nodeid in own)
             others = sum(record.nodeid not in self._expected for record in members)
-            num_expected = len(own) - skipped + others
-            yield summarize_suite(info, members, num_expected=num_expected, num_skipped=skipped)
+            yield summarize_suite(
+                self._suites.get(name) or _recorded_info(name, members),
+                members,
+                model=model,
+                engine=self._engines.get(group),
+                num_expected=len(own) - skipped + others,
+                num_skipped=skipped,
+            )
+
+    def _expected_groups(self) -> dict[Group, list[str]]:
+        """The node ids of samples that were to run, by group, in order of appearance."""
+        by_path = {info.path: name for name, info in self._suites.items()}
+        groups: dict[Group, list[str]] = {}
+        for nodeid in self._expected:
+            node = SampleNode.parse(nodeid)
+            groups.setdefault((by_path[node.path], self._model_of_node.get(node.model or "")), []).append(nodeid)
+        return groups
+
+    def _comparisons(self, records: Sequence[Record]) -> tuple[Comparison, ...]:
+        """Every model against the first that has scores, suite by suite."""
+        suites: dict[str, dict[str, list[Record]]] = {}
+        for record in records:
+            suite, model = self._group_of(record)
+            if model is not None:
+                suites.setdefault(suite, {}).setdefault(model, []).append(record)
+        scored = {record.model for record in records if record.status != "unscored"}
+        order = [model for model in self._compared if model in scored]
+        comparisons: list[Comparison] = []
+        for suite, by_model in suites.items():
+            info = self._suites.get(suite)
+            own = [record for members in by_model.values() for record in members]
+            names = _recorded_info(suite, own).metrics if info is None else info.metrics
+            comparisons += compare_models(suite, by_model, order, names)
+        return tuple(comparisons)
 
     @property
     def has_news(self) -> bool:
@@ -210,7 +300,19 @@ class LLMSession:
         return list(dict.fromkeys(record.nodeid for record in self._records.values() if record.status == "wrong"))
 
 
-llm_session_key = pytest.StashKey[LLMSession]()
+def remember_wrong(config: pytest.Config, nodeids: Sequence[str]) -> None:
+    """Let ``--lf`` run wrong answers again: for pytest they passed."""
+    cache = getattr(config, "cache", None)
+    if cache is None or not nodeids:
+        return
+    failed = dict(cache.get("cache/lastfailed", {}))
+    failed.update(dict.fromkeys(nodeids, True))
+    cache.set("cache/lastfailed", failed)
+
+
+def _described(group: Group) -> str:
+    suite, model = group
+    return f"suite {suite!r}" if model is None else f"suite {suite!r} on {model}"
 
 
 def _recorded_info(name: str, records: list[Record]) -> SuiteInfo:
@@ -236,10 +338,11 @@ def _options(settings: Settings) -> dict[str, JSON]:
         value = getattr(settings, field.name)
         if value == field.default:
             continue
+        name = "model" if field.name == "models" else field.name
         if isinstance(value, Limit):
             value = f"first:{value.count}" if value.first else str(value.count)
         if isinstance(value, tuple):
-            options[field.name] = [redact(text) for text in value]
+            options[name] = [redact(text) for text in value]
         else:
-            options[field.name] = value if isinstance(value, bool) else redact(str(value))
+            options[name] = value if isinstance(value, bool) else redact(str(value))
     return options

@@ -30,8 +30,10 @@ FLOORS: dict[str, int] = {
     "scoring": 3,
     "reporting": 4,
     "cli": 5,
+    "chunks": 5,
     "lookahead": 5,
     **dict.fromkeys(("options", "items", "model_fixtures", "recording", "selection", "session", "xdist"), TOP),
+    **dict.fromkeys(("live", "node_ids", "scheduling", "several_models"), TOP),
     "plugin": TOP + 1,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,16 @@ def member(key: str, group: str = "suite", times: int = 1) -> Member:
     return Member(key=key, group=group, requests=lambda: [GenerateRequest(f"{key}.{n}") for n in range(times)])
 
 
+def planned(members: Sequence[Member], size: int = 8, *, shares_chunks: bool = False) -> Lookahead:
+    """Chunks of at most ``size`` members of one group each, in the members' order."""
+    lookahead = Lookahead(shares_chunks=shares_chunks)
+    for group in dict.fromkeys(member.group for member in members):
+        own = [member for member in members if member.group == group]
+        for start in range(0, len(own), size):
+            lookahead.add(own[start : start + size])
+    return lookahead
+
+
 def outcome(lookahead: Lookahead, one: Member, model: object) -> object:
     try:
         return [response.text for response in lookahead.responses(one, model) if isinstance(response, GenerateResponse)]
@@ -55,19 +66,17 @@ def test_lookahead_gives_what_asking_alone_gives(
     refuses = groups.draw(st.lists(st.sampled_from([f"{key}.1" for key in keys]), unique=True))
     members = [member(key, groups.draw(st.sampled_from("xyz")), groups.draw(st.integers(1, 3))) for key in keys]
     ahead, alone = Echo(raises, refuses), Echo(raises, refuses)
-    lookahead = Lookahead(size)
-    lookahead.plan(members)
+    lookahead = planned(members, size)
     run = members.copy()
     order.shuffle(run)  # type: ignore[attr-defined]
     for one in run:
-        assert outcome(lookahead, one, ahead) == outcome(Lookahead(1), one, alone)
+        assert outcome(lookahead, one, ahead) == outcome(Lookahead(), one, alone)
 
 
 @given(keys=KEYS, size=st.integers(1, 12))
 def test_nothing_is_asked_twice_and_chunks_are_full(keys: list[str], size: int) -> None:
-    model, lookahead = Echo(), Lookahead(size)
-    members = [member(key) for key in keys]
-    lookahead.plan(members)
+    model, members = Echo(), [member(key) for key in keys]
+    lookahead = planned(members, size)
     for one in members:
         lookahead.responses(one, model)
     assert [prompt for call in model.calls for prompt in call] == [f"{key}.0" for key in keys]
@@ -75,25 +84,62 @@ def test_nothing_is_asked_twice_and_chunks_are_full(keys: list[str], size: int) 
 
 
 def test_groups_do_not_share_a_call() -> None:
-    model, lookahead = Echo(), Lookahead(8)
-    members = [member("a", "one"), member("b", "two"), member("c", "one")]
-    lookahead.plan(members)
+    model, members = Echo(), [member("a", "one"), member("b", "two"), member("c", "one")]
+    lookahead = planned(members)
     for one in members:
         lookahead.responses(one, model)
     assert model.calls == [["a.0", "c.0"], ["b.0"]]
 
 
 def test_a_member_that_was_not_planned_is_asked_alone() -> None:
-    model, lookahead = Echo(), Lookahead(8)
-    lookahead.plan([member("a"), member("b")])
+    model, lookahead = Echo(), planned([member("a"), member("b")])
     lookahead.responses(member("z"), model)
     assert model.calls == [["z.0"]]
 
 
+def test_a_chunk_that_was_given_whole_is_asked_together() -> None:
+    """What a worker of pytest-xdist knows of its queue is which test comes next."""
+    model, members = Echo(), [member(key) for key in "abcd"]
+    lookahead = planned(members, shares_chunks=True)
+    for place, one in enumerate(members):
+        lookahead.next_key = members[place + 1].key if place < 3 else "something else"
+        lookahead.responses(one, model)
+    assert model.calls == [["a.0", "b.0", "c.0", "d.0"]]
+
+
+@pytest.mark.parametrize("order", ["dcba", "ba", "d", "ca", "bd"])
+def test_a_chunk_of_which_another_worker_died_is_asked_one_by_one(order: str) -> None:
+    model, members = Echo(), {key: member(key) for key in "abcd"}
+    lookahead = planned(list(members.values()), shares_chunks=True)
+    for key, following in zip(order, [*order[1:], None], strict=True):
+        lookahead.next_key = following
+        lookahead.responses(members[key], model)
+    assert model.calls == [[f"{key}.0"] for key in order]
+
+
+def test_nothing_is_computed_for_members_that_are_skipped() -> None:
+    model, members = Echo(), [member(key) for key in "abcd"]
+    for place in (0, 2):
+        members[place] = dataclasses.replace(members[place], is_skipped=True)
+    lookahead = planned(members, shares_chunks=True)
+    lookahead.next_key = "c"
+    lookahead.responses(members[1], model)
+    lookahead.responses(members[3], model)
+    assert model.calls == [["b.0", "d.0"]]
+
+
+def test_another_models_turn_keeps_the_plan() -> None:
+    first, second, members = Echo(), Echo(), [member("a"), member("b"), member("c", "g"), member("d", "g")]
+    lookahead = planned(members)
+    lookahead.responses(members[0], first)
+    lookahead.forget_model()
+    lookahead.responses(members[2], second)
+    assert (first.calls, second.calls) == ([["a.0", "b.0"]], [["c.0", "d.0"]])
+
+
 def test_a_member_that_runs_again_is_asked_again() -> None:
-    model, lookahead = Echo(), Lookahead(8)
-    members = [member("a"), member("b")]
-    lookahead.plan(members)
+    model, members = Echo(), [member("a"), member("b")]
+    lookahead = planned(members)
     lookahead.responses(members[0], model)
     lookahead.responses(members[0], model)
     lookahead.responses(members[1], model)
@@ -101,18 +147,16 @@ def test_a_member_that_runs_again_is_asked_again() -> None:
 
 
 def test_another_model_gets_its_own_responses() -> None:
-    first, second, lookahead = Echo(), Echo(), Lookahead(8)
-    members = [member("a"), member("b")]
-    lookahead.plan(members)
+    first, second, members = Echo(), Echo(), [member("a"), member("b")]
+    lookahead = planned(members)
     lookahead.responses(members[0], first)
     lookahead.responses(members[1], second)
     assert second.calls == [["b.0"]]
 
 
 def test_a_new_model_for_every_member_is_not_asked_for_the_neighbours() -> None:
-    lookahead = Lookahead(8)
     members = [member(key) for key in "abcd"]
-    lookahead.plan(members)
+    lookahead = planned(members)
     models = [Echo() for _ in members]
     for one, model in zip(members, models, strict=True):
         lookahead.responses(one, model)
@@ -134,27 +178,24 @@ class Raises(Echo):
 
 
 def test_ctrl_c_ends_at_once() -> None:
-    lookahead = Lookahead(8)
     members = [member(key) for key in "abc"]
-    lookahead.plan(members)
+    lookahead = planned(members)
     with pytest.raises(KeyboardInterrupt):
         lookahead.responses(members[0], Raises(KeyboardInterrupt()))
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), pytest.skip.Exception("no quota"), pytest.fail.Exception("late")])
 def test_what_ends_a_chunk_from_outside_is_not_charged_to_its_first_member(error: BaseException) -> None:
-    model, lookahead = Raises(error), Lookahead(8)
-    members = [member(key) for key in "abc"]
-    lookahead.plan(members)
+    model, members = Raises(error), [member(key) for key in "abc"]
+    lookahead = planned(members)
     for one in members:
         lookahead.responses(one, model)
     assert model.calls == [["a.0", "b.0", "c.0"], ["a.0"], ["b.0"], ["c.0"]]
 
 
 def test_a_member_that_ends_a_chunk_from_inside_is_found() -> None:
-    model, lookahead = Raises(SystemExit(0), "b.0"), Lookahead(8)
-    members = [member(key) for key in "abc"]
-    lookahead.plan(members)
+    model, members = Raises(SystemExit(0), "b.0"), [member(key) for key in "abc"]
+    lookahead = planned(members)
     lookahead.responses(members[0], model)
     with pytest.raises(SystemExit):
         lookahead.responses(members[1], model)
@@ -170,7 +211,7 @@ def test_numbers_of_other_libraries_become_pythons_own() -> None:
             return [LoglikelihoodResponse(loglikelihood=number, num_tokens=numpy.int64(2)) for _ in requests]  # type: ignore[arg-type]
 
     one = Member(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
-    (response,) = Lookahead(1).responses(one, Numpy())
+    (response,) = Lookahead().responses(one, Numpy())
     assert isinstance(response, LoglikelihoodResponse)
     assert (type(response.loglikelihood), type(response.num_tokens)) == (float, int)
 
@@ -190,7 +231,7 @@ def test_a_model_is_held_to_its_protocol(returned: object, message: str) -> None
             return returned
 
     with pytest.raises(ModelError, match=message):
-        Lookahead(1).responses(member("a"), Bad())
+        Lookahead().responses(member("a"), Bad())
 
 
 @pytest.mark.parametrize(
@@ -212,9 +253,9 @@ def test_numbers_that_a_response_cannot_hold(fields: dict[str, Any], message: st
 
     one = Member(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
     with pytest.raises(ModelError, match=re.escape(message)):
-        Lookahead(1).responses(one, Bad())
+        Lookahead().responses(one, Bad())
 
 
 def test_a_model_without_the_method() -> None:
     with pytest.raises(ModelError, match=r"model object: has no method generate\(requests\), which this suite"):
-        Lookahead(1).responses(member("a"), object())
+        Lookahead().responses(member("a"), object())

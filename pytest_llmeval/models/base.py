@@ -71,7 +71,8 @@ class Model(Protocol):
     ever meets generated suites may leave ``loglikelihood`` out, and the other way round. Only ``score: perplexity``
     asks a method ``loglikelihood_rolling``, which takes ``LoglikelihoodRollingRequest``s and returns
     ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An optional attribute
-    ``identity`` (a ``ModelIdentity``) names the model in reports.
+    ``identity`` (a ``ModelIdentity``) names the model in reports. An optional method ``audit`` is given some requests
+    of a suite before its first answer, and returns the model that the suite is to ask, with an ``EngineUse``.
     """
 
     def loglikelihood(

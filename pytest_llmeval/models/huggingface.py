@@ -8,7 +8,7 @@ import functools
 import importlib.metadata
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from pytest_llmeval.models.huggingface_generate_engine import Text, TextEngine
 from pytest_llmeval.models.huggingface_load import LoadedCheckpoint, load_checkpoint, quiet
 from pytest_llmeval.models.messages import model_error
 from pytest_llmeval.models.registry import ModelSpec
-from pytest_llmeval.models.rolling import score_texts
+from pytest_llmeval.models.rolling import rolling_windows, score_texts
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import (
     JSON,
@@ -40,6 +40,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    Request,
 )
 
 __all__ = ["HuggingFaceModel", "configure_threads", "resolve_device", "resolve_max_length"]
@@ -135,6 +136,7 @@ class HuggingFaceModel(Backend):
                 "class": type(self.model).__name__,
                 "num_parameters": int(self.model.num_parameters()),
                 "max_length": self.max_length,
+                "engine": f"{self.engine.name}: {self.engine.reason}",
                 "transformers": importlib.metadata.version("transformers"),
                 "torch": str(torch.__version__),
             },
@@ -190,18 +192,22 @@ class HuggingFaceModel(Backend):
             raise model_error(self._spec.name, f"--llm-engine tree: {problem}; use auto or plain")
         self.engine.use_plain(problem)
 
-    def audit(self, requests: Sequence[LoglikelihoodRequest]) -> tuple[Backend, EngineUse]:
+    def audit(self, requests: Sequence[Request]) -> tuple[Backend, EngineUse]:
         """Score some of a suite's requests by the tree and one by one: which model is the suite to ask?
 
-        It is this one, or one that scores everything plain, where the two differ by more than the tolerance.
+        It is this one, or one that scores everything plain, where the two differ by more than the tolerance. Of a text
+        that is scored as a whole the first window is compared. Requests for replies are left out.
         """
         engine = self.engine
         if engine.name == "plain":
             return self, EngineUse(engine="plain", reason=engine.reason)
         pairs: dict[int, EncodedPair] = {}
         for index, request in enumerate(requests):
-            with contextlib.suppress(RequestError):  # its own sample will say so
-                pairs[index] = self._encode_pair(request)
+            with contextlib.suppress(RequestError, StopIteration):  # its own sample will say so
+                if isinstance(request, LoglikelihoodRequest):
+                    pairs[index] = self._encode_pair(request)
+                elif isinstance(request, LoglikelihoodRollingRequest):
+                    pairs[index] = next(self._windows(request))
         found = compare(engine, pairs, self.model.dtype)
         use = EngineUse(
             engine="tree",
@@ -260,6 +266,12 @@ class HuggingFaceModel(Backend):
             max_length=self.max_length,
             score=score,
             on_progress=self.on_progress,
+        )
+
+    def _windows(self, request: LoglikelihoodRollingRequest) -> Iterator[EncodedPair]:
+        prefix_token, tokens = self._encoder.text(request.text)
+        return rolling_windows(
+            tokens, prefix_token=prefix_token, max_length=self.max_length, stride=request.stride
         )
 
     def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:

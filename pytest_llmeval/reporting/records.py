@@ -7,10 +7,12 @@ cannot carry would end the worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
+from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.types import JSON, Score, Status
 
 __all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded"]
@@ -62,14 +64,25 @@ class Record:
 
     def to_dict(self) -> dict[str, JSON]:
         """The record as JSON values; not a deep copy."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        return dict(zip(_RECORD_FIELDS, _record_values(self), strict=True))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Record:
         """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
-        known = {item.name for item in fields(cls)}
-        values = {key: value for key, value in data.items() if key in known}
-        return cls(**{**values, "choices": tuple(values.get("choices", ()))})
+        values = {key: value for key, value in data.items() if key in _RECORD_FIELDS}
+        values["choices"] = tuple(values.get("choices", ()))
+        return cls(**values)
+
+
+_RECORD_FIELDS = tuple(field.name for field in fields(Record))
+_record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS)
+
+
+def _record_of(values: Sequence[Any]) -> Record:
+    """The opposite of ``_record_values``, after a trip through JSON."""
+    named = dict(zip(_RECORD_FIELDS, values, strict=True))
+    named["choices"] = tuple(named["choices"])
+    return Record(**named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,44 +115,54 @@ class SuiteInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unrecorded:
-    """A hand-written test that failed before it recorded anything. ``suite`` is what its mark says, if it has one."""
+    """A hand-written test that failed before it recorded anything.
+
+    ``suite`` is what its mark says, if it has one; ``model`` is the one that it was for, where several were given.
+    """
 
     nodeid: str
     reason: str
     suite: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
     """Everything that one test report carries from the process that ran the test to the one that writes the report.
 
-    ``model`` is a ``ModelIdentity`` as a dict.
+    ``model`` is a ``ModelIdentity`` as a dict; ``engine`` how the log-likelihoods of the records' suite are computed.
     """
 
     records: tuple[Record, ...] = ()
     unrecorded: Unrecorded | None = None
     suite: SuiteInfo | None = None
     model: Mapping[str, JSON] | None = None
+    engine: EngineUse | None = None
 
     def encode(self) -> str:
         """As ASCII JSON; lone surrogates and NULs are escaped, and what JSON does not know becomes its text."""
-        return json.dumps(
-            {
-                "records": [record.to_dict() for record in self.records],
-                "unrecorded": None if self.unrecorded is None else asdict(self.unrecorded),
-                "suite": None if self.suite is None else self.suite.to_dict(),
-                "model": self.model,
-            },
-            default=str,
+        return _ENCODER.encode(
+            [
+                # Values without their names: the same code reads them, and every sample is one of these.
+                [_record_values(record) for record in self.records],
+                None if self.unrecorded is None else asdict(self.unrecorded),
+                None if self.suite is None else self.suite.to_dict(),
+                self.model,
+                None if self.engine is None else asdict(self.engine),
+            ]
         )
 
     @classmethod
     def decode(cls, text: str) -> Payload:
         """The opposite of ``encode``."""
-        data = json.loads(text)
+        records, unrecorded, suite, model, engine = json.loads(text)
         return cls(
-            records=tuple(Record.from_dict(record) for record in data["records"]),
-            unrecorded=None if data["unrecorded"] is None else Unrecorded(**data["unrecorded"]),
-            suite=None if data["suite"] is None else SuiteInfo.from_dict(data["suite"]),
-            model=data["model"],
+            records=tuple(_record_of(values) for values in records),
+            unrecorded=None if unrecorded is None else Unrecorded(**unrecorded),
+            suite=None if suite is None else SuiteInfo.from_dict(suite),
+            model=model,
+            engine=None if engine is None else EngineUse(**engine),
         )
+
+
+_ENCODER = json.JSONEncoder(default=str)

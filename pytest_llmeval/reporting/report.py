@@ -8,21 +8,25 @@ import os
 import platform
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.scoring.comparison import Difference, compare
 from pytest_llmeval.scoring.metrics import Metric, by_category, summarize
 from pytest_llmeval.types import JSON
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Comparison",
     "Report",
     "SuiteReport",
     "Summary",
     "check_writable",
+    "compare_models",
     "describe_environment",
     "summarize_suite",
     "write_report",
@@ -48,9 +52,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
-    """What the session found about one suite.
+    """What the session found about one suite; where several models were given, on one of them.
 
-    ``models`` names those that answered it. Token counts and seconds are sums over its records.
+    ``models`` names those that answered it: one, unless its numbers mix them. Token counts and seconds are sums over
+    its records. ``engine`` is how its log-likelihoods were computed, where the model tells.
     """
 
     info: SuiteInfo
@@ -61,6 +66,17 @@ class SuiteReport:
     num_prompt_tokens: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
+    engine: EngineUse | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One suite on two models, over the samples that both scored: ``differences`` by metric, second minus first."""
+
+    suite: str
+    first: str
+    second: str
+    differences: Mapping[str, Difference]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +94,27 @@ class Report:
     options: Mapping[str, JSON]
     exit_code: int
     suites: tuple[SuiteReport, ...]
+    comparisons: tuple[Comparison, ...] = ()
     records: tuple[Record, ...] = field(repr=False)
     stopped: str | None = None
     problems: tuple[str, ...] = ()
     schema: int = SCHEMA_VERSION
 
 
-def summarize_suite(info: SuiteInfo, records: Sequence[Record], *, num_expected: int, num_skipped: int) -> SuiteReport:
-    """One suite's part of the report, broken down by category where its samples have one."""
+def summarize_suite(
+    info: SuiteInfo,
+    records: Sequence[Record],
+    *,
+    num_expected: int,
+    num_skipped: int,
+    model: str | None = None,
+    engine: EngineUse | None = None,
+) -> SuiteReport:
+    """One suite's part of the report, broken down by category where its samples have one.
+
+    ``model`` names the one that was to answer it, whether it did or not; None where only the records know.
+    """
+    answered = [record.model for record in records if record.model is not None]
     scores = [record.score for record in records]
     by_name: dict[str, list[Record]] = {}
     for record in records:
@@ -97,11 +126,23 @@ def summarize_suite(info: SuiteInfo, records: Sequence[Record], *, num_expected:
         summary=_summary(records, summarize(scores, info.metrics), num_expected),
         categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
         num_skipped=num_skipped,
-        models=tuple(dict.fromkeys(record.model for record in records if record.model is not None)),
+        models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
         num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
         num_tokens=sum(record.num_tokens for record in records),
         seconds=math.fsum(record.seconds for record in records),
+        engine=engine,
     )
+
+
+def compare_models(
+    suite: str, records: Mapping[str, Sequence[Record]], models: Sequence[str], metrics: Sequence[str]
+) -> Iterator[Comparison]:
+    """The suite on each of ``models`` against the first of them; ``records`` are those of the suite, by model."""
+    scores = {model: {record.id: record.score for record in members} for model, members in records.items()}
+    for second in models[1:]:
+        differences = compare(scores.get(models[0], {}), scores.get(second, {}), metrics)
+        if differences:
+            yield Comparison(suite=suite, first=models[0], second=second, differences=differences)
 
 
 def _summary(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
@@ -183,6 +224,7 @@ def _lines(report: Report) -> Iterator[str]:
         "models": report.models,
         "options": report.options,
         "suites": [_suite_to_json(suite) for suite in report.suites],
+        "comparisons": [_comparison_to_json(comparison) for comparison in report.comparisons],
     }
     yield json.dumps(_finite(head), indent=1).removesuffix("\n}") + ',\n "records": ['
     for place, record in enumerate(report.records):
@@ -193,9 +235,12 @@ def _lines(report: Report) -> Iterator[str]:
 def _record_to_json(record: Record) -> str:
     values = record.to_dict()
     try:
-        return json.dumps(values, allow_nan=False)
+        return _STRICT.encode(values)
     except (TypeError, ValueError):
         return json.dumps(_finite(values))
+
+
+_STRICT = json.JSONEncoder(allow_nan=False)
 
 
 def _suite_to_json(suite: SuiteReport) -> JSON:
@@ -208,6 +253,16 @@ def _suite_to_json(suite: SuiteReport) -> JSON:
         "num_prompt_tokens": suite.num_prompt_tokens,
         "num_tokens": suite.num_tokens,
         "seconds": suite.seconds,
+        "engine": None if suite.engine is None else asdict(suite.engine),
+    }
+
+
+def _comparison_to_json(comparison: Comparison) -> JSON:
+    return {
+        "suite": comparison.suite,
+        "first": comparison.first,
+        "second": comparison.second,
+        "differences": {name: difference.to_dict() for name, difference in comparison.differences.items()},
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_llmeval.reporting.escape import printable
 from pytest_llmeval.scoring.evaluation import Question
-from pytest_llmeval.types import GenerateRequest, Prompt, Request
+from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, LoglikelihoodRollingRequest, Prompt
 
 __all__ = ["prompt_lines"]
 
@@ -20,6 +20,9 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
     right = question.presented.right
     shown: Prompt | None = None
     for place, request in enumerate(question.requests):
+        if isinstance(request, LoglikelihoodRollingRequest):
+            yield from (opening + printable(request.text, keep="\n") + closing).split("\n")
+            return  # nothing is expected of a text that is scored whole
         context = request.prompt if isinstance(request, GenerateRequest) else request.context
         first, scored = context != shown, f"{opening}{_scored(request)}{closing}"
         shown = context
@@ -37,7 +40,7 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
     yield f"target: {printable(target if isinstance(target, str) else ' | '.join(target))}"
 
 
-def _scored(request: Request) -> str:
+def _scored(request: LoglikelihoodRequest | GenerateRequest) -> str:
     if isinstance(request, GenerateRequest):
         stop = f", stop {list(request.stop)!r}" if request.stop else ""
         return f"reply of up to {request.max_tokens} tokens{stop}"

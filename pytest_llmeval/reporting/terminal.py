@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tabulate import tabulate
-
+from pytest_llmeval.reporting.comparison_table import comparison_lines, short_model_names
+from pytest_llmeval.reporting.engine_lines import engine_lines
 from pytest_llmeval.reporting.escape import printable
 from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.tables import number, table_lines
 from pytest_llmeval.scoring.metrics import Metric
 from pytest_llmeval.types import JSON
 
@@ -46,16 +47,20 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
 
     A table wider than ``width`` columns becomes a list. Every value is shown with the 95% interval of its metric.
     """
-    if report.suites:
-        yield from _table("suite", [(_named(suite, report), suite.summary) for suite in report.suites], report, width)
+    for place, suites in enumerate(_of_one_table(report.suites)):
+        yield from [""] * (place > 0)
+        yield from _table("suite", [(_named(suite, report), suite.summary) for suite in suites], report, width)
     for suite in report.suites:
         if counts := _counts(suite):
-            yield f"{printable(suite.info.name)}: {counts}"
+            yield f"{printable(_named(suite, report))}: {counts}"
+    if report.comparisons:
+        yield ""
+        yield from comparison_lines(report.comparisons, short_model_names(report), width=width)
     for suite in report.suites:
         if len(suite.categories) > 1:
             yield ""
             rows = list(suite.categories.items())
-            yield from _table(f"{suite.info.name} by category", rows[:_MAX_CATEGORIES], report, width)
+            yield from _table(f"{_named(suite, report)} by category", rows[:_MAX_CATEGORIES], report, width)
             if len(rows) > _MAX_CATEGORIES:
                 yield f"… and {len(rows) - _MAX_CATEGORIES} categories more, all in the report"
     yield from _unscored(report)
@@ -66,6 +71,9 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     if speed := _speed(report):
         yield ""
         yield speed
+    yield from engine_lines(
+        [(_named(suite, report), suite.engine) for suite in report.suites if suite.engine is not None]
+    )
 
 
 def _describe_models(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
@@ -80,7 +88,22 @@ def _describe_models(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
 
 def _named(suite: SuiteReport, report: Report) -> str:
     """The suite's name, with its model where the session had several."""
-    return f"{suite.info.name} ({', '.join(suite.models)})" if len(report.models) > 1 else suite.info.name
+    names = short_model_names(report)
+    if len(names) < 2:
+        return suite.info.name
+    return f"{suite.info.name} ({', '.join(names[model] for model in suite.models)})"
+
+
+def _of_one_table(suites: Sequence[SuiteReport]) -> Iterator[list[SuiteReport]]:
+    """Suites whose metrics are pooled (perplexities) apart from the others: they share no column."""
+    for pooled in (False, True):
+        part = [
+            suite
+            for suite in suites
+            if any(metric.kind == "pooled" for metric in suite.summary.metrics.values()) == pooled
+        ]
+        if part:
+            yield part
 
 
 def _table(heading: str, rows: Sequence[tuple[str, Summary]], report: Report, width: int) -> Iterator[str]:
@@ -91,17 +114,7 @@ def _table(heading: str, rows: Sequence[tuple[str, Summary]], report: Report, wi
         for name, summary in rows
     ]
     align = ("left", "right", *("left" for _ in metrics))
-    text = tabulate(cells, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
-    lines = text.splitlines()
-    if max(map(len, lines)) <= width:
-        yield from (line.rstrip() for line in lines)
-        return
-    yield headers[0]
-    for name, *values in cells:
-        yield f"  {name}"
-        for header, value in zip(headers[1:], values, strict=True):
-            if value:
-                yield f"    {header} {value}"
+    yield from table_lines(headers, cells, align, width=width)
 
 
 def _shown_metrics(summaries: Sequence[Summary]) -> list[str]:
@@ -124,10 +137,12 @@ def _value(metric: Metric | None, summary: Summary) -> str:
     if metric is None or metric.value is None:
         return ""
     interval = (
-        "" if metric.ci_low is None or metric.ci_high is None else f" [{metric.ci_low:.3f}, {metric.ci_high:.3f}]"
+        ""
+        if metric.ci_low is None or metric.ci_high is None
+        else f" [{number(metric.ci_low)}, {number(metric.ci_high)}]"
     )
     n = "" if metric.n == summary.num_scored else f" (n {metric.n})"
-    return f"{metric.value:.3f}{interval}{n}"
+    return f"{number(metric.value)}{interval}{n}"
 
 
 def _counts(suite: SuiteReport) -> str:

@@ -26,6 +26,8 @@ _Value: TypeAlias = Callable[[Row, Mapping[str, object]], JSON]
 
 def unusable_character(text: str) -> str | None:
     """NUL or a lone surrogate in ``text``, in the words of a message; None where there is none."""
+    if text.isascii() and "\0" not in text:
+        return None
     found = _UNUSABLE.search(text)
     if found is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 import pytest
 from hypothesis import given
@@ -15,11 +16,11 @@ CALLS = st.lists(st.tuples(SECONDS, st.dictionaries(st.sampled_from("abcdefgh"),
 
 
 @given(calls=CALLS)
-def test_what_is_taken_from_one_is_given_to_the_others(calls: list[tuple[float, dict[str, float]]]) -> None:
+def test_what_is_taken_from_one_is_given_to_the_others(calls: list[tuple[float, dict[Hashable, float]]]) -> None:
     shares = TimeShares()
     differences = []
     for spent_s, reported_s in calls:
-        shares.share_out(spent_s, dict(reported_s))
+        shares.share_out(spent_s, reported_s)
         differences += [shares.settle(key) for key in reported_s]
     assert math.fsum(differences) == pytest.approx(0, abs=1e-6 * math.fsum(spent_s for spent_s, _ in calls) + 1e-12)
 

@@ -1,51 +1,257 @@
-"""Workers that die, and sessions that lose them."""
+"""Suites on the workers of pytest-xdist: batched as in one process, and an account of those that die."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.plugin.suites_for_tests import SUMS, SUMS_REPLIES
-from tests.support import fake_model_conftest
+from tests.support import fake_model_conftest, model_calls
+
+NUM_SAMPLES = 32
 
 
-@pytest.fixture
-def deadly(llm_pytester: pytest.Pytester) -> pytest.Pytester:
-    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES, kills=["2 + 3"]))
-    llm_pytester.makefile(".yaml", sums=SUMS)
-    return llm_pytester
+def counting_suite(num_samples: int = NUM_SAMPLES, name: str = "counting") -> str:
+    rows = [f'  - {{id: k{n}, question: "<{n}> what is {n} + 1?", target: {n + 1}}}' for n in range(num_samples)]
+    return "\n".join([f"suite: {name}", "samples:", *rows, "score: number", ""])
 
 
-def test_a_sample_that_kills_its_worker_is_unscored(deadly: pytest.Pytester) -> None:
-    result = deadly.runpytest_subprocess("-n2", "--llm-report=out.json", "sums.yaml")
+def replies(num_samples: int = NUM_SAMPLES) -> dict[str, str]:
+    return {f"<{n}>": str(n + 1) for n in range(num_samples)}
+
+
+def kills(*places: int) -> list[str]:
+    return [f"<{place}>" for place in places]
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+    return report
+
+
+def statuses(report: dict[str, Any]) -> dict[str, str]:
+    return {record["id"]: record["status"] for record in report["records"]}
+
+
+def answered(folder: Path, killers: Collection[int]) -> Counter[str]:
+    """How many times the model has answered each sample."""
+    deadly = kills(*killers)
+    return Counter(
+        prompt.partition(">")[0] + ">"
+        for call in model_calls(folder, "generate")
+        if not any(part in prompt for part in deadly for prompt in call["prompts"])
+        for prompt in call["prompts"]
+    )
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("--llm-report=out.json", "--llm-batch-size=4", *arguments, timeout=300)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_only_who_kills_its_worker_alone_is_unscored(llm_pytester: pytest.Pytester, num_workers: int) -> None:
+    """The first of a chunk of four, a middle one, the last, and two of one chunk; a chunk is one of two with -n4."""
+    killers = (0, 5, 11, 17, 18)
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies(), kills=kills(*killers)))
+    llm_pytester.makefile(".yaml", counting=counting_suite())
+    llm_pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_kills():\n    import os\n    os._exit(1)\n")
+    result = run(llm_pytester, f"-n{num_workers}", "--max-worker-restart=20", "counting.yaml", "test_plain.py")
     assert result.ret == 1
-    report = json.loads((deadly.path / "out.json").read_text())
-    statuses = {record["id"]: record["status"] for record in report["records"]}
-    assert statuses == {"s1": "correct", "s2": "unscored", "s3": "wrong", "s4": "correct"}
-    result.stdout.fnmatch_lines(["sums*3/4*", "  sums.yaml::s2: worker 'gw?' crashed while running 'sums.yaml::s2'"])
-
-
-def test_what_is_lost_with_the_last_worker_is_counted(deadly: pytest.Pytester) -> None:
-    options = ("-n1", "--max-worker-restart=0", "--llm-report=out.json")
-    result = deadly.runpytest_subprocess(*options, "sums.yaml")
-    assert result.ret != 0
-    report = json.loads((deadly.path / "out.json").read_text())
-    assert report["suites"][0]["num_expected"] == 4
-    assert {record["id"]: record["status"] for record in report["records"]} == {
-        "s1": "correct",
-        "s2": "unscored",
-        "s3": "unscored",
-        "s4": "unscored",
+    report = read_report(llm_pytester.path)
+    assert statuses(report) == {
+        f"k{place}": "unscored" if place in killers else "correct" for place in range(NUM_SAMPLES)
     }
-    result.stdout.fnmatch_lines(["problem: 2 of 4 samples did not come back"])
+    assert (report["suites"][0]["num_expected"], report["suites"][0]["num_scored"]) == (32, 27)
+    assert answered(llm_pytester.path, killers) == dict.fromkeys(
+        (f"<{place}>" for place in range(NUM_SAMPLES) if place not in killers), 1
+    )
+    result.assert_outcomes(passed=28, failed=6)
+    for place in killers:
+        result.stdout.fnmatch_lines([f"*worker 'gw*' crashed while running 'counting.yaml::k{place}'"])
+    result.stdout.fnmatch_lines(["*worker 'gw*' crashed while running 'test_plain.py::test_kills'"])
+
+
+def test_workers_that_are_left_take_over(llm_pytester: pytest.Pytester) -> None:
+    """The killer takes two of four workers with it; what it leaves is for the others."""
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies(), kills=kills(5)))
+    llm_pytester.makefile(".yaml", counting=counting_suite())
+    result = run(llm_pytester, "-n4", "--max-worker-restart=0", "counting.yaml")
+    assert result.ret == 1
+    found = statuses(read_report(llm_pytester.path))
+    assert [name for name, status in found.items() if status != "correct"] == ["k5"]
+    assert len(found) == NUM_SAMPLES
+    assert set(answered(llm_pytester.path, [5]).values()) == {1}
+
+
+def test_what_is_lost_when_restarts_are_used_up(llm_pytester: pytest.Pytester) -> None:
+    """Two workers, one replacement, three chunks that kill: none is left for what their deaths leave over.
+
+    The replacement runs only if it has collected before the second worker dies: after that pytest-xdist admits none.
+    """
+    killers = (1, 9, 21)
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies(), kills=kills(*killers)))
+    llm_pytester.makefile(".yaml", counting=counting_suite())
+    result = run(llm_pytester, "-n2", "--max-worker-restart=1", "counting.yaml")
+    assert result.ret == 1
+    report = read_report(llm_pytester.path)
+    lost = {record["id"] for record in report["records"] if record["status"] == "unscored"}
+    assert {"k1", "k9", "k21"} <= lost
+    assert len(report["records"]) == report["suites"][0]["num_expected"] == NUM_SAMPLES
+    reasons = {record["reason"] for record in report["records"] if record["status"] == "unscored"}
+    assert len(reasons) == 1
+    assert re.fullmatch("did not run: [23] workers died, and none was left to take over", reasons.pop())
+    result.stdout.fnmatch_lines([f"problem: {len(lost)} of 32 samples did not come back"])
+    assert set(answered(llm_pytester.path, killers).values()) <= {1}
+
+
+def test_what_is_lost_with_the_last_worker_is_counted(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies(), kills=kills(5)))
+    llm_pytester.makefile(".yaml", counting=counting_suite())
+    llm_pytester.makepyfile(test_plain="def test_plain(): pass\n")
+    result = run(llm_pytester, "-n1", "--max-worker-restart=0", "test_plain.py", "counting.yaml")
+    assert result.ret == 1
+    report = read_report(llm_pytester.path)
+    found = statuses(report)
+    assert {name for name, status in found.items() if status == "correct"} == {"k0", "k1", "k2", "k3"}
+    assert Counter(found.values()) == {"correct": 4, "unscored": 28}
+    reason = "did not run: a worker died, and none was left to take over"
+    assert {record["reason"] for record in report["records"] if record["status"] == "unscored"} == {reason}
+    result.stdout.fnmatch_lines([f"problem: test_plain.py::test_plain: {reason}"])
+
+
+def test_workers_make_the_same_chunks_of_a_shuffled_session(llm_pytester: pytest.Pytester) -> None:
+    shuffle = "import random\ndef pytest_collection_modifyitems(items):\n    random.Random(1).shuffle(items)\n"
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies()) + shuffle)
+    llm_pytester.makefile(".yaml", one=counting_suite(name="one"), two=counting_suite(name="two"))
+    result = run(llm_pytester, "-n2", "one.yaml", "two.yaml")
+    assert result.ret == 0
+    calls = model_calls(llm_pytester.path, "generate")
+    assert [len(call["prompts"]) for call in calls] == [4] * 16
+    assert len(read_report(llm_pytester.path)["records"]) == 64
+
+
+def test_workers_that_disagree(llm_pytester: pytest.Pytester) -> None:
+    shuffle = (
+        "import os\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    if os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n"
+        "        items.reverse()\n"
+    )
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies()) + shuffle)
+    llm_pytester.makefile(".yaml", counting=counting_suite())
+    result = run(llm_pytester, "-n2", "counting.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["Different tests were collected between gw? and gw?. The difference is:"])
+    assert set(statuses(read_report(llm_pytester.path)).values()) == {"unscored"}
+
+
+def test_a_sample_that_fails_fails_alone_and_x_stops(llm_pytester: pytest.Pytester) -> None:
+    conftest = fake_model_conftest(replies=replies(), errors={"<9>": "too long"}, raises={"<20>": "broken"})
+    llm_pytester.makeconftest(conftest)
+    llm_pytester.makefile(".yaml", counting=counting_suite())
+    result = run(llm_pytester, "-n2", "counting.yaml")
+    assert result.ret == 1
+    found = statuses(read_report(llm_pytester.path))
+    assert [name for name, status in found.items() if status != "correct"] == ["k9", "k20"]
+    result = run(llm_pytester, "-n2", "-x", "counting.yaml")
+    assert result.ret != 0
+    report = read_report(llm_pytester.path)
+    assert report["stopped"] is not None
+    assert len(report["records"]) < NUM_SAMPLES
+
+
+def test_an_interrupted_worker_ends_the_session(llm_pytester: pytest.Pytester) -> None:
+    interrupt = "def pytest_runtest_setup(item):\n    if item.name == 'k9':\n        raise KeyboardInterrupt\n"
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies()) + interrupt)
+    llm_pytester.makefile(".yaml", counting=counting_suite())
+    result = run(llm_pytester, "-n2", "counting.yaml")
+    assert result.ret == 2
+    report = read_report(llm_pytester.path)
+    assert report["stopped"] is not None
+    assert "unscored" not in statuses(report).values()
+
+
+def test_a_lone_surrogate_comes_back(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES | {"4 + 4": "\ud800 8", "5 + 4": "9 \udfff"}))
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    result = run(llm_pytester, *workers, "sums.yaml")
+    assert result.ret == 0
+    outputs = {record["id"]: record["output"] for record in read_report(llm_pytester.path)["records"]}
+    assert (outputs["s3"], outputs["s4"]) == ("\ud800 8", "9 \udfff")
 
 
 @pytest.mark.parametrize("mode", ["load", "loadscope", "loadfile", "loadgroup", "worksteal", "each"])
 def test_every_distribution_mode(llm_pytester: pytest.Pytester, mode: str) -> None:
-    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES))
-    llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess("-n2", "--dist", mode, "--llm-report=out.json", "sums.yaml")
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies()))
+    llm_pytester.makefile(".yaml", counting=counting_suite(8))
+    llm_pytester.makepyfile("def test_plain(): pass")
+    result = run(llm_pytester, "-n2", "--dist", mode, ".")
     assert result.ret == 0
-    report = json.loads((llm_pytester.path / "out.json").read_text())
-    assert len(report["records"]) == 4
+    assert set(statuses(read_report(llm_pytester.path)).values()) == {"correct"}
+    assert len(read_report(llm_pytester.path)["records"]) == 8
+    sizes = [len(call["prompts"]) for call in model_calls(llm_pytester.path, "generate")]
+    # Chunks where a worker is given the whole suite; one by one where samples are dealt singly.
+    expected = {"load": [1] * 8, "loadscope": [4, 4], "loadfile": [4, 4], "each": [4] * 4}
+    assert sizes == expected.get(mode, [1] * 8)
+
+
+def test_results_do_not_depend_on_the_number_of_workers(llm_pytester: pytest.Pytester) -> None:
+    rows = [f'  - {{id: c{n}, question: "<{n}> pick", choices: [one, two, three], target: {n % 3}}}' for n in range(24)]
+    suite = "\n".join(["suite: picks", "samples:", *rows, 'prompt: {template: "{{ question }}:"}', "score: choice", ""])
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies(), likely={"<4>": "two"}))
+    llm_pytester.makefile(".yaml", counting=counting_suite(), picks=suite)
+    reports = []
+    for workers in ("-n0", "-n1", "-n2", "-n4"):
+        assert run(llm_pytester, workers, "counting.yaml", "picks.yaml").ret == 0
+        report = read_report(llm_pytester.path)
+        for record in report["records"]:
+            record.pop("seconds")
+        reports.append((report["records"], [suite["metrics"] for suite in report["suites"]]))
+    assert len(reports[0][0]) == 56
+    assert reports == [reports[0]] * 4
+
+
+def test_a_session_without_samples_is_left_to_pytest_xdist(llm_pytester: pytest.Pytester) -> None:
+    """Also where a model is configured, which is known before what is collected."""
+    conftest = (
+        "import sys\n"
+        "def pytest_terminal_summary(terminalreporter, config):\n"
+        "    if hasattr(config, 'workerinput'):\n"
+        "        return\n"
+        "    heavy = {'torch', 'numpy', 'yaml', 'pydantic', 'jinja2'} & set(sys.modules)\n"
+        "    scheduler = config.pluginmanager.get_plugin('dsession').sched\n"
+        "    terminalreporter.write_line(f'{scheduler.pending=} {heavy=}')\n"
+    )
+    llm_pytester.makeconftest(conftest)
+    llm_pytester.makepyfile("import pytest\n@pytest.mark.parametrize('n', range(9))\ndef test_plain(n): pass\n")
+    for options in ((), ("--llm-model=demo",)):
+        result = llm_pytester.runpytest_subprocess("-n2", *options, timeout=300)
+        result.assert_outcomes(passed=9)
+        result.stdout.fnmatch_lines(["scheduler.pending=[[]] heavy=set()"])
+
+
+@pytest.mark.heavy
+def test_a_real_model_answers_alike_whatever_the_workers(llm_pytester: pytest.Pytester) -> None:
+    rows = [f'  - {{id: c{n}, question: "Is {n} more than 9?", choices: ["yes", "no"], target: 0}}' for n in range(20)]
+    text = [
+        "suite: more",
+        "samples:",
+        *rows,
+        'prompt: {template: "Question: {{ question }}\\nAnswer:"}',
+        "score: choice",
+    ]
+    llm_pytester.makefile(".yaml", more="\n".join([*text, ""]))
+    found = []
+    for workers in ("-n0", "-n2"):
+        result = run(llm_pytester, "--llm-model=demo", workers, "more.yaml")
+        assert result.ret == 0
+        records = read_report(llm_pytester.path)["records"]
+        assert len(records) == 20
+        found.append([number for record in records for number in record["details"]["loglikelihoods"]])
+    assert found[0] == pytest.approx(found[1], abs=1e-5)

@@ -1,0 +1,65 @@
+"""Several models beside each other in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_llmeval.models.names import short_names
+from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.report import Comparison, Report
+from pytest_llmeval.reporting.tables import number, table_lines
+from pytest_llmeval.scoring.comparison import Difference
+
+__all__ = ["comparison_lines", "short_model_names"]
+
+
+def short_model_names(report: Report) -> dict[str, str]:
+    """What each model of the session is called where there is little room."""
+    models = tuple(dict.fromkeys(model for suite in report.suites for model in suite.models))
+    return dict(zip(models, short_names(models), strict=True))
+
+
+def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """Each model's value of the suites' first metric, and its difference from the first model with the 95% interval.
+
+    Of proportions, ``+3 -5`` says how many samples it has that the first has not, and the other way round.
+    """
+    (first,) = {comparison.first for comparison in comparisons}
+    seconds = list(dict.fromkeys(comparison.second for comparison in comparisons))
+    suites: dict[str, dict[str, Comparison]] = {}
+    for comparison in comparisons:
+        suites.setdefault(comparison.suite, {})[comparison.second] = comparison
+    rows = [_row(suite, own, seconds) for suite, own in suites.items()]
+    shown = [printable(names.get(model, model)) for model in (first, *seconds)]
+    yield f"against {shown[0]}, over the samples that both scored: value (difference [95% interval])"
+    headers = ["suite", "metric", "n", *shown]
+    yield from table_lines(headers, rows, ("left", "left", "right", *("left" for _ in shown)), width=width)
+
+
+def _row(suite: str, own: Mapping[str, Comparison], seconds: Sequence[str]) -> list[str]:
+    metric = _first_metric(own)
+    found = {model: comparison.differences.get(metric) for model, comparison in own.items()}
+    differences = {model: difference for model, difference in found.items() if difference is not None}
+    widest = max(differences.values(), key=lambda difference: difference.n)
+    cells = [_cell(differences.get(model), widest.n) for model in seconds]
+    return [printable(suite), metric, str(widest.n), number(widest.first), *cells]
+
+
+def _first_metric(own: Mapping[str, Comparison]) -> str:
+    """The metric that all models have and that a reader looks at first."""
+    (one, *others) = own.values()
+    common = [name for name in one.differences if all(name in other.differences for other in others)]
+    return "accuracy" if "accuracy" in common else (common or list(one.differences))[0]
+
+
+def _cell(difference: Difference | None, usual_n: int) -> str:
+    if difference is None:
+        return ""
+    found = f"{difference.difference:+.3f}"
+    if difference.ci_low is not None and difference.ci_high is not None:
+        found += f" [{number(difference.ci_low)}, {number(difference.ci_high)}]"
+    if difference.num_gained is not None:
+        found += f", +{difference.num_gained} -{difference.num_lost}"
+    if difference.n != usual_n:
+        found += f", n {difference.n}"
+    return f"{number(difference.second)} ({found})"
