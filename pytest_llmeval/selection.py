@@ -96,8 +96,8 @@ def plan(session: pytest.Session) -> None:
     for chunk in chunks:
         members = (items[place] for place in chunk.places)
         lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
-    for members in _audited(items):
-        lookahead.audit(members)
+    for audited in _audited(items):
+        lookahead.audit(audited)
     if batching.shares_chunks:
         config.pluginmanager.register(FollowQueue(lookahead), "llmeval-queue")
 

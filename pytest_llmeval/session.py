@@ -11,10 +11,10 @@ from typing import TypeAlias
 import pytest
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.models.messages import redact
 from pytest_llmeval.node_ids import SampleNode, model_nodes
 from pytest_llmeval.options import Limit, Settings
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.engine_lines import merged
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded

@@ -270,9 +270,7 @@ class HuggingFaceModel(Backend):
 
     def _windows(self, request: LoglikelihoodRollingRequest) -> Iterator[EncodedPair]:
         prefix_token, tokens = self._encoder.text(request.text)
-        return rolling_windows(
-            tokens, prefix_token=prefix_token, max_length=self.max_length, stride=request.stride
-        )
+        return rolling_windows(tokens, prefix_token=prefix_token, max_length=self.max_length, stride=request.stride)
 
     def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:
         pair = self._encoder.pair(request.context, request.continuation)
