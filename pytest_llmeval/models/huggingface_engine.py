@@ -163,25 +163,33 @@ class Engine:
         remaining = list(rows)
         while remaining:
             requests = _Requests(remaining)
-            failed: Step | None = None
-            for step in self._tree.steps(remaining, self._budget):
-                started = time.perf_counter()
-                try:
-                    with torch.inference_mode(), quiet():
-                        self._reset_rotary()
-                        logprobs = self._tree.run(step)
-                except Exception as error:
-                    if not is_out_of_memory(error):
-                        raise
-                    failed = step
-                    break
-                requests.add(step, logprobs.values, logprobs.is_top, time.perf_counter() - started)
-                outcomes.update(requests.take_finished())
-                tell()
-            outcomes.update(requests.take_finished())
+            with torch.inference_mode(), quiet(), self._tree.running():
+                failed = self._run_steps(self._tree.steps(remaining, self._budget), requests, outcomes, tell)
             remaining = [row for row in remaining if any(request not in outcomes for request, _ in row.targets)]
             if failed is not None:
                 remaining = self._after_out_of_memory(failed, remaining, outcomes)
+
+    def _run_steps(
+        self,
+        steps: Iterable[Step],
+        requests: _Requests,
+        outcomes: dict[int, Outcome | RequestError],
+        tell: Callable[[], None],
+    ) -> Step | None:
+        """Run the steps; the one that the device had no memory for, if there was one, and none after it."""
+        for step in steps:
+            started = time.perf_counter()
+            try:
+                self._reset_rotary()
+                logprobs = self._tree.run(step)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                return step
+            requests.add(step, logprobs.values, logprobs.is_top, time.perf_counter() - started)
+            outcomes.update(requests.take_finished())
+            tell()
+        return None
 
     def _after_out_of_memory(
         self, step: Step, remaining: list[Row], outcomes: dict[int, Outcome | RequestError]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from transformers import DynamicCache
 
 from pytest_llmeval.models.architectures import Attention
 from pytest_llmeval.models.huggingface_loglikelihood import Logprobs, logprobs_of
+from pytest_llmeval.models.huggingface_tree_attention import in_blocks, takes_blocks
 from pytest_llmeval.models.planning import Row
 from pytest_llmeval.models.prefix_tree import Budget, Step, common_length, plan_steps
 
@@ -130,6 +132,7 @@ class TreeScorer:
         self._model = model
         self._attention = attention
         self._paths = PathCache(kept_bytes)
+        self._in_blocks = takes_blocks(model)
 
     def steps(self, rows: Sequence[Row], budget: Budget) -> list[Step]:
         """What is to be run for these rows, given what is at hand."""
@@ -138,6 +141,10 @@ class TreeScorer:
     def clear(self) -> None:
         """Give the memory of everything that was kept back."""
         self._paths.clear()
+
+    def running(self) -> AbstractContextManager[None]:
+        """The context that ``run`` needs, to be entered once for many steps."""
+        return in_blocks(self._model) if self._in_blocks else nullcontext()
 
     def run(self, step: Step) -> Logprobs:
         """One forward pass: the logprob of each of ``step.wanted_tokens``, and whether it is the likeliest there."""
@@ -163,6 +170,7 @@ class TreeScorer:
             step.tokens = list(tokens)
             step.positions = list(range(start, start + len(tokens)))
             step.ends = [len(tokens)] * len(tokens)
+            step.blocks = [(0, len(tokens))]
             self._forward(step, self._paths.at(step.path))
             self._paths.grew(tokens)
         return self._paths.at(path)
@@ -177,6 +185,7 @@ class TreeScorer:
             position_ids=torch.tensor([step.positions], device=device),
             logits_to_keep=torch.tensor(scored, device=device),
             use_cache=needs_cache,
+            **({"tree_blocks": step.blocks} if self._in_blocks else {}),
             **({"past_key_values": cache} if needs_cache else {}),
         ).logits[0]
         if not step.wanted_at:

@@ -25,13 +25,15 @@ class Budget:
 
     ``max_tokens``: new tokens. ``max_scored``: positions whose logits are needed. ``max_rows``: rows that end in it,
     None for any number. ``max_mask``: cells of the attention mask, which are (new tokens) x (cached and new tokens). A
-    single token is always allowed.
+    single token is always allowed. ``block_tokens``: what attention treats as one block is whole subtrees of together
+    at least so many tokens; smaller blocks attend to less that is masked, in more calls.
     """
 
     max_tokens: int
     max_scored: int
     max_rows: int | None = None
     max_mask: int = 1 << 26
+    block_tokens: int = 96
 
     def room(self, num_cached: int) -> int:
         """New tokens that a step on top of ``num_cached`` may hold."""
@@ -70,7 +72,8 @@ class Step:
 
     ``path``: tokens that the cache holds before it, from position 0 on. ``tokens[i]`` stands at position
     ``positions[i]`` and is seen by itself and by ``tokens[j]`` for ``i < j < ends[i]``; the path is seen by all.
-    ``stays``: the tokens are a chain that later steps build on. The k-th number wanted is the logprob of
+    ``stays``: the tokens are a chain that later steps build on. ``blocks`` are spans of tokens that see nothing of each
+    other; together they are all tokens. The k-th number wanted is the logprob of
     ``wanted_tokens[k]`` after ``tokens[wanted_at[k]]``, and it belongs to request ``wanted_by[k]``.
     """
 
@@ -79,6 +82,7 @@ class Step:
     tokens: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
+    blocks: list[tuple[int, int]] = field(default_factory=list)
     wanted_at: list[int] = field(default_factory=list)
     wanted_tokens: list[int] = field(default_factory=list)
     wanted_by: list[int] = field(default_factory=list)
@@ -229,12 +233,12 @@ def _steps_of(root: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[St
                 too_big.append(child)
                 continue
             if packed and not budget.fits(size + child.size, len(path)):
-                yield _pack(packed, path)
+                yield _pack(packed, path, budget.block_tokens)
                 packed, size = [], _Size()
             packed.append(child)
             size += child.size
         if packed:
-            yield _pack(packed, path)
+            yield _pack(packed, path, budget.block_tokens)
         stack.extend((child, path) for child in reversed(too_big))
 
 
@@ -249,12 +253,13 @@ def _chain(node: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]
         step.tokens = list(node.row[position:end])
         step.positions = list(range(position, end))
         step.ends = [end - position] * (end - position)
+        step.blocks = [(0, end - position)]
         yield step
         path = (*path, *step.tokens)
         position = end
 
 
-def _pack(subtrees: Sequence[_Node], path: tuple[int, ...]) -> Step:
+def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -> Step:
     """All tokens of the subtrees, depth first."""
     step = Step(path)
     stack = list(reversed(subtrees))
@@ -266,7 +271,20 @@ def _pack(subtrees: Sequence[_Node], path: tuple[int, ...]) -> Step:
         step.positions.extend(range(node.start, node.end))
         step.ends.extend([index + node.size.tokens] * (node.end - node.start))
         stack.extend(reversed(node.children))
+    step.blocks = list(_blocks([subtree.size.tokens for subtree in subtrees], block_tokens))
     return step
+
+
+def _blocks(sizes: Sequence[int], block_tokens: int) -> Iterator[tuple[int, int]]:
+    """Spans of whole subtrees of these sizes, each as short as it may be."""
+    start = end = 0
+    for size in sizes:
+        end += size
+        if end - start >= block_tokens:
+            yield start, end
+            start = end
+    if start < end:
+        yield start, end
 
 
 def _place_targets(row: Row, ending: _Node) -> None:

@@ -36,6 +36,7 @@ def budgets() -> st.SearchStrategy[Budget]:
         max_scored=st.integers(1, 20),
         max_rows=st.none() | st.integers(1, 5),
         max_mask=st.integers(1, 2000),
+        block_tokens=st.integers(1, 10),
     )
 
 
@@ -64,14 +65,14 @@ def given_by(steps: list[Step]) -> Counter[tuple[int, tuple[int, ...], int]]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(rows=many_rows(), budget=budgets())
 def test_every_logprob_once_after_its_own_text(rows: list[Row], budget: Budget) -> None:
     steps = plan_steps(rows, budget)
     assert given_by(steps) == wanted(rows)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(rows=many_rows(), budget=budgets())
 def test_every_distinct_position_once(rows: list[Row], budget: Budget) -> None:
     computed = Counter(seen_by(step, i) for step in plan_steps(rows, budget) for i in range(len(step.tokens)))
@@ -79,14 +80,26 @@ def test_every_distinct_position_once(rows: list[Row], budget: Budget) -> None:
     assert computed == Counter(distinct)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(rows=many_rows(), budget=budgets())
 def test_positions_are_places_in_the_text(rows: list[Row], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
         assert [len(seen_by(step, i)) - 1 for i in range(len(step.tokens))] == step.positions
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
+@given(rows=many_rows(), budget=budgets())
+def test_blocks_see_nothing_of_each_other(rows: list[Row], budget: Budget) -> None:
+    for step in plan_steps(rows, budget):
+        assert [start for start, _ in step.blocks] == [0, *(end for _, end in step.blocks[:-1])]
+        assert step.blocks[-1][1] == len(step.tokens)
+        for start, end in step.blocks:
+            assert start < end
+            assert all(step.ends[i] <= end for i in range(start, end))
+            assert end == len(step.tokens) or end - start >= budget.block_tokens
+
+
+@settings(max_examples=100)
 @given(rows=many_rows(), budget=budgets())
 def test_no_step_is_larger_than_the_budget(rows: list[Row], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
@@ -98,7 +111,7 @@ def test_no_step_is_larger_than_the_budget(rows: list[Row], budget: Budget) -> N
             assert sum(seen_by(step, i) in ends for i in range(len(step.tokens))) <= budget.max_rows
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(rows=many_rows(), budget=budgets(), cached=st.lists(st.lists(TOKENS, max_size=14).map(tuple), max_size=3))
 def test_paths_are_at_hand_when_they_are_needed(rows: list[Row], budget: Budget, cached: list[tuple[int, ...]]) -> None:
     """Every step builds on what is cached, or on the chain that the steps before it left."""

@@ -148,19 +148,59 @@ def numbers(outcomes: dict[int, Outcome | RequestError]) -> list[tuple[float, bo
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(requests=pairs(), max_tokens=st.sampled_from([1, 3, 16, 64, 512]), max_scored=st.sampled_from([1, 4, 999]))
+@given(
+    requests=pairs(),
+    max_tokens=st.sampled_from([1, 3, 16, 64, 512]),
+    max_scored=st.sampled_from([1, 4, 999]),
+    block_tokens=st.sampled_from([1, 10, 96]),
+)
 def test_tree_plain_and_one_by_one_agree(
-    model: HuggingFaceModel, requests: dict[int, EncodedPair], max_tokens: int, max_scored: int
+    model: HuggingFaceModel, requests: dict[int, EncodedPair], max_tokens: int, max_scored: int, block_tokens: int
 ) -> None:
     """Whatever is kept from the examples before."""
     engine = model.engine
-    engine._budget = dataclasses.replace(engine._budget, max_tokens=max_tokens, max_scored=max_scored)
+    engine._budget = dataclasses.replace(
+        engine._budget, max_tokens=max_tokens, max_scored=max_scored, block_tokens=block_tokens
+    )
     by_tree = numbers(engine.score(requests))
     plain = numbers(engine.score(requests, plain=True))
     alone = numbers(engine.score(requests, plain=True, alone=True))
     assert [value for value, _ in by_tree] == pytest.approx([value for value, _ in alone], abs=1e-4)
     assert [value for value, _ in plain] == pytest.approx([value for value, _ in alone], abs=1e-4)
     assert [greedy for _, greedy in by_tree] == [greedy for _, greedy in alone]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions behind a header that does not fit with them, each a block of its own, and all in one."""
+    model = make_model(name)
+    requests = [request for n in range(3) for request in chunk(model, "rivers", range(n, n + 2))]
+    found = []
+    for block_tokens in (1, 10_000):
+        model.engine._tree.clear()
+        model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=50, block_tokens=block_tokens)
+        found.append(loglikelihoods(model.loglikelihood(requests)))
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+    assert found[0] == pytest.approx(loglikelihoods(make_model(name, engine="plain").loglikelihood(requests)), abs=1e-4)
+
+
+def test_blocks_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention is asked for single blocks, and not for the whole row."""
+    from pytest_llmeval.models import huggingface_tree_attention
+
+    widths = []
+    sdpa = huggingface_tree_attention.sdpa_attention_forward
+
+    def watching(module: Any, query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        widths.append(query.shape[2])
+        return sdpa(module, query, *args, **kwargs)
+
+    monkeypatch.setattr(huggingface_tree_attention, "sdpa_attention_forward", watching)
+    model = make_model("llama")
+    model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=64, block_tokens=1)
+    model.loglikelihood(chunk(model, "rivers", range(10)))
+    assert max(widths) <= 64
+    assert sum(width < 12 for width in widths) >= 10
 
 
 # What is kept between calls

@@ -1,4 +1,4 @@
-"""What a session says of the way in which log-likelihoods were computed, and the audit before a suite's first answer."""
+"""What a session says of how log-likelihoods were computed, and the audit before a suite's first answer."""
 
 from __future__ import annotations
 
