@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -238,9 +238,8 @@ class SampleItem(pytest.Function):
 
     @property
     def size(self) -> int:
-        """How long the sample is, in characters of its row: the longest row makes the longest prompt."""
-        row = self.sample.variables.get("row", {})
-        return sum(len(str(value)) for value in row.values()) if isinstance(row, Mapping) else 0
+        """Characters of what the model reads for this sample at the most."""
+        return self.file.evaluation.lengths[self.sample.id]
 
     @property
     def member(self) -> Member:

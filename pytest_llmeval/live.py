@@ -45,6 +45,8 @@ def is_wanted(config: pytest.Config) -> bool:
         type(reporter) is pytest.TerminalReporter
         and getattr(config.option, "capture", "no") in ("fd", "sys")
         and not getattr(config.option, "setupshow", False)
+        and not config.getini("log_cli")
+        and getattr(config.option, "log_cli_level", None) is None
         and config.getini("console_output_style") != "classic"
         and os.environ.get("TERM", "") != "dumb"
         and not any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER"))  # the variables that pytest looks at

@@ -51,6 +51,7 @@ class Lookahead:
         self._model: object = None
         self._audits: dict[Hashable, Sequence[Member]] = {}
         self._answerers: dict[Hashable, object] = {}
+        self._failed_audits: dict[Hashable, Exception] = {}
         self.engine_uses: dict[Hashable, EngineUse] = {}
         """By group: what its audit found."""
         self.next_key: Hashable | None = None
@@ -93,6 +94,7 @@ class Lookahead:
             self._ready.clear()
             self._places.clear()
             self._answerers.clear()
+            self._failed_audits.clear()
         self._model = model
 
     def forget_model(self) -> None:
@@ -100,6 +102,7 @@ class Lookahead:
         self._model = None
         self._ready.clear()
         self._answerers.clear()
+        self._failed_audits.clear()
 
     def _ask_ahead(self, member: Member, model: object) -> None:
         """Ask for the member together with those that follow in its chunk; leave it unanswered where that fails.
@@ -145,11 +148,22 @@ class Lookahead:
         self.shares.share_out(time.perf_counter() - started, reported_s)
 
     def _audited(self, group: Hashable, model: object) -> object:
-        """The model that answers this group: what its audit returned, where the model has one."""
-        members = self._audits.pop(group, ())
+        """The model that answers this group: what its audit returned, where the model has one.
+
+        What the audit found holds as long as the model is the same. An audit that fails fails the call: nothing is
+        answered unaudited.
+        """
         audit = getattr(model, "audit", None)
-        if members and callable(audit):
-            requests = [request for member in members for request in member.requests()]
+        if group not in self._answerers and group in self._audits and callable(audit):
+            if (known := self._failed_audits.get(group)) is not None:
+                raise known  # for every sample of the suite, after it was tried once
+            requests = [request for member in self._audits[group] for request in member.requests()]
             if any(not isinstance(request, GenerateRequest) for request in requests):
-                self._answerers[group], self.engine_uses[group] = audit(requests)
+                try:
+                    self._answerers[group], self.engine_uses[group] = audit(requests)
+                except Exception as error:
+                    self._failed_audits[group] = error
+                    raise
+            else:
+                del self._audits[group]
         return self._answerers.get(group, model)

@@ -20,6 +20,7 @@ from pytest_llmeval.xdist import worker_slot
 
 __all__ = [
     "check_model_options",
+    "describe_models",
     "find_device",
     "is_overridden",
     "is_replaced_in",
@@ -99,7 +100,7 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
 def load_configured(settings: Settings, model: str, device: str) -> Model:
     """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
     if (workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
-        from pytest_llmeval.models.huggingface import configure_threads
+        from pytest_llmeval.models.huggingface_device import configure_threads
 
         configure_threads(int(workers))
     return load_model(parse_model_spec(model), model_options(settings, device))

@@ -168,7 +168,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
-    if any(".yaml::" in nodeid or ".yml::" in nodeid for nodeid in ids):
+    if _runs_tests(node.config) and any(".yaml::" in nodeid or ".yml::" in nodeid for nodeid in ids):
         from pytest_llmeval.xdist import sample_places
 
         _expect(node.config, [nodeid for _, nodeid in sample_places(node.config, ids)])

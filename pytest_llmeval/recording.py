@@ -202,7 +202,7 @@ def _fold_skip(item: SampleItem, report: pytest.TestReport) -> None:
 
 def _share_time(item: SampleItem, report: pytest.TestReport) -> None:
     """Give the test its own share of the model's time: the first sample of a chunk asks for all of them."""
-    if report.when == "call":
+    if report.when == "call" and lookahead_key in item.config.stash:
         difference = item.config.stash[lookahead_key].shares.settle(item.key)
         report.duration = max(0.0, report.duration + difference)
 
@@ -248,7 +248,8 @@ def _with_news(item: pytest.Item, payload: Payload) -> Payload:
             models.add(identity.name)
             payload = dataclasses.replace(payload, model=_identity(identity))
     if isinstance(item, SampleItem):
-        use = item.config.stash[lookahead_key].engine_uses.pop(item.member.group, None)
+        lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
+        use = None if lookahead is None else lookahead.engine_uses.pop(item.member.group, None)
         if use is not None:
             payload = dataclasses.replace(payload, engine=use)
     return payload

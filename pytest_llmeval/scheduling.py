@@ -161,7 +161,9 @@ class ChunkScheduling:
         else:
             pending.remove(item_index)
         self._open.discard(item_index)
-        if len(pending) < self._low_water(pending):
+        if self._is_stopping():
+            self.stop()
+        elif len(pending) < self._low_water(pending):
             self._feed([node] if self._restarts.next_is_replaced else self._pending)
 
     def mark_test_pending(self, item: str) -> None:
@@ -184,7 +186,10 @@ class ChunkScheduling:
         """
         pending = self._pending.pop(node)
         self._collections.pop(node, None)
-        if not pending or self._nodeids is None or self._is_stopping():
+        if self._is_stopping():
+            self.stop()
+            return None
+        if not pending or self._nodeids is None:
             return None
         blamed = None
         (first, left), *untouched = self._by_unit(pending)
@@ -200,6 +205,13 @@ class ChunkScheduling:
         self._feed(self._pending)
         return None if blamed is None else self._nodeids[blamed]
 
+    def stop(self) -> None:
+        """The session ends before its work is done: workers that wait for more are told so.
+
+        pytest-xdist tells them once, and that may have been when they were hidden from it.
+        """
+        self._shut_down([node for node in self._pending if not node.shutting_down])
+
     def _by_unit(self, pending: Sequence[int]) -> list[tuple[Unit, list[int]]]:
         return [(unit, list(places)) for unit, places in groupby(pending, self._unit_of.__getitem__)]
 
@@ -213,10 +225,10 @@ class ChunkScheduling:
 
     def _feed(self, nodes: Iterable[Node]) -> None:
         """Give work to those of ``nodes`` that want some, in turn; let them end where there is none."""
-        hungry = {node: list[int]() for node in nodes if node in self._collections and not node.shutting_down}
         if self._is_stopping():
-            self._shut_down(hungry)
+            self.stop()
             return
+        hungry = {node: list[int]() for node in nodes if node in self._collections and not node.shutting_down}
         found = True
         while found:
             found = False

@@ -76,6 +76,9 @@ class LLMSession:
         if report.passed and report.when == "call":
             self._unrecorded.pop(report.nodeid, None)  # it failed before, and was run again
         if report.nodeid not in self._expected:
+            if report.failed and report.when not in ("setup", "call", "teardown") and report.nodeid not in self._lost:
+                # A worker died in a hand-written test, which may have had scores to record: nobody knows.
+                self._problems.append(f"{report.nodeid}: {first_line(redact(str(report.longrepr)))}")
             return
         if report.skipped:
             self._skipped.add(report.nodeid)

@@ -72,15 +72,22 @@ class ModelOrder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
-        """Sort; tests without a model stay where they were among those of the first."""
-        result = yield
+        """Sort; tests without a model stay where they were among those of the first.
+
+        Also before the others look: ``--sw`` leaves out what comes before the last failure, in the order that ran.
+        """
         for item in items:
             callspec = getattr(item, "callspec", None)
             model = None if callspec is None else callspec.params.get("llm_model")
             if isinstance(model, str) and model in self._places:
                 item.stash[model_key] = model
-        items.sort(key=lambda item: self._places.get(item.stash.get(model_key, ""), 0))
+        self._sort(items)
+        result = yield
+        self._sort(items)
         return result
+
+    def _sort(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self._places.get(item.stash.get(model_key, ""), 0))
 
 
 def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:

@@ -106,6 +106,7 @@ class Distribution:
         self._restarts = Restarts(None)
         self._scheduling: ChunkScheduling | None = None
         self._slots: dict[Node, int] = {}
+        self._num_workers = 1
         self._was_stopped = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -115,6 +116,11 @@ class Distribution:
 
         self._session = session
         self._restarts = Restarts(get_default_max_worker_restart(self._config))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: Sequence[object]) -> None:
+        """So many workers will start."""
+        self._num_workers = len(specs)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -142,12 +148,6 @@ class Distribution:
             for plugin in plugins
         )
 
-    @property
-    def _num_workers(self) -> int:
-        from xdist.workermanage import parse_tx_spec_config
-
-        return len(parse_tx_spec_config(self._config))
-
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:
         """Before the scheduler hears of it."""
@@ -157,14 +157,16 @@ class Distribution:
         output = getattr(node, "workeroutput", {})
         if output.get("shouldfail") or output.get("shouldstop") or output.get("exitstatus") == _INTERRUPTED:
             self._was_stopped = True
+            if self._scheduling is not None:
+                self._scheduling.stop()
 
     def _is_stopping(self) -> bool:
         session = self._session
         return self._was_stopped or bool(session is not None and (session.shouldfail or session.shouldstop))
 
-    @pytest.hookimpl(optionalhook=True)
+    @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Ours, where pytest-xdist's own would deal samples one by one and a model is there to ask."""
+        """Ours, where a model is there to ask, unless a conftest.py has one: pytest-xdist's deals samples singly."""
         if config.getoption("dist") != "load" or not self._has_model:
             return None
         from xdist.scheduler import LoadScheduling

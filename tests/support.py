@@ -112,9 +112,9 @@ def fake_model_conftest(
 
     Each table maps a part of the prompt to what happens; the first part that the prompt contains decides.
 
-    :param replies: what is generated; ``default_reply`` where nothing matches.
     A whole text has a loglikelihood of -1 for each of its characters that is not white space.
 
+    :param replies: what is generated; ``default_reply`` where nothing matches.
     :param likely: the continuation (stripped) with the highest logprob per token, -0.5. All others get one from a hash
         of context and continuation, between -10 and -2 per token; a token is a word.
     :param errors: the message of a ``RequestError`` in that request's place.

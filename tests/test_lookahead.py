@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.types import (
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    Request,
+)
 
 
 class Echo:
@@ -259,3 +266,94 @@ def test_numbers_that_a_response_cannot_hold(fields: dict[str, Any], message: st
 def test_a_model_without_the_method() -> None:
     with pytest.raises(ModelError, match=r"model object: has no method generate\(requests\), which this suite"):
         Lookahead().responses(member("a"), object())
+
+
+# The audit before a group's first answer
+
+
+class Audited:
+    """Scores texts; its audit says which model a group is to ask, or raises."""
+
+    def __init__(self, *, plain: bool = False, fails: int = 0) -> None:
+        self.plain, self.fails = plain, fails
+        self.audits: list[list[str]] = []
+        self.answered: list[str] = []
+
+    def loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse]:
+        self.answered += ["fast"] * len(requests)
+        return [LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1) for _ in requests]
+
+    def audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
+        self.audits.append([request.continuation for request in requests if isinstance(request, LoglikelihoodRequest)])
+        if len(self.audits) <= self.fails:
+            raise RuntimeError("the audit broke")
+        if not self.plain:
+            return self, EngineUse(engine="tree", reason="fast")
+        return Slow(self), EngineUse(engine="plain", reason="off")
+
+
+class Slow:
+    """The model that a failed audit hands out."""
+
+    def __init__(self, fast: Audited) -> None:
+        self.fast = fast
+
+    def loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse]:
+        self.fast.answered += ["slow"] * len(requests)
+        return [LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1) for _ in requests]
+
+
+def scored_members(count: int) -> list[Member]:
+    """Members of one group with one log-likelihood each."""
+
+    def one(number: int) -> Member:
+        return Member(key=number, group="suite", requests=lambda: [LoglikelihoodRequest("a", str(number))])
+
+    return [one(number) for number in range(count)]
+
+
+def test_a_group_is_audited_once_and_first() -> None:
+    members, model = scored_members(6), Audited()
+    lookahead = planned(members, size=2)
+    lookahead.audit(members[4:])
+    for one in members:
+        lookahead.responses(one, model)
+    assert model.audits == [["4", "5"]]
+    assert lookahead.engine_uses["suite"].engine == "tree"
+
+
+def test_what_an_audit_found_holds_after_another_model_was_here() -> None:
+    """The model is dropped and comes back, as when a worker's leftovers are run at the end."""
+    members, model = scored_members(4), Audited(plain=True)
+    lookahead = planned(members, size=2)
+    lookahead.audit(members[:1])
+    lookahead.responses(members[0], model)
+    lookahead.responses(members[1], model)
+    lookahead.forget_model()
+    lookahead.responses(members[2], model)
+    lookahead.responses(members[3], model)
+    assert set(model.answered) == {"slow"}
+    assert len(model.audits) == 2
+
+
+def test_nothing_is_answered_unaudited() -> None:
+    """An audit that raises fails its suite's samples, and is not tried for each of them."""
+    members, model = scored_members(4), Audited(fails=99)
+    lookahead = planned(members)
+    lookahead.audit(members[:1])
+    for one in members:
+        with pytest.raises(RuntimeError, match="the audit broke"):
+            lookahead.responses(one, model)
+    assert model.answered == []
+    assert len(model.audits) == 1
+
+
+def test_generated_groups_need_no_audit() -> None:
+    class Writer(Echo):
+        def audit(self, requests: object) -> object:
+            raise AssertionError("asked")
+
+    members = [member("a"), member("b")]
+    lookahead = planned(members)
+    lookahead.audit(members)
+    assert [outcome(lookahead, one, Writer()) for one in members[:1]] == [["a.0"]]

@@ -7,11 +7,11 @@ scoring are known here; for everything else the answer is ``other``, which is al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-__all__ = ["Attention", "Window", "attention_of"]
+__all__ = ["Attention", "Window", "attention_of", "tells_layers"]
 
 _ONE_MASK = frozenset(
     {
@@ -60,6 +60,8 @@ _MASK_PER_LAYER_TYPE = frozenset(
     }
 )
 """``model_type`` of models that take a mapping from layer type to mask."""
+
+_WINDOWED_BY_DEFAULT = frozenset({"mistral", "mixtral", "phi3", "starcoder2"})
 
 _KNOWN_TROUBLE: Mapping[str, str] = MappingProxyType(
     {
@@ -119,11 +121,13 @@ class Attention:
 
 def attention_of(config: Mapping[str, Any]) -> Attention:
     """The attention of the model that ``config`` describes."""
+    return _with_rotary(config, _by_layers(config))
+
+
+def _by_layers(config: Mapping[str, Any]) -> Attention:
     model_type = str(config.get("model_type"))
     if config.get("is_encoder_decoder"):
         return _other("an encoder-decoder model")
-    if config.get("auto_map"):
-        return _other("code that comes with the checkpoint")
     if model_type in _KNOWN_TROUBLE:
         return _other(_KNOWN_TROUBLE[model_type])
     if config.get("alibi"):
@@ -131,10 +135,21 @@ def attention_of(config: Mapping[str, Any]) -> Attention:
     if config.get("use_bidirectional_attention"):
         return _other("attention in both directions")
     if model_type in _ONE_MASK:
-        return _with_rotary(config, _one_mask(config))
+        return _one_mask(config)
     if model_type in _MASK_PER_LAYER_TYPE:
-        return _with_rotary(config, _mask_per_layer_type(config))
+        return _mask_per_layer_type(config)
     return _other(f"{model_type} has not been checked")
+
+
+def tells_layers(config: Mapping[str, Any]) -> bool:
+    """Whether a raw ``config.json`` says what kinds of layers there are.
+
+    What a published file leaves out, transformers fills in when it loads the model.
+    """
+    model_type = config.get("model_type")
+    if model_type in _MASK_PER_LAYER_TYPE:
+        return "layer_types" in config
+    return model_type not in _WINDOWED_BY_DEFAULT or "sliding_window" in config
 
 
 def _other(reason: str) -> Attention:
@@ -175,7 +190,7 @@ def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:
     for key in ("rope_parameters", "rope_scaling"):
         for rotary in _rotaries(config.get(key)):
             kind = rotary.get("rope_type", rotary.get("type", "default"))
-            if kind in _GROWING_ROTARY and attention.kind != "other":
+            if kind in _GROWING_ROTARY:
                 switch = (
                     rotary.get("original_max_position_embeddings")
                     or config.get("original_max_position_embeddings")
@@ -183,13 +198,10 @@ def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:
                 )
                 if not isinstance(switch, int):
                     return _other(f"{kind} rotary positions whose switch the config does not tell")
-                return Attention(
-                    kind=attention.kind,
-                    reason=f"{attention.reason}, up to {switch} tokens ({kind} rotary positions)",
-                    layer_types=attention.layer_types,
-                    window=attention.window,
-                    max_positions=switch,
-                )
+                reason = attention.reason
+                if attention.kind != "other":
+                    reason += f", up to {switch} tokens ({kind} rotary positions)"
+                return replace(attention, reason=reason, max_positions=switch)
     return attention
 
 

@@ -31,6 +31,7 @@ class Tokenizer(Protocol):
     eos_token_id: int | None
     bos_token: str | None
     chat_template: Any
+    all_special_ids: list[int]
 
     def encode(self, text: str, /, **settings: Any) -> list[int]:
         """The tokens of ``text``; ``add_special_tokens`` overrides the tokenizer's own habit."""

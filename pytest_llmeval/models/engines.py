@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pytest_llmeval.models.architectures import attention_of
+from pytest_llmeval.models.architectures import attention_of, tells_layers
 from pytest_llmeval.models.checkpoint import CONFIG
 from pytest_llmeval.models.hub_cache import cached_snapshot
 from pytest_llmeval.models.registry import ModelSpec
@@ -32,7 +32,9 @@ def describe_engine(spec: ModelSpec, settings: ModelSettings) -> str:
         )
     except (OSError, ValueError):
         return unknown
-    if not isinstance(config, dict):
+    if not isinstance(config, dict) or not tells_layers(config):
         return unknown
+    if config.get("auto_map") and settings.trust_remote_code:
+        return "plain: code that comes with the checkpoint"
     attention = attention_of(config)
     return f"{'plain' if attention.kind == 'other' else 'tree'}: {attention.reason}"

@@ -170,6 +170,7 @@ class HuggingFaceModel(Backend):
         settings: dict[str, JSON] = {
             "backend": "huggingface",
             "dtype": dtype,
+            "max_length": self.max_length,
             **{
                 key: arguments[key]
                 for key in ("quantization_config", "attn_implementation", "add_bos")
@@ -193,7 +194,7 @@ class HuggingFaceModel(Backend):
         self.engine.use_plain(problem)
 
     def audit(self, requests: Sequence[Request]) -> tuple[Backend, EngineUse]:
-        """Score some of a suite's requests by the tree and one by one: which model is the suite to ask?
+        """Score some of a suite's requests by the tree and plain: which model is the suite to ask?
 
         It is this one, or one that scores everything plain, where the two differ by more than the tolerance. Of a text
         that is scored as a whole the first window is compared. Requests for replies are left out.

@@ -5,11 +5,12 @@ Both engines take the same rows and fill the same responses; what differs is the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -34,6 +35,9 @@ _SMALLEST_STEP = 16
 _TREE_TOKENS_ON_CPU = 512
 """Measured with models of 1 to 135 million parameters: larger steps spend more on masked attention, smaller ones on
 calls."""
+_BLOCK_TOKENS_ON_CPU = 96
+_BLOCK_TOKENS = 512
+"""Reckoned, not measured: on a GPU a call of attention costs more than a few masked cells."""
 _PLAIN_TOKENS_ON_CPU = 1024
 """Measured with models of 1 to 40 million parameters: from 512 to 2048 is fastest, while activations fit the cache."""
 _MAX_LOGITS_ON_CPU = 1 << 25
@@ -68,7 +72,7 @@ def attention_of_model(model: Any) -> Attention:
         problem = f"attn_implementation {config._attn_implementation} takes no mask"
     elif len(set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))) > 1:
         problem = "the layers lie on several devices"
-    return attention if problem is None else Attention(kind="other", reason=problem)
+    return attention if problem is None else dataclasses.replace(attention, kind="other", reason=problem)
 
 
 class Engine:
@@ -95,12 +99,12 @@ class Engine:
         self._takes_padding = takes_padding
         self._takes_logits_to_keep = takes_logits_to_keep
         self.attention = attention_of_model(model)
+        self._rotary_is_stretched = self.attention.max_positions is not None
         self.name: Literal["tree", "plain"] = "plain"
         self.reason = "asked for with --llm-engine plain"
         if requested == "tree" and self.attention.kind == "other":
             raise ModelError(
-                f"--llm-engine tree: this model has {self.attention.reason}, which the tree cannot compute; "
-                "use auto or plain"
+                f"--llm-engine tree: the tree cannot compute this model ({self.attention.reason}); use auto or plain"
             )
         if requested != "plain":
             self.name = "plain" if self.attention.kind == "other" else "tree"
@@ -111,9 +115,22 @@ class Engine:
         max_scored = max(1, (_MAX_LOGITS_ON_CPU if on_cpu else _MAX_LOGITS) // vocabulary)
         self._plain_tokens = _PLAIN_TOKENS_ON_CPU if on_cpu else in_memory
         self._budget = Budget(
-            max_tokens=_TREE_TOKENS_ON_CPU if on_cpu else in_memory, max_scored=max_scored, max_rows=batch_size
+            max_tokens=_TREE_TOKENS_ON_CPU if on_cpu else in_memory,
+            max_scored=max_scored,
+            max_rows=batch_size,
+            block_tokens=_BLOCK_TOKENS_ON_CPU if on_cpu else _BLOCK_TOKENS,
         )
         self._tree = TreeScorer(model, self.attention, kept_bytes=kept_bytes(model.device))
+
+    @contextlib.contextmanager
+    def in_small_steps(self, max_tokens: int) -> Iterator[None]:
+        """In this context the tree works as for a large call: on top of what is cached, in several blocks."""
+        before, self._budget = self._budget, dataclasses.replace(self._budget, max_tokens=max_tokens, block_tokens=4)
+        try:
+            yield
+        finally:
+            self._budget = before
+            self._tree.clear()
 
     def use_plain(self, reason: str) -> None:
         """From now on score everything plain, and trust what is known of the model's attention no more."""
@@ -133,6 +150,7 @@ class Engine:
 
         ``plain`` leaves the tree aside; ``alone`` also padding: every row is a forward pass of its own.
         """
+        self._rotary_is_stretched = self.attention.max_positions is not None  # by texts that were written
         rows = plan_rows(pairs.items())
         by_tree: list[Row] = []
         by_plain = rows
@@ -161,13 +179,14 @@ class Engine:
         self, rows: Sequence[Row], outcomes: dict[int, Outcome | RequestError], tell: Callable[[], None]
     ) -> None:
         remaining = list(rows)
+        budget = self._budget
         while remaining:
             requests = _Requests(remaining)
             with torch.inference_mode(), quiet(), self._tree.running():
                 failed = self._run_steps(self._tree.steps(remaining, self._budget), requests, outcomes, tell)
             remaining = [row for row in remaining if any(request not in outcomes for request, _ in row.targets)]
             if failed is not None:
-                remaining = self._after_out_of_memory(failed, remaining, outcomes)
+                remaining = self._after_out_of_memory(failed, remaining, outcomes, budget)
 
     def _run_steps(
         self,
@@ -192,9 +211,9 @@ class Engine:
         return None
 
     def _after_out_of_memory(
-        self, step: Step, remaining: list[Row], outcomes: dict[int, Outcome | RequestError]
+        self, step: Step, remaining: list[Row], outcomes: dict[int, Outcome | RequestError], budget: Budget
     ) -> list[Row]:
-        """Smaller steps for what remains; what does not fit into the smallest fails."""
+        """Smaller steps for what remains; what does not fit into the smallest fails, and ``budget`` is tried again."""
         self._tree.clear()
         _empty_cache()
         smaller = self._budget.halved()
@@ -212,6 +231,7 @@ class Engine:
         for row in unfit:
             for request, _ in row.targets:
                 outcomes.setdefault(request, _too_little_memory(self._model.device))
+        self._budget = budget
         return [row for row in remaining if row not in unfit]
 
     # Plain
@@ -230,8 +250,6 @@ class Engine:
                 max_rows=max_rows,
                 max_tokens=self._plain_tokens,
                 equal_lengths=equal_lengths,
-                scored=[len(row.tokens) - row.first_scored for row in part],
-                max_scored=4 * self._budget.max_scored,
             )
             for batch in batches:
                 for row, scored, seconds in in_halves([part[i] for i in batch], self._run_plain, self._model.device):
@@ -259,14 +277,23 @@ class Engine:
 
     def _run_plain(self, rows: Sequence[Row]) -> list[list[Scored]]:
         self._reset_rotary()
-        return score_rows(self._model, rows, pad_token=self._pad_token, takes_logits_to_keep=self._takes_logits_to_keep)
+        limit = self.attention.max_positions
+        self._rotary_is_stretched = limit is not None and any(len(row.tokens) > limit for row in rows)
+        return score_rows(
+            self._model,
+            rows,
+            pad_token=self._pad_token,
+            takes_logits_to_keep=self._takes_logits_to_keep,
+            max_scored=self._budget.max_scored,
+        )
 
     def _reset_rotary(self) -> None:
         """Let transformers forget the longest text so far: beyond the switch it would lend its angles to shorter ones.
 
         It forgets when it meets a text below the switch.
         """
-        if self.attention.max_positions is not None:
+        if self._rotary_is_stretched:
+            self._rotary_is_stretched = False
             self._model(input_ids=torch.tensor([[self._pad_token]], device=self._model.device), use_cache=False)
 
 

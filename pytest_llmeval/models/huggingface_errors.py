@@ -14,12 +14,21 @@ from pytest_llmeval.models.settings import ModelSettings
 __all__ = ["cause", "explain", "is_out_of_memory", "needs_remote_code"]
 
 
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` says that a device, or the machine, has no memory left."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     text = str(error)
-    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
+    return isinstance(error, RuntimeError) and any(words in text for words in _OUT_OF_MEMORY)
 
 
 def needs_remote_code(error: BaseException) -> bool:

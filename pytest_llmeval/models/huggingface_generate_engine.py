@@ -100,16 +100,20 @@ class TextEngine:
         """Texts that may share batches: their indices, the tokens of their common header, whether only those of one
         length may.
         """
-        if self.rows_writer is None:
-            return [(list(range(len(texts))), 0, not self._takes_padding)]
         # Rotary angles that follow the longest position of a call must not follow a neighbour's.
-        limit = self._attention.max_positions
-        below = [i for i, text in enumerate(texts) if limit is None or text.num_tokens <= limit]
-        above = [i for i, text in enumerate(texts) if limit is not None and text.num_tokens > limit]
+        above = [i for i, text in enumerate(texts) if self._reaches_switch(text)]
+        below = [i for i, text in enumerate(texts) if not self._reaches_switch(text)]
         parts = [(above, 0, True)] if above else []
+        if self.rows_writer is None:
+            return [*parts, (below, 0, not self._takes_padding)]
         with torch.inference_mode(), quiet():
             groups = self.rows_writer.plan([texts[i].prompt for i in below])
         return [*parts, *(([below[k] for k in group.members], group.num_tokens, False) for group in groups)]
+
+    def _reaches_switch(self, text: Text) -> bool:
+        """Whether the text may grow so long that the angles of all its tokens change, for which transformers cares."""
+        limit = self._attention.max_positions
+        return limit is not None and text.num_tokens > limit
 
     def _batches(self, texts: Sequence[Text], num_header_tokens: int, equal_lengths: bool) -> list[list[int]]:
         if equal_lengths:
@@ -133,7 +137,9 @@ class TextEngine:
         self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int], None]
     ) -> list[Generated]:
         prompts, plans = [text.prompt for text in texts], [text.plan for text in texts]
-        if self.rows_writer is None:
+        if self._attention.max_positions is not None:  # a short text makes transformers forget the longest one so far
+            self._model(input_ids=torch.tensor([[self._pad_token]], device=self._model.device), use_cache=False)
+        if self.rows_writer is None or any(map(self._reaches_switch, texts)):
             return generate_rows(
                 self._model,
                 self._tokenizer,

@@ -17,10 +17,12 @@ import torch
 from pytest_llmeval.models.architectures import Attention
 from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface_device import kept_bytes
+from pytest_llmeval.models.huggingface_errors import is_out_of_memory
 from pytest_llmeval.models.huggingface_generate_cache import Header, RowsCache, reading_headers
 from pytest_llmeval.models.huggingface_generate_writer import Generated, GenerationPlan, Writer, choose_tokens
 from pytest_llmeval.models.planning import group_by
-from pytest_llmeval.models.shared_headers import HeaderGroup, common_length, plan_headers
+from pytest_llmeval.models.prefix_tree import common_length
+from pytest_llmeval.models.shared_headers import HeaderGroup, plan_headers
 
 __all__ = ["MIN_HEADER_TOKENS", "RowsWriter", "can_drive", "can_share_headers"]
 
@@ -151,7 +153,6 @@ class RowsWriter:
         """Whether the beginnings of two prompts give the same with a header and without; computed once."""
         if self._is_checked:
             return True
-        self._is_checked = True
         header_tokens = prompts[0][: min(num_header_tokens, 24)]
         own = [prompt[num_header_tokens:][:size] for prompt, size in zip(prompts, (3, 7), strict=False)]
         rests = [(*tokens, *header_tokens[:2]) for tokens in own]
@@ -159,11 +160,14 @@ class RowsWriter:
             header = self._read_header(header_tokens)
             with reading_headers(self._model):
                 shared = self._two_steps(rests, header)
-        except Exception:  # the model's code met what only we give it
+        except Exception as error:  # the model's code met what only we give it
+            if is_out_of_memory(error):
+                raise
             return False
         alone = torch.cat([self._two_steps([(*header_tokens, *rest)], None) for rest in rests])
         tolerance = 1e-3 if self._model.dtype == torch.float32 else 0.1
-        return torch.allclose(shared, alone, atol=tolerance, equal_nan=True)
+        self._is_checked = True
+        return torch.allclose(shared, alone, atol=tolerance)
 
     def _two_steps(self, rests: list[tuple[int, ...]], header: Header | None) -> torch.Tensor:
         """Probabilities after all but the last token of each, and after the last."""

@@ -60,9 +60,11 @@ class Writer:
         self.temperature = plan.temperature
         self._tokenizer = tokenizer
         self._plan = plan
-        self._ends = ends
         self._has_stopped = False
         self._stop = [s for s in plan.stop if s]
+        # A special token has no text, so a stop string that is one would never be found there.
+        special = {tokenizer.decode([token]): token for token in tokenizer.all_special_ids} if self._stop else {}
+        self._ends = ends | {special[s] for s in plan.stop if s in special}
         # A token writes at least one byte, so a stop string that has just been completed lies within so many tokens;
         # the rest is room for tokens that write nothing. What this misses is found when the finished text is cut.
         self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in self._stop), default=0) + 8

@@ -24,6 +24,7 @@ from pytest_llmeval.models.prefix_tree import Budget, Step, common_length, plan_
 
 __all__ = ["PathCache", "TreeScorer"]
 
+_MOST_KEPT = 64
 _WORTH_KEEPING = 32
 """Tokens. Fewer are sooner computed again than looked up."""
 
@@ -77,9 +78,10 @@ class PathCache:
             return
         for known in [known for known in self._left if path[: len(known)] == known]:
             del self._left[known]  # what this one holds as well
-        self._left[path] = cache
+        # A copy: a cropped cache is a view of all that was ever in it.
+        self._left[path] = _copied(cache, len(path))
         total = sum(map(_num_bytes, self._left.values()))
-        while self._left and total > self._max_bytes:
+        while self._left and (total > self._max_bytes or len(self._left) > _MOST_KEPT):
             total -= _num_bytes(self._left.popitem(last=False)[1])
 
     def grew(self, tokens: Sequence[int]) -> None:
@@ -148,19 +150,19 @@ class TreeScorer:
 
     def run(self, step: Step) -> Logprobs:
         """One forward pass: the logprob of each of ``step.wanted_tokens``, and whether it is the likeliest there."""
-        cache = self._paths.at(step.path)
-        known = self._paths.longest(step.path)
-        if known < len(step.path):  # it was evicted
-            cache = self._recompute(step.path, known, size=max(len(step.tokens), _WORTH_KEEPING))
         try:
+            cache = self._paths.at(step.path)
+            known = self._paths.longest(step.path)
+            if known < len(step.path):  # it was evicted
+                cache = self._recompute(step.path, known, size=max(len(step.tokens), _WORTH_KEEPING))
             logprobs = self._forward(step, cache)
+            if step.stays:
+                self._paths.grew(step.tokens)
+            elif step.path:
+                self._paths.drop(len(step.tokens))
         except BaseException:
             self._paths.clear()  # layers may hold unlike numbers of tokens now
             raise
-        if step.stays:
-            self._paths.grew(step.tokens)
-        elif step.path:
-            self._paths.drop(len(step.tokens))
         return logprobs
 
     def _recompute(self, path: tuple[int, ...], known: int, size: int) -> Any:

@@ -55,30 +55,22 @@ def plan_batches(
     max_rows: int | None,
     max_tokens: int,
     equal_lengths: bool = False,
-    scored: Sequence[int] | None = None,
-    max_scored: int | None = None,
 ) -> list[list[int]]:
     """Indices of ``lengths`` (tokens per row) in batches, longest rows first.
 
     A batch holds at most ``max_rows`` rows where that is given, else at most ``max_tokens`` tokens after padding (a
     longer row is alone). The longest first: running out of memory shows at once. ``equal_lengths`` puts rows of one
-    length together only, for models that padding would disturb. ``scored`` are the positions per row whose logits are
-    needed, and ``max_scored`` what a batch may have of them, padded like the tokens. Rows of one length keep their
-    order.
+    length together only, for models that padding would disturb. Rows of one length keep their order.
     """
     batches: list[list[int]] = []
-    longest = most_scored = 0
+    longest = 0
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         length = lengths[index]
         if batches and not (equal_lengths and length != longest):
             rows = len(batches[-1]) + 1
-            scored_here = max(most_scored, scored[index]) if scored is not None else 0
-            if ((rows <= max_rows) if max_rows is not None else (rows * longest <= max_tokens)) and (
-                max_scored is None or rows * scored_here <= max_scored
-            ):
+            if (rows <= max_rows) if max_rows is not None else (rows * longest <= max_tokens):
                 batches[-1].append(index)
-                most_scored = scored_here
                 continue
         batches.append([index])
-        longest, most_scored = length, scored[index] if scored is not None else 0
+        longest = length
     return batches

@@ -11,12 +11,17 @@ over some nodes of the tree, on top of a path whose keys and values are in the c
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_llmeval.models.planning import Row
 
 __all__ = ["Budget", "Step", "common_length", "plan_steps"]
+
+
+_HEADER_TOKENS = 32
+_HEADER_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,9 @@ class Budget:
 
     def room(self, num_cached: int) -> int:
         """New tokens that a step on top of ``num_cached`` may hold."""
-        return max(1, min(self.max_tokens, self.max_mask // (num_cached + self.max_tokens)))
+        # the largest n with n * (num_cached + n) <= max_mask
+        within_mask = (math.isqrt(num_cached * num_cached + 4 * self.max_mask) - num_cached) // 2
+        return max(1, min(self.max_tokens, within_mask))
 
     def halved(self) -> Budget | None:
         """Half of it, None where no smaller step can be made."""
@@ -229,7 +236,7 @@ def _steps_of(root: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[St
         too_big = []
         size = _Size()
         for child in node.children:
-            if not budget.fits(child.size, len(path)):
+            if not budget.fits(child.size, len(path)) or (node is root and _is_header(child)):
                 too_big.append(child)
                 continue
             if packed and not budget.fits(size + child.size, len(path)):
@@ -240,6 +247,12 @@ def _steps_of(root: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[St
         if packed:
             yield _pack(packed, path, budget.block_tokens)
         stack.extend((child, path) for child in reversed(too_big))
+
+
+def _is_header(node: _Node) -> bool:
+    """Whether many rows begin with these tokens: others that come later will, too, and find them in the cache."""
+    is_scored = node.scored_from < node.end
+    return not is_scored and node.end - node.start >= _HEADER_TOKENS and node.size.rows >= _HEADER_ROWS
 
 
 def _chain(node: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]:

@@ -10,7 +10,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["HeaderGroup", "common_length", "plan_headers"]
+from pytest_llmeval.models.prefix_tree import common_length
+
+__all__ = ["HeaderGroup", "plan_headers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +21,6 @@ class HeaderGroup:
 
     num_tokens: int
     members: tuple[int, ...]
-
-
-def common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens ``a`` and ``b`` begin with in common."""
-    low, high = 0, min(len(a), len(b))
-    if a[:high] == b[:high]:
-        return high
-    while high - low > 1:  # a[:low] == b[:low], a[:high] != b[:high]
-        middle = (low + high) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def plan_headers(prompts: Sequence[tuple[int, ...]], *, min_tokens: int) -> list[HeaderGroup]:

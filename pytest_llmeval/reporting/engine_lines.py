@@ -11,6 +11,9 @@ from pytest_llmeval.reporting.escape import printable
 __all__ = ["engine_lines", "merged"]
 
 
+_MIXED = "; other workers passed the audit and went by the tree"
+
+
 def merged(one: EngineUse | None, other: EngineUse) -> EngineUse:
     """What two processes found about one suite: the worse of the two, and how much was audited at the most.
 
@@ -19,7 +22,8 @@ def merged(one: EngineUse | None, other: EngineUse) -> EngineUse:
     if one is None:
         return other
     worse = max(one, other, key=lambda use: (use.engine == "plain", use.largest_difference or 0.0))
-    return replace(worse, num_audited=max(one.num_audited, other.num_audited))
+    mixed = "" if one.engine == other.engine or _MIXED in worse.reason else _MIXED
+    return replace(worse, reason=worse.reason + mixed, num_audited=max(one.num_audited, other.num_audited))
 
 
 def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:

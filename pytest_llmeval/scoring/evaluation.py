@@ -42,6 +42,8 @@ class Evaluation:
         problem = prompt_problem(suite.spec.prompt) if isinstance(suite.spec.score, PerplexitySettings) else None
         if problem is not None:
             raise suite.error(problem[0], keys=("prompt", *problem[1]))
+        self.lengths: dict[str, int] = {}
+        """Characters of each sample's longest request, by id; known once the fingerprints are."""
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
 
     def question(self, sample: Sample) -> Question:
@@ -91,7 +93,11 @@ class Evaluation:
         suite's hashes those of its samples and their categories, whatever their order.
         """
         scorer = json.dumps([self.scorer.name, self.scorer.version, self.suite.spec.score.model_dump(mode="json")])
-        samples = {sample.id: _sample_fingerprint(scorer, self.question(sample)) for sample in self.suite.samples}
+        samples = {}
+        for sample in self.suite.samples:
+            question = self.question(sample)
+            samples[sample.id] = _sample_fingerprint(scorer, question)
+            self.lengths[sample.id] = _length(question.requests)
         parts = sorted((sample.id, samples[sample.id], sample.category or "") for sample in self.suite.samples)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest(), samples
 
@@ -119,6 +125,17 @@ class Evaluation:
             # The suite says itself what the example answers, so it need not be a question that could be scored.
             return shot.variables, ""
         return self._variables(presented), self.scorer.answer_text(presented)
+
+
+def _length(requests: Sequence[Request]) -> int:
+    """Characters of the longest request."""
+    longest = 0
+    for request in requests:
+        prompt, *others = _VALUES_OF[type(request)](request)
+        read = len(prompt) if isinstance(prompt, str) else sum(len(turn.content) for turn in prompt)
+        scored = len(others[0]) if others and isinstance(others[0], str) else 0
+        longest = max(longest, read + scored)
+    return longest
 
 
 def _sample_fingerprint(scorer: str, question: Question) -> str:

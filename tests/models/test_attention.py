@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.models.architectures import Window, attention_of
+from pytest_llmeval.models.architectures import Window, attention_of, tells_layers
 
 
 def test_full_attention() -> None:
@@ -52,7 +52,6 @@ def test_chunks() -> None:
         ({"model_type": "falcon_h1"}, "hybrid"),
         ({"model_type": "qwen3_next"}, "linear"),
         ({"model_type": "t5", "is_encoder_decoder": True}, "encoder-decoder"),
-        ({"model_type": "llama", "auto_map": {"AutoModelForCausalLM": "x.Y"}}, "code"),
         ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "both directions"),
         ({"model_type": "brand_new"}, "brand_new has not been checked"),
         ({"model_type": "gemma2"}, "kinds of its layers"),
@@ -95,6 +94,22 @@ def test_rotary_angles_that_follow_the_length(
 ) -> None:
     attention = attention_of({"model_type": "llama", key: rotary, **config})
     assert (attention.kind, attention.max_positions) == ("full", switch)
+
+
+def test_a_switch_of_a_model_that_is_scored_plain() -> None:
+    """Its texts must not be padded beside longer ones either."""
+    config = {"model_type": "phimoe", "rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}
+    attention = attention_of(config)
+    assert (attention.kind, attention.max_positions) == ("other", 4096)
+    assert "phimoe" in attention.reason
+
+
+def test_what_a_published_config_leaves_out_is_not_known() -> None:
+    assert not tells_layers({"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 131072})
+    assert not tells_layers({"model_type": "mistral"})
+    assert tells_layers({"model_type": "mistral", "sliding_window": None})
+    assert tells_layers({"model_type": "gemma2", "layer_types": ["full_attention"]})
+    assert tells_layers({"model_type": "gpt2"})
 
 
 def test_a_switch_that_nobody_tells() -> None:

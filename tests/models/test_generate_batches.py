@@ -163,6 +163,38 @@ def test_greedy_equals_decoding_by_hand(model_type: str, batch_size: int | None)
     assert texts(model, requests) == expected  # with the header that is kept, where there is one
 
 
+def test_dynamic_angles_do_not_follow_what_was_written_before() -> None:
+    """Beyond the switch transformers keeps the angles of the longest text so far, for shorter ones too."""
+    rotary = {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}}
+    settings = {**rotary, "max_position_embeddings": 60}
+    requests = [GenerateRequest("So it goes on. " * n, max_tokens=8) for n in (14, 9, 2)]
+    model = build.__wrapped__("llama", None, **settings)
+    model.max_length = 256
+    together = texts(model, requests)
+    fresh = []
+    for request in requests:
+        one = build.__wrapped__("llama", None, **settings)
+        one.max_length = 256
+        fresh += texts(one, [request])
+    assert together == fresh
+
+
+def test_a_stop_string_that_is_a_special_token() -> None:
+    """Special tokens have no text, so they are looked for among the tokens."""
+    model = build.__wrapped__("llama", None)
+    special = next(token for token in model.tokenizer.all_special_ids if token != model.tokenizer.eos_token_id)
+    name = model.tokenizer.decode([special])
+    model.model.get_output_embeddings().register_forward_hook(
+        lambda module, arguments, output: output.index_fill(-1, torch.tensor([special]), 100.0)
+    )
+    (stopped,) = model.generate([GenerateRequest("Why?", max_tokens=9, stop=(name,))])
+    (goes_on,) = model.generate([GenerateRequest("Why?", max_tokens=9)])
+    assert isinstance(stopped, GenerateResponse)
+    assert isinstance(goes_on, GenerateResponse)
+    assert (stopped.num_tokens, stopped.finish_reason) == (1, "stop")
+    assert (goes_on.num_tokens, goes_on.finish_reason) == (9, "length")
+
+
 @pytest.mark.parametrize("model_type", sorted(_CONFIGS))
 def test_who_writes(model_type: str) -> None:
     """Headers are shared where attention is full, and where the class lets its attention be replaced."""

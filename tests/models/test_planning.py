@@ -34,12 +34,6 @@ def test_batches_are_filled() -> None:
     assert plan_batches([5, 7, 7, 1, 5], max_rows=9, max_tokens=1, equal_lengths=True) == [[1, 2], [0, 4], [3]]
 
 
-def test_logits_of_a_batch_are_bounded() -> None:
-    few = plan_batches([5, 5, 5, 5], max_rows=None, max_tokens=99, scored=[1, 1, 3, 1], max_scored=6)
-    assert few == [[0, 1], [2, 3]]
-    assert plan_batches([5], max_rows=None, max_tokens=99, scored=[9], max_scored=6) == [[0]]
-
-
 @given(pairs=st.lists(st.builds(EncodedPair, _TOKENS, _TOKENS), max_size=12))
 def test_rows(pairs: list[EncodedPair]) -> None:
     rows = plan_rows(enumerate(pairs))

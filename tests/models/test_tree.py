@@ -18,6 +18,7 @@ from pytest_llmeval.models.architectures import Attention
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface import HuggingFaceModel
 from pytest_llmeval.models.huggingface_engine import Engine, Outcome
+from pytest_llmeval.models.huggingface_tree import TreeScorer
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model
 from tests.models.support import one_line_of
@@ -108,6 +109,24 @@ def test_the_check_at_loading_finds_a_wrong_mask(name: str, monkeypatch: pytest.
     assert loglikelihoods(model.loglikelihood(REQUESTS)) == pytest.approx(right, abs=1e-4)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "gemma3_window_8"])
+def test_the_check_at_loading_finds_a_wrong_cache(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small trees fit into one step, which reads no cache: the check makes its steps smaller."""
+    masks = TreeScorer._additive
+
+    def forgetful(self: TreeScorer, sees: torch.Tensor) -> torch.Tensor:
+        num_tokens, num_keys = sees.shape
+        if num_keys > num_tokens:
+            sees = sees.clone()
+            sees[:, num_keys - num_tokens - 1] = False  # the last token that is cached
+        return masks(self, sees)
+
+    monkeypatch.setattr(TreeScorer, "_additive", forgetful)
+    model = make_model(name)
+    assert model.engine.name == "plain"
+    assert "check at loading" in model.engine.reason
+
+
 def test_what_the_tree_cannot_do_is_refused_where_it_was_asked_for() -> None:
     with pytest.raises(ModelError) as caught:
         make_model("bloom", engine="tree")
@@ -171,7 +190,7 @@ def test_tree_plain_and_one_by_one_agree(
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(name: str) -> None:
     """Questions behind a header that does not fit with them, each a block of its own, and all in one."""
     model = make_model(name)
     requests = [request for n in range(3) for request in chunk(model, "rivers", range(n, n + 2))]
@@ -254,7 +273,7 @@ def test_what_is_kept_stays_within_its_memory(monkeypatch: pytest.MonkeyPatch) -
             loglikelihoods(plain.loglikelihood(requests)), abs=1e-4
         )
         held = sum(
-            tensor.numel() * tensor.element_size()
+            tensor.untyped_storage().nbytes()
             for cache in paths._left.values()
             for layer in cache.layers
             for tensor in (layer.keys, layer.values)
@@ -306,6 +325,21 @@ def test_a_request_that_never_fits_fails_alone(monkeypatch: pytest.MonkeyPatch) 
     assert "too little memory" in str(long)
     assert isinstance(fits, LoglikelihoodResponse)
     assert isinstance(also_fits, LoglikelihoodResponse)
+
+
+def test_one_request_that_never_fits_does_not_slow_the_others_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+    before = model.engine._budget
+    forward = model.model.forward
+
+    def short(**inputs: Any) -> Any:
+        if int(inputs["position_ids"].max()) > 60:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return forward(**inputs)
+
+    monkeypatch.setattr(model.model, "forward", short)
+    assert isinstance(model.loglikelihood([LoglikelihoodRequest("A" + " b" * 90, " B")])[0], RequestError)
+    assert model.engine._budget == before
 
 
 def test_a_defect_leaves_no_broken_cache_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,6 +421,36 @@ def test_engine_of_a_model_with_foreign_attention() -> None:
     )
     assert engine.name == "plain"
     assert "flash_attention_2" in engine.reason
+
+
+def test_a_number_on_one_path_alone_is_no_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model("gpt2")
+
+    def too_large(*args: Any, **kwargs: Any) -> Any:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("pytest_llmeval.models.huggingface_engine.score_rows", too_large)
+    asked, use = model.audit(REQUESTS)
+    assert asked is not model
+    assert use.engine == "plain"
+
+
+# The vocabulary projection in pieces
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma2_window_8", "granite", "bloom", "mamba", "opt", "recurrent_gemma"])
+def test_projecting_in_pieces_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the model caps or scales its logits."""
+    model = make_model(name, engine="plain")
+    expected = loglikelihoods(model.loglikelihood(REQUESTS))
+    sizes = []
+    head = model.model.get_output_embeddings()
+    head.register_forward_hook(lambda module, arguments, output: sizes.append(output.shape[0] * output.shape[1]))
+    for max_scored in (1, 3, 40):
+        model.engine._budget = dataclasses.replace(model.engine._budget, max_scored=max_scored)
+        sizes.clear()
+        assert loglikelihoods(model.loglikelihood(REQUESTS)) == pytest.approx(expected, abs=1e-5)
+        assert max(sizes) <= max(max_scored, len(REQUESTS))
 
 
 # Rotary angles that follow the longest position of a call

@@ -392,7 +392,24 @@ def test_show_prompts(both: pytest.Pytester) -> None:
     assert loads(both.path) == []
 
 
+def test_stepwise_goes_on_where_it_stopped(both: pytest.Pytester) -> None:
+    """In the order that ran, which is that of the models: nothing that has not run is taken for passed."""
+    arguments = [*MODELS, "--llm-strict", "--sw", "capitals.yaml", "sums.yaml"]
+    first = both.runpytest_subprocess(*arguments)
+    assert first.ret == pytest.ExitCode.INTERRUPTED
+    num_passed = first.parseoutcomes().get("passed", 0)
+    left = both.runpytest_subprocess(*arguments, "--collect-only", "-q")
+    assert left.parseoutcomes()["deselected"] == num_passed
+    assert sum("::" in line for line in left.outlines) == 14 - num_passed
+
+
 def test_the_header_names_all_models(both: pytest.Pytester) -> None:
     both.runpytest_subprocess(*MODELS, "--collect-only", "sums.yaml").stdout.fnmatch_lines(
-        ["llm-model: org/big, small", "*<SuiteFile sums.yaml>", "*<SuiteModel big>", "*<SampleItem s1>"]
+        [
+            "llm-model: org/big (*)",
+            "llm-model: small (*)",
+            "*<SuiteFile sums.yaml>",
+            "*<SuiteModel big>",
+            "*<SampleItem s1>",
+        ]
     )

@@ -319,6 +319,53 @@ def test_which_workers_are_shut_down_when_restarts_are_used_up() -> None:
     assert scheduling.nodes == [runs, starts]
 
 
+def test_who_waits_when_the_session_stops_is_told() -> None:
+    """Also after pytest-xdist has told everybody once, which those that were to take over did not hear."""
+    stopped: list[str] = []
+    restarts = Restarts(0)
+    scheduling = ChunkScheduling(
+        num_nodes=3,
+        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=3)),
+        restarts=restarts,
+        is_stopping=lambda: bool(stopped),
+        refuse=lambda *_: None,
+    )
+    nodes = [FakeNode(f"gw{number}") for number in range(3)]
+    for node in nodes:
+        scheduling.add_node(node)
+        scheduling.add_node_collection(node, [str(number) for number in range(30)])
+    scheduling.schedule()
+    restarts.num_deaths = 1
+    scheduling.remove_node(nodes[2])
+    assert scheduling.nodes == []
+    while len(scheduling._pending[nodes[0]]) > 1 or scheduling._backlog:
+        scheduling.mark_test_complete(nodes[0], scheduling._pending[nodes[0]][0])
+    assert not nodes[0].shutting_down, "it may have to take over"
+    stopped.append("-x")
+    scheduling.mark_test_complete(nodes[1], scheduling._pending[nodes[1]][0])
+    assert [node.shutting_down for node in nodes[:2]] == [True, True]
+
+
+def test_a_worker_that_ends_the_session_ends_the_others() -> None:
+    stopped: list[str] = []
+    restarts = Restarts(0)
+    scheduling = ChunkScheduling(
+        num_nodes=2,
+        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=2)),
+        restarts=restarts,
+        is_stopping=lambda: bool(stopped),
+        refuse=lambda *_: None,
+    )
+    nodes = [FakeNode("gw0"), FakeNode("gw1")]
+    for node in nodes:
+        scheduling.add_node(node)
+        scheduling.add_node_collection(node, [str(number) for number in range(10)])
+    scheduling.schedule()
+    stopped.append("shouldfail")
+    assert scheduling.remove_node(nodes[0]) is None
+    assert nodes[1].shutting_down
+
+
 def test_a_test_that_is_to_run_again_and_a_node_that_is_not_known() -> None:
     node = FakeNode("gw0")
     scheduling = ChunkScheduling(

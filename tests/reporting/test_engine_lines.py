@@ -1,0 +1,36 @@
+"""What a summary says of how log-likelihoods were computed."""
+
+from __future__ import annotations
+
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.engine_lines import engine_lines, merged
+
+TREE = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=1e-6, tolerance=1e-4)
+OFF = EngineUse(engine="plain", reason="the tree was off", num_audited=4, largest_difference=2.0, tolerance=1e-4)
+PLAIN = EngineUse(engine="plain", reason="ALiBi positions")
+
+
+def test_one_line_for_one_way() -> None:
+    assert list(engine_lines([("a", TREE), ("b", TREE)])) == [
+        "log-likelihoods: tree (full attention); 8 requests were scored plain too, and differed by 1e-06 at most"
+    ]
+    assert list(engine_lines([("a", PLAIN)])) == ["log-likelihoods: plain (ALiBi positions)"]
+    assert list(engine_lines([])) == []
+
+
+def test_suites_are_named_where_ways_differ() -> None:
+    first, second = engine_lines([("a", TREE), ("b", OFF)])
+    assert first.startswith("log-likelihoods: tree (full attention) for a; 4 requests")
+    assert second.startswith("log-likelihoods: plain (the tree was off) for b; 4 requests")
+
+
+def test_workers_that_found_the_same_are_not_added_up() -> None:
+    worse = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=3e-6, tolerance=1e-4)
+    assert merged(None, TREE) == TREE
+    assert merged(TREE, worse) == merged(worse, TREE) == worse
+
+
+def test_a_suite_that_workers_scored_in_two_ways_says_so() -> None:
+    for found in (merged(TREE, OFF), merged(OFF, TREE), merged(merged(OFF, TREE), TREE)):
+        assert found.engine == "plain"
+        assert found.reason == "the tree was off; other workers passed the audit and went by the tree"
