@@ -49,7 +49,7 @@ class Lookahead:
         self._asked: set[Hashable] = set()
         self._alone: set[Hashable] = set()
         self._model: object = None
-        self._audits: dict[Hashable, Sequence[Member]] = {}
+        self._audits: dict[Hashable, tuple[Sequence[Member], Sequence[Member]]] = {}
         self._answerers: dict[Hashable, object] = {}
         self._failed_audits: dict[Hashable, Exception] = {}
         self.engine_uses: dict[Hashable, EngineUse] = {}
@@ -66,9 +66,12 @@ class Lookahead:
         for place, member in enumerate(chunk):
             self._places[member.key] = (chunk, place)
 
-    def audit(self, members: Sequence[Member]) -> None:
-        """Have these members of one group audited before any of the group is answered."""
-        self._audits[members[0].group] = members
+    def audit(self, members: Sequence[Member], spares: Sequence[Member] = ()) -> None:
+        """Have these members of one group audited before any of the group is answered.
+
+        Where none of them can be, the first of ``spares`` that can is.
+        """
+        self._audits[members[0].group] = (members, spares)
 
     def responses(self, member: Member, model: object) -> list[Response]:
         """The member's responses, in the order of its requests. Raises what answering this member alone raises."""
@@ -157,13 +160,18 @@ class Lookahead:
         if group not in self._answerers and group in self._audits and callable(audit):
             if (known := self._failed_audits.get(group)) is not None:
                 raise known  # for every sample of the suite, after it was tried once
-            requests = [request for member in self._audits[group] for request in member.requests()]
-            if any(not isinstance(request, GenerateRequest) for request in requests):
+            members, spares = self._audits[group]
+            for some in (members, *([spare] for spare in spares)):
+                requests = [request for member in some for request in member.requests()]
+                if all(isinstance(request, GenerateRequest) for request in requests):
+                    del self._audits[group]
+                    break
                 try:
-                    self._answerers[group], self.engine_uses[group] = audit(requests)
+                    self._answerers[group], use = audit(requests)
                 except Exception as error:
                     self._failed_audits[group] = error
                     raise
-            else:
-                del self._audits[group]
+                self.engine_uses[group] = use
+                if use.num_audited or use.engine == "plain":
+                    break
         return self._answerers.get(group, model)

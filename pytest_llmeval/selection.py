@@ -15,7 +15,7 @@ from pytest_llmeval.chunks import plan_chunks
 from pytest_llmeval.items import SampleItem, SampleKey, lookahead_key, suite_paths_key
 from pytest_llmeval.live import start as start_live
 from pytest_llmeval.lookahead import Lookahead, Member
-from pytest_llmeval.models.audit import choose_audited
+from pytest_llmeval.models.audit import choose_audited, choose_spares
 from pytest_llmeval.options import Limit, settings_key
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.show_prompts import prompt_lines
@@ -96,21 +96,24 @@ def plan(session: pytest.Session) -> None:
     for chunk in chunks:
         members = (items[place] for place in chunk.places)
         lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
-    for audited in _audited(items):
-        lookahead.audit(audited)
+    for audited, spares in _audited(items):
+        lookahead.audit(audited, spares)
     if batching.shares_chunks:
         config.pluginmanager.register(FollowQueue(lookahead), "llmeval-queue")
 
 
-def _audited(items: Iterable[pytest.Item]) -> Iterator[list[Member]]:
-    """Of each suite and model, the samples by which the fast path is checked."""
+def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[Member]]]:
+    """Of each suite and model, the samples by which the fast path is checked, and those in case none of these fits."""
     groups: dict[object, dict[str, SampleItem]] = {}
     for item in items:
         if isinstance(item, SampleItem):
             groups.setdefault(item.member.group, {})[item.sample.id] = item
     for group in groups.values():
-        chosen = choose_audited({sample_id: item.size for sample_id, item in group.items()})
-        yield [group[sample_id].member for sample_id in chosen]
+        sizes = {sample_id: item.size for sample_id, item in group.items()}
+        yield (
+            [group[sample_id].member for sample_id in choose_audited(sizes)],
+            [group[sample_id].member for sample_id in choose_spares(sizes)],
+        )
 
 
 def show_progress(session: pytest.Session) -> None:

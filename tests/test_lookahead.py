@@ -288,7 +288,7 @@ class Audited:
         if len(self.audits) <= self.fails:
             raise RuntimeError("the audit broke")
         if not self.plain:
-            return self, EngineUse(engine="tree", reason="fast")
+            return self, EngineUse(engine="tree", reason="fast", num_audited=len(requests))
         return Slow(self), EngineUse(engine="plain", reason="off")
 
 
@@ -346,6 +346,21 @@ def test_nothing_is_answered_unaudited() -> None:
             lookahead.responses(one, model)
     assert model.answered == []
     assert len(model.audits) == 1
+
+
+def test_a_spare_is_audited_where_nothing_else_can_be() -> None:
+    class Picky(Audited):
+        def audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
+            super().audit(requests)
+            fits = self.audits[-1] == ["2"]
+            return self, EngineUse(engine="tree", reason="fast", num_audited=int(fits))
+
+    members, model = scored_members(4), Picky()
+    lookahead = planned(members)
+    lookahead.audit(members[:1], members[1:])
+    lookahead.responses(members[0], model)
+    assert model.audits == [["0"], ["1"], ["2"]]
+    assert lookahead.engine_uses["suite"].num_audited == 1
 
 
 def test_generated_groups_need_no_audit() -> None:

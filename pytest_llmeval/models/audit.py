@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-__all__ = ["choose_audited"]
+__all__ = ["choose_audited", "choose_spares"]
 
 _ONE_IN = 200
 _MOST = 16
@@ -23,6 +23,13 @@ def choose_audited(sizes: Mapping[str, int]) -> list[str]:
     longest = max(sizes, key=lambda sample_id: (sizes[sample_id], sample_id))
     others = sorted((sample_id for sample_id in sizes if sample_id != longest), key=_draw)
     return [longest, *others[: min(_MOST, len(sizes) // _ONE_IN)]]
+
+
+def choose_spares(sizes: Mapping[str, int]) -> list[str]:
+    """Ids to try one after the other where none of those fits into the model: ever shorter ones."""
+    by_size = sorted(sizes, key=lambda sample_id: (-sizes[sample_id], sample_id))
+    places = {len(by_size) * part // 8 for part in range(8)} | {len(by_size) - 1}
+    return [by_size[place] for place in sorted(places) if 0 < place < len(by_size)]
 
 
 def _draw(sample_id: str) -> bytes:

@@ -37,4 +37,6 @@ def describe_engine(spec: ModelSpec, settings: ModelSettings) -> str:
     if config.get("auto_map") and settings.trust_remote_code:
         return "plain: code that comes with the checkpoint"
     attention = attention_of(config)
+    if settings.engine == "tree" and attention.kind == "other":
+        return f"tree: asked for, and impossible: {attention.reason}"
     return f"{'plain' if attention.kind == 'other' else 'tree'}: {attention.reason}"

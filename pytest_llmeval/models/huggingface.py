@@ -218,7 +218,7 @@ class HuggingFaceModel(Backend):
             tolerance=found.tolerance,
         )
         if found.is_close or self._settings.engine == "tree":
-            return self, use
+            return self, use if found.num_requests else EngineUse(engine="tree", reason=engine.reason)
         reason = f"the tree was off by {found.largest_difference:.1e} in the audit"
         return PlainModel(self), dataclasses.replace(use, engine="plain", reason=reason)
 

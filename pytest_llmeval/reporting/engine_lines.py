@@ -40,4 +40,6 @@ def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:
             num_audited = sum(use.num_audited for _, use in members)
             requests = "request was" if num_audited == 1 else "requests were"
             line += f"; {num_audited} {requests} scored plain too, and differed by {max(differences):.0e} at most"
+        elif engine == "tree":
+            line += "; nothing of it could be checked against plain scoring"
         yield line

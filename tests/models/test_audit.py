@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.models.audit import choose_audited
+from pytest_llmeval.models.audit import choose_audited, choose_spares
 
 
 @given(st.dictionaries(st.text(), st.integers(0, 100)))
@@ -25,6 +25,15 @@ def test_one_in_two_hundred_and_not_too_many() -> None:
         6,
         17,
     ]
+
+
+@given(st.dictionaries(st.text(), st.integers(0, 100)))
+def test_spares_are_ever_shorter(sizes: dict[str, int]) -> None:
+    spares = choose_spares(sizes)
+    lengths = [sizes[one] for one in spares]
+    assert lengths == sorted(lengths, reverse=True)
+    if len(sizes) > 1:
+        assert lengths[-1] == min(sizes.values())
 
 
 def test_the_choice_does_not_follow_the_order() -> None:

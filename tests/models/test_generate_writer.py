@@ -118,3 +118,14 @@ def test_logits_that_are_no_numbers(bad: float, temperature: float) -> None:
     assert choose_tokens(logits, rows)[1] == 2
     assert [(row.saw_nan, row.is_done) for row in rows] == [(True, True), (False, False), (True, True)]
     assert rows[0].result().saw_nan
+
+
+def test_a_stop_string_that_is_a_special_token() -> None:
+    """Special tokens have no text, so they are looked for among the tokens."""
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
+    token = tokenizer.convert_tokens_to_ids("<|end|>")
+    for stop, is_done in ((("<|end|>",), True), (("x",), False), ((), False)):
+        row = Writer(tokenizer, (1, 2), GenerationPlan(9, stop), frozenset())
+        row.add(token)
+        assert row.is_done == is_done

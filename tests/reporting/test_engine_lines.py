@@ -18,6 +18,11 @@ def test_one_line_for_one_way() -> None:
     assert list(engine_lines([])) == []
 
 
+def test_a_check_that_did_not_happen_is_none() -> None:
+    (line,) = engine_lines([("a", EngineUse(engine="tree", reason="full attention"))])
+    assert line == "log-likelihoods: tree (full attention); nothing of it could be checked against plain scoring"
+
+
 def test_suites_are_named_where_ways_differ() -> None:
     first, second = engine_lines([("a", TREE), ("b", OFF)])
     assert first.startswith("log-likelihoods: tree (full attention) for a; 4 requests")
