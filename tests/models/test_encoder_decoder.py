@@ -381,9 +381,7 @@ def test_checkpoint_that_does_not_say_how_a_text_starts(folder: Path, tmp_path: 
 
 
 def test_the_tree_is_refused(folder: Path) -> None:
-    with pytest.raises(
-        Exception, match="--llm-engine tree: the tree cannot compute this model .an encoder-decoder"
-    ) as error:
+    with pytest.raises(Exception, match="the tree cannot compute this model") as error:
         load(folder, engine="tree")
     assert one_line_of(error.value)
     assert load(folder, engine="plain").engine.name == load(folder).engine.name == "plain"
