@@ -146,7 +146,7 @@ def tells_layers(config: Mapping[str, Any]) -> bool:
 
     What a published file leaves out, transformers fills in when it loads the model.
     """
-    model_type = config.get("model_type")
+    model_type = str(config.get("model_type"))
     if model_type in _MASK_PER_LAYER_TYPE:
         return "layer_types" in config
     return model_type not in _WINDOWED_BY_DEFAULT or "sliding_window" in config
@@ -160,7 +160,7 @@ def _one_mask(config: Mapping[str, Any]) -> Attention:
     window = config.get("sliding_window")
     if config.get("use_sliding_window") is False:
         window = None
-    layer_types = config.get("layer_types") or ()
+    layer_types = _layer_types(config)
     if any(kind != "full_attention" for kind in layer_types):
         return _other("layers of several kinds where the model takes one mask")
     if not isinstance(window, int):
@@ -168,8 +168,14 @@ def _one_mask(config: Mapping[str, Any]) -> Attention:
     return Attention(kind="windowed", reason=f"windows of {window} tokens", window=Window("sliding", window))
 
 
+def _layer_types(config: Mapping[str, Any]) -> list[str]:
+    """What the config says of each layer; a file that was written by hand may say anything."""
+    found = config.get("layer_types")
+    return [str(kind) for kind in found] if isinstance(found, list | tuple) else []
+
+
 def _mask_per_layer_type(config: Mapping[str, Any]) -> Attention:
-    layer_types = tuple(dict.fromkeys(config.get("layer_types") or ()))
+    layer_types = tuple(dict.fromkeys(_layer_types(config)))
     if not layer_types:
         return _other("a config that does not tell the kinds of its layers")
     if unknown := [kind for kind in layer_types if kind not in _LAYER_TYPES]:
@@ -189,7 +195,7 @@ def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:
     """Rotary angles that depend on the longest position of a call bind the tree to calls that stay below the switch."""
     for key in ("rope_parameters", "rope_scaling"):
         for rotary in _rotaries(config.get(key)):
-            kind = rotary.get("rope_type", rotary.get("type", "default"))
+            kind = str(rotary.get("rope_type", rotary.get("type", "default")))
             if kind in _GROWING_ROTARY:
                 switch = (
                     rotary.get("original_max_position_embeddings")

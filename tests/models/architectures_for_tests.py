@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,7 @@ from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
 from tests.tiny_models import make_tokenizer
 
-__all__ = ["ARCHITECTURES", "make_model"]
+__all__ = ["ARCHITECTURES", "make_model", "make_random"]
 
 _COMMON = {
     "hidden_size": 32,
@@ -191,11 +192,12 @@ ARCHITECTURES: MappingProxyType[str, tuple[str, str, dict[str, Any]]] = MappingP
 )
 
 
-def make_model(name: str, **settings: Any) -> HuggingFaceModel:
-    """The model called ``name`` in ``ARCHITECTURES``; ``settings`` are ``ModelSettings``."""
+def make_random(
+    name: str, model_type: str, config_settings: Mapping[str, Any], settings: ModelSettings
+) -> HuggingFaceModel:
+    """A model that is called ``name``, with wide random weights, and with the tokenizer of the small checkpoints."""
     import transformers
 
-    model_type, _, config_settings = ARCHITECTURES[name]
     tokenizer = make_tokenizer()
     known = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0}
     config: Any = transformers.AutoConfig.for_model(model_type, **{**known, "bos_token_id": None, **config_settings})
@@ -214,10 +216,13 @@ def make_model(name: str, **settings: Any) -> HuggingFaceModel:
         adapter_folder=None,
         revision=None,
     )
-    model = HuggingFaceModel(
-        ModelSpec(name=name, kind="folder", location="."),
-        ModelSettings(**{"device": "cpu", "model_args": {"max_length": 256}, **settings}),
-        loaded,
-    )
+    return HuggingFaceModel(ModelSpec(name=name, kind="folder", location="."), settings, loaded)
+
+
+def make_model(name: str, **settings: Any) -> HuggingFaceModel:
+    """The model called ``name`` in ``ARCHITECTURES``; ``settings`` are ``ModelSettings``."""
+    model_type, _, config_settings = ARCHITECTURES[name]
+    given = ModelSettings(**{"device": "cpu", "model_args": {"max_length": 256}, **settings})
+    model = make_random(name, model_type, config_settings, given)
     model.check_engine()
     return model

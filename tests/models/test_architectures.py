@@ -5,19 +5,16 @@ the class makes of masks, windows and states.
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from pytest_llmeval.models.huggingface import HuggingFaceModel
-from pytest_llmeval.models.huggingface_load import LoadedCheckpoint, quiet
-from pytest_llmeval.models.registry import ModelSpec
+from pytest_llmeval.models.huggingface_load import quiet
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
+from tests.models.architectures_for_tests import make_random
 from tests.models.support import naive_loglikelihood
-from tests.tiny_models import make_tokenizer
 
 pytestmark = pytest.mark.heavy
 
@@ -114,29 +111,8 @@ _PROMPTS = ["The capital of France is", "A", "Question: is that so?\nAnswer:"]
 @pytest.fixture(params=sorted(_CONFIGS))
 def model(request: pytest.FixtureRequest) -> HuggingFaceModel:
     """A model of the architecture, with wide random weights."""
-    import transformers
-
-    tokenizer = make_tokenizer()
-    settings = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0}
-    settings |= {"bos_token_id": None, **_CONFIGS[request.param]}
-    config: Any = transformers.AutoConfig.for_model(request.param, **settings)
-    auto: Any = transformers.AutoModelForCausalLM
-    with quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = auto.from_config(config).eval()
-        for parameter in module.parameters():
-            if parameter.dim() > 1:
-                parameter.data.normal_(0, 0.25)
-    loaded = LoadedCheckpoint(
-        model=module,
-        tokenizer=tokenizer,
-        folder=Path(),
-        tokenizer_folder=Path(),
-        adapter_folder=None,
-        revision=None,
-    )
-    spec = ModelSpec(name=request.param, kind="folder", location=".")
-    return HuggingFaceModel(spec, ModelSettings(device="cpu", engine="plain"), loaded)
+    name = request.param
+    return make_random(name, name, _CONFIGS[name], ModelSettings(device="cpu", engine="plain"))
 
 
 def test_loglikelihoods(model: HuggingFaceModel) -> None:

@@ -17,12 +17,12 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models import huggingface_generate_cache
 from pytest_llmeval.models.huggingface import HuggingFaceModel
 from pytest_llmeval.models.huggingface_generate_loop import RowsWriter
-from pytest_llmeval.models.huggingface_load import LoadedCheckpoint, quiet
-from pytest_llmeval.models.registry import ModelSpec
+from pytest_llmeval.models.huggingface_load import quiet
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
+from tests.models.architectures_for_tests import make_random
 from tests.models.support import load, naive_greedy
-from tests.tiny_models import make_checkpoint, make_tokenizer
+from tests.tiny_models import make_checkpoint
 
 HEADER = "Question: is the quick brown fox 7?\nAnswer: no.\n\nQuestion: 1 + 2?\nAnswer: 3.\n\n"
 OTHER_HEADER = "The capital of France is Paris, of Italy Rome; def add(a, b): the lazy dog jumps.\n\n"
@@ -83,29 +83,9 @@ _IN_LOOP = {*_SHARING, "mistral", "gemma3_text", "gptj", "deepseek_v3"}
 @functools.cache
 def build(model_type: str, batch_size: int | None = None, **config_settings: Any) -> HuggingFaceModel:
     """A model of the architecture, with wide random weights: ``gpt2``, or ``mistral`` with windows of 8, and so on."""
-    import transformers
-
-    tokenizer = make_tokenizer()
-    named = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0}
-    named |= {"bos_token_id": None, **_CONFIGS[model_type], **config_settings}
-    config: Any = transformers.AutoConfig.for_model("llama" if model_type == "long_rope" else model_type, **named)
-    auto: Any = transformers.AutoModelForCausalLM
-    with quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = auto.from_config(config).eval()
-        for parameter in module.parameters():
-            if parameter.dim() > 1:
-                parameter.data.normal_(0, 0.25)
-    loaded = LoadedCheckpoint(
-        model=module,
-        tokenizer=tokenizer,
-        folder=Path(),
-        tokenizer_folder=Path(),
-        adapter_folder=None,
-        revision=None,
-    )
-    spec = ModelSpec(name=model_type, kind="folder", location=".")
-    return HuggingFaceModel(spec, ModelSettings(device="cpu", batch_size=batch_size), loaded)
+    config = {**_CONFIGS[model_type], **config_settings}
+    kind = "llama" if model_type == "long_rope" else model_type
+    return make_random(model_type, kind, config, ModelSettings(device="cpu", batch_size=batch_size))
 
 
 def texts(model: HuggingFaceModel, requests: list[GenerateRequest]) -> list[str]:

@@ -109,7 +109,8 @@ def test_the_header_tells_the_engine(llm_pytester: pytest.Pytester) -> None:
 
 
 def test_the_header_of_a_model_whose_config_says_little(llm_pytester: pytest.Pytester) -> None:
-    for number, config in enumerate(["{", "[]", '{"model_type": "bloom"}', '{"model_type": "brand_new"}']):
+    odd = '{"model_type": "gpt2", "layer_types": 7, "rope_scaling": {"type": ["y"]}}'
+    for number, config in enumerate(["{", "[]", '{"model_type": "bloom"}', '{"model_type": "brand_new"}', odd]):
         folder = llm_pytester.mkdir(f"model{number}")
         (folder / "config.json").write_text(config)
     expected = [
@@ -117,6 +118,7 @@ def test_the_header_of_a_model_whose_config_says_little(llm_pytester: pytest.Pyt
         "chosen when it is loaded",
         "plain: ALiBi positions",
         "plain: brand_new has not been checked",
+        "tree: full attention",
     ]
     for number, words in enumerate(expected):
         result = llm_pytester.runpytest_subprocess(f"--llm-model=./model{number}", "--collect-only")
