@@ -70,8 +70,9 @@ class GenerateRequest:
     """What does the model write after ``prompt``?
 
     ``temperature`` 0 is greedy decoding; above 0 tokens are sampled with ``seed``, so that the same request gives the
-    same text. Generation ends at the end-of-text token, before the first string of ``stop``, or after ``max_tokens``
-    tokens.
+    same text; ``top_p`` keeps the likeliest tokens whose probabilities reach that sum, and leaves out the others.
+    Requests that differ in ``epoch`` alone are askings of one question: each draws tokens of its own. Generation ends
+    at the end-of-text token, before the first string of ``stop``, or after ``max_tokens`` tokens.
     """
 
     prompt: Prompt
@@ -79,6 +80,8 @@ class GenerateRequest:
     stop: tuple[str, ...] = ()
     temperature: float = 0.0
     seed: int = 0
+    top_p: float = 1.0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

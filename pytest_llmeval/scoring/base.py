@@ -81,4 +81,5 @@ def reply_request(prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | N
         stop=generate.stop,
         temperature=generate.temperature,
         seed=generate.seed,
+        top_p=generate.top_p,
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from pytest_llmeval.scoring.base import Scorer
 from pytest_llmeval.scoring.choice import ChoiceScorer
 from pytest_llmeval.scoring.exact import ExactScorer
@@ -44,4 +42,4 @@ def make_scorer(settings: ScoreSettings) -> Scorer:
         case PerplexitySettings():
             return PerplexityScorer(settings)
         case _:
-            assert_never(settings)
+            raise ValueError(f"score: {settings.kind} is not available yet")

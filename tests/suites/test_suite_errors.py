@@ -8,6 +8,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loader import load_suite, read_suite_name
+from pytest_llmeval.suites.schema import SCORERS
 from tests.suites.conftest import Load
 
 HEAD = "suite: s\nscore: exact\n"
@@ -84,7 +85,7 @@ NOT_A_SUITE = {
     ),
     "unknown key like none": (
         HEAD + ONE + "generate: {zzz: 1}\n",
-        "4: unknown key 'zzz' in generate; expected one of max_tokens, stop, temperature, seed",
+        "4: unknown key 'zzz' in generate; expected one of max_tokens, stop, temperature, top_p, seed",
     ),
     "unknown key like none at the top": (
         HEAD + ONE + "zzz: 1\n",
@@ -151,8 +152,7 @@ NOT_A_SUITE = {
     "scorer": ("suite: s\nscore: leter\n" + ONE, "2: score: there is no scorer 'leter'; did you mean 'letter'?"),
     "scorer like none": (
         "suite: s\nscore: judge\n" + ONE,
-        "2: score: there is no scorer 'judge'; expected one of choice, letter, yes_no, number, exact, pattern, "
-        "perplexity",
+        f"2: score: there is no scorer 'judge'; expected one of {', '.join(SCORERS)}",
     ),
     "stride of nothing": (
         "suite: s\nscore: {perplexity: {stride: 0}}\n" + ONE,

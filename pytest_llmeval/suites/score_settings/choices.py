@@ -1,0 +1,91 @@
+"""Settings of the scorers that compare log-likelihoods or options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from pytest_llmeval.suites.spec import FROM_LIST, Spec, refuse
+
+__all__ = [
+    "ChoiceSettings",
+    "ContinuationSettings",
+    "LetterSettings",
+    "MassSettings",
+    "Normalize",
+    "PerplexitySettings",
+    "YesNoSettings",
+]
+
+Normalize: TypeAlias = Literal["token", "sum", "char", "byte"]
+
+
+class ChoiceSettings(Spec):
+    """Multiple choice by log-likelihood."""
+
+    kind: Literal["choice"] = "choice"
+    normalize: Normalize = Field("token", description="What an option's loglikelihood is divided by.")
+
+
+class MassSettings(Spec):
+    """The probability that the model gives to the right options together: a score with no right or wrong."""
+
+    kind: Literal["mass"] = "mass"
+    normalize: Normalize = Field("sum", description="What an option's loglikelihood is divided by.")
+
+
+class ContinuationSettings(Spec):
+    """How likely the target is after the prompt, and whether greedy decoding would write it."""
+
+    kind: Literal["continuation"] = "continuation"
+
+
+class LetterSettings(Spec):
+    """Multiple choice by generation: the model writes the label of an option."""
+
+    kind: Literal["letter"] = "letter"
+    labels: Literal["upper", "lower", "digit"] = Field("upper", description="Labels of the options: A, a or 1.")
+    exclude_types: Annotated[tuple[str, ...], FROM_LIST] = Field(
+        (), description="Options of these choice_types are left out."
+    )
+    shuffle: bool = Field(True, description="Show the options in an order of their own for each sample.")
+    shuffle_seed: int = Field(0, description="Decides, with the sample's id, the order of its options.")
+    max_tokens: int = Field(10, ge=1, description="Tokens generated for a reply.")
+
+
+class YesNoSettings(Spec):
+    """Yes or no, by generation or by log-likelihood."""
+
+    kind: Literal["yes_no"] = "yes_no"
+    by: Literal["generation", "loglikelihood"] = Field(
+        "generation", description="Read the reply, or compare how likely 'yes' and 'no' are."
+    )
+
+
+class PerplexitySettings(Spec):
+    """How well the model predicts the text: perplexity per word, byte and token, pooled over the samples."""
+
+    kind: Literal["perplexity"] = "perplexity"
+    windows: Literal["disjoint", "sliding"] = Field(
+        "disjoint",
+        description="How a text longer than the model's context is read: cut into disjoint windows, or by one that "
+        "moves on by stride tokens at a time.",
+    )
+    stride: int | None = Field(
+        None, ge=1, description="Tokens by which a sliding window moves on: fewer give each token more context."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_stride_slides(cls, settings: object) -> object:
+        if not isinstance(settings, dict):
+            return settings
+        windows, has_stride = settings.get("windows"), settings.get("stride") is not None
+        if windows == "disjoint" and has_stride:
+            raise refuse(
+                "score.perplexity: found a stride, with which windows are sliding, not disjoint; remove one of the two"
+            )
+        if windows == "sliding" and not has_stride:
+            raise refuse("score.perplexity: found windows 'sliding' without a stride; add one, such as stride: 512")
+        return {**settings, "windows": "sliding"} if has_stride and "windows" not in settings else settings
