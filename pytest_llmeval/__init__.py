@@ -1,1 +1,19 @@
 """LLM benchmarks as pytest suites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_llmeval.suites.benchmark import Benchmark
+
+__all__ = ["Benchmark"]
+
+
+def __getattr__(name: str) -> Any:
+    """``Benchmark`` on first use: pytest loads this package in every run, and pydantic takes long to import."""
+    if name == "Benchmark":
+        from pytest_llmeval.suites.benchmark import Benchmark
+
+        return Benchmark
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -156,4 +156,5 @@ class Backlog:
 
 
 def _model_of(group: str) -> str:
-    return group.partition("::")[2]
+    file, _, levels = group.partition("::")
+    return levels.partition("::")[2] if file.endswith(".py") else levels

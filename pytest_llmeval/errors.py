@@ -12,6 +12,7 @@ from typing import Literal
 __all__ = [
     "ContextLengthError",
     "LLMEvalError",
+    "LeftOutError",
     "ModelError",
     "OptionError",
     "ReportError",
@@ -51,6 +52,10 @@ class ModelError(LLMEvalError):
 
 class RequestError(LLMEvalError):
     """One request that a model cannot answer. It belongs to one sample and never to its neighbours."""
+
+
+class LeftOutError(RequestError):
+    """A sample that the model was told to leave out: it is skipped, and neither wrong nor unscored."""
 
 
 class ContextLengthError(RequestError):

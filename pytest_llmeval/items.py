@@ -6,26 +6,23 @@ import hashlib
 import inspect
 import json
 import os
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, RequestError
+from pytest_llmeval.errors import LeftOutError, LLMEvalError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
 from pytest_llmeval.models.base import ModelIdentity, identify
 from pytest_llmeval.models.messages import redact
 from pytest_llmeval.node_ids import escape_id
 from pytest_llmeval.options import Settings, is_sample_key, model_key, settings_key
 from pytest_llmeval.reporting.escape import first_line, printable
-from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.scoring.evaluation import Evaluation, Question
-from pytest_llmeval.several_models import compared_models
-from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.overrides import parse_override
+from pytest_llmeval.reporting.records import Record
+from pytest_llmeval.scoring.asked import asked_sample
+from pytest_llmeval.scoring.evaluation import Question, deciding_output
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
@@ -38,18 +35,18 @@ from pytest_llmeval.types import (
     Score,
 )
 
-__all__ = ["NotASuite", "SampleItem", "SampleKey", "SuiteFile", "SuiteModel", "Unscored", "WrongAnswer", "model_of"]
+if TYPE_CHECKING:
+    from pytest_llmeval.suite_nodes import SuiteModel, SuiteNode
+
+__all__ = ["SampleItem", "SampleKey", "Unscored", "WrongAnswer", "model_of"]
 
 SampleKey: TypeAlias = tuple[str, str | None, str]
 """Suite, model where several are given (as it was written), sample id."""
 
 lookahead_key = pytest.StashKey[Lookahead]()
 record_key = pytest.StashKey[Record]()
-suite_paths_key = pytest.StashKey[dict[str, Path]]()
-
-_RESERVED_MARKS = frozenset(
-    ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
-)
+suite_paths_key = pytest.StashKey[dict[str, str]]()
+"""In the session's stash: the node id of each suite, by its name."""
 
 
 class WrongAnswer(Exception):
@@ -60,122 +57,6 @@ class Unscored(Exception):
     """A sample whose response could not be judged."""
 
 
-class SuiteFile(pytest.Module):
-    """A suite. A Module, because autouse fixtures of module scope need one above every item (doctest does the same)."""
-
-    obj = None
-
-    evaluation: Evaluation
-    info: SuiteInfo
-    fingerprints: dict[str, str]
-
-    @classmethod
-    def of(cls, parent: pytest.Collector, path: Path) -> SuiteFile:
-        """The suite at ``path``.
-
-        pytest gives a file that is named on the command line and lies outside of the rootdir no name in node ids: two
-        suites would share theirs.
-        """
-        root = parent.config.rootpath
-        if path.is_relative_to(root):
-            suite: SuiteFile = cls.from_parent(parent, path=path)
-        else:
-            suite = cls.from_parent(parent, path=path, nodeid=Path(os.path.relpath(path, root)).as_posix())
-        return suite
-
-    def collect(self) -> Iterator[SampleItem | SuiteModel]:
-        """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
-        settings = self.config.stash[settings_key]
-        suite = load_suite(
-            self.path,
-            overrides=[parse_override(text) for text in settings.set],
-            shown_path=relative_path(self.path),
-        )
-        paths = self.session.stash.setdefault(suite_paths_key, {})
-        other = paths.setdefault(suite.name, self.path)
-        if other != self.path:
-            where = relative_path(other)
-            raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
-        self.evaluation = Evaluation(suite)
-        fingerprint, self.fingerprints = self.evaluation.fingerprints()
-        self.info = SuiteInfo(
-            name=suite.name,
-            path=self.nodeid,
-            description=suite.spec.description,
-            scorer=self.evaluation.scorer.name,
-            settings=suite.spec.score.model_dump(mode="json", exclude={"kind"}),
-            fingerprint=fingerprint,
-            num_samples=len(suite.samples),
-            metrics=self.evaluation.scorer.metrics,
-            overridden=suite.overridden,
-        )
-        self._add_tags(suite.spec.tags)
-        models = compared_models(self.config, self.path)
-        for model, name in models.items():
-            yield SuiteModel.of(self, name, model)
-        if not models:
-            yield from self.items(self, None)
-
-    def items(self, parent: SuiteFile | SuiteModel, model: str | None) -> Iterator[SampleItem]:
-        """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
-        for sample in self.evaluation.suite.samples:
-            yield SampleItem.of(parent, self, sample, model)
-
-    def _add_tags(self, tags: Sequence[str]) -> None:
-        for place, tag in enumerate(tags):
-            where = ("tags", place)
-            if tag in _marks_with_meaning(self.config):
-                raise self.evaluation.suite.error(
-                    f"{tag!r} is the name of a mark with a meaning of its own", keys=where
-                )
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error", pytest.PytestUnknownMarkWarning)
-                    mark = getattr(pytest.mark, tag)
-            except pytest.PytestUnknownMarkWarning:
-                self.config.addinivalue_line("markers", f"{tag}: tag of an LLM suite")
-                mark = getattr(pytest.mark, tag)
-            except pytest.fail.Exception:
-                message = f"{tag!r} is not among the registered markers, and --strict-markers is on: register it"
-                raise self.evaluation.suite.error(message, keys=where) from None
-            self.add_marker(mark)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """One message without a traceback for what the user can mend."""
-        if isinstance(excinfo.value, LLMEvalError):
-            return printable(str(excinfo.value), keep="\n")
-        return super().repr_failure(excinfo)
-
-
-class SuiteModel(pytest.Collector):
-    """One model's samples of a suite: the level between file and sample where several models are given."""
-
-    model: str
-    file: SuiteFile
-
-    @classmethod
-    def of(cls, file: SuiteFile, name: str, model: str) -> SuiteModel:
-        """The level of ``model`` under ``file``, called ``name`` in node ids."""
-        level: SuiteModel = cls.from_parent(file, name=name)
-        level.model, level.file = model, file
-        return level
-
-    def collect(self) -> Iterator[SampleItem]:
-        """The suite's samples, loaded and checked by then, for this model."""
-        return self.file.items(self, self.model)
-
-
-class NotASuite(pytest.File):
-    """A YAML file that was named on the command line and that nobody collects."""
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """Say what a suite begins with."""
-        raise self.CollectError(
-            f"{self.nodeid}: not a suite: its first key must be `suite`, "
-            "and `score` with `samples` or `dataset` must stand at the start of a line"
-        )
-
-
 class _Evaluate:
     """The test function of every sample: ask the model, judge the reply.
 
@@ -184,33 +65,55 @@ class _Evaluate:
     """
 
     __name__ = "evaluate"
-    __signature__ = inspect.Signature(
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("llm_model", "request")]
-    )
 
-    def __call__(self, llm_model: object, request: pytest.FixtureRequest) -> None:
+    def __init__(self, *fixtures: str) -> None:
+        self.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in fixtures]
+        )
+
+    def __call__(self, request: pytest.FixtureRequest, llm_model: object = None) -> None:
         item = request.node
         if not isinstance(item, SampleItem):
             raise TypeError(f"{item!r} is not a sample")
-        item.evaluate(llm_model)
+        item.evaluate(item.file.responses if llm_model is None else llm_model)
 
 
-_EVALUATE = _Evaluate()
+_EVALUATE = _Evaluate("llm_model", "request")
+_EVALUATE_RESPONSES = _Evaluate("request")
+"""Where the data carry the replies: nobody is asked, so there is no model to wait for."""
 
 
 class SampleItem(pytest.Function):
     """One sample. ``model`` is that of ``--llm-model`` that it is for, as it was written, where there are several."""
 
     sample: Sample
-    file: SuiteFile
+    file: SuiteNode
     model: str | None
+    number: int
     _asked: Question | None = None
 
     @classmethod
-    def of(cls, parent: SuiteFile | SuiteModel, file: SuiteFile, sample: Sample, model: str | None) -> SampleItem:
-        """The item of ``sample`` of the suite ``file``."""
-        item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=_EVALUATE)
-        item.sample, item.file, item.model = sample, file, model
+    def of(
+        cls,
+        parent: SuiteNode | SuiteModel,
+        file: SuiteNode,
+        sample: Sample,
+        model: str | None,
+        number: int,
+        *,
+        like: SampleItem | None = None,
+    ) -> SampleItem:
+        """The item of ``sample``, the ``number``-th of the suite ``file``, from 1.
+
+        ``like`` is another item of the same ``parent``: what pytest found out of its fixtures is not found out again,
+        as pytest itself does for the items of a parametrised test. That is a third of the time that an item takes to
+        make, and of the memory that it holds.
+        """
+        evaluate = _EVALUATE if file.responses is None else _EVALUATE_RESPONSES
+        found = None if like is None else getattr(like, "_fixtureinfo", None)
+        item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=evaluate, fixtureinfo=found)
+        item.fixturenames = [*item.fixturenames]  # a conftest.py may add to the list of each item
+        item.sample, item.file, item.model, item.number = sample, file, model, number
         item.stash[is_sample_key] = True
         if model is not None:
             item.stash[model_key] = model
@@ -244,7 +147,13 @@ class SampleItem(pytest.Function):
     @property
     def member(self) -> Member:
         """The sample's place in the lookahead plan."""
-        return Member(key=self.key, group=(self.model, self.file.info.name), requests=self._requests)
+        return Member(
+            key=self.key,
+            group=(self.model, self.file.info.name),
+            requests=self._requests,
+            sample=lambda requests: asked_sample(self.file.evaluation, self.sample, self.number, requests),
+            suite=lambda: self.file.samples_asked,
+        )
 
     def _requests(self) -> Sequence[Request]:
         # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.
@@ -255,12 +164,15 @@ class SampleItem(pytest.Function):
         """Ask, judge, and stash the record. Raises what makes the test fail."""
         __tracebackhide__ = True
         try:
-            responses = self.config.stash[lookahead_key].responses(self.member, model)
+            lookahead = self.file.lookahead or self.config.stash[lookahead_key]
+            responses = lookahead.responses(self.member, model)
             question, self._asked = self._asked or self.question, None
             score = self.file.evaluation.score(question, responses)
             self.stash[record_key] = self._record(model, question, score, responses)
         except (KeyboardInterrupt, GeneratorExit, pytest.exit.Exception):
             raise
+        except LeftOutError as error:
+            raise pytest.skip.Exception(str(error)) from None
         except pytest.skip.Exception as error:
             # A fixture may skip a test; a model that was asked and does not answer has not answered.
             reason = f"the model skipped: {error.msg}"
@@ -288,7 +200,7 @@ class SampleItem(pytest.Function):
             prompt=shown_prompt(question.prompt, self.settings.report_prompts),
             choices=presented.choices,
             target=list(presented.target) if isinstance(presented.target, tuple) else presented.target,
-            output=next((response.text for response in responses if isinstance(response, GenerateResponse)), None),
+            output=deciding_output(score, responses),
             answer=score.answer,
             no_answer=score.no_answer,
             values=score.values,
@@ -330,12 +242,6 @@ class SampleItem(pytest.Function):
                 text = str(self.file.evaluation.suite.error(text, self.sample))
             return printable(f"{label}: {text}", keep="\n")
         return super().repr_failure(excinfo)
-
-
-def _marks_with_meaning(config: pytest.Config) -> set[str]:
-    """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
-    registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
-    return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}
 
 
 def model_of(item: pytest.Item, model: object) -> ModelIdentity:
@@ -394,7 +300,7 @@ def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int
 def _explain_wrong(question: Question, score: Score, responses: Sequence[Response]) -> str:
     target = question.presented.target
     expected = repr(target) if isinstance(target, str) else " or ".join(map(repr, target))
-    found = "no answer" if score.no_answer else repr(score.answer)
+    found = "no answer" if score.no_answer else "another text" if score.answer is None else repr(score.answer)
     lines = [f"expected {expected}, found {found}"]
     if asked := question.presented.sample.question:
         lines.append(f"question: {first_line(asked)}")

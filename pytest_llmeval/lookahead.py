@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.models.dispatch import ask
+from pytest_llmeval.models.base import AskedSample, EngineUse, Failed, SampleModel, answers_samples
+from pytest_llmeval.models.dispatch import ask, ask_samples
 from pytest_llmeval.models.time_shares import TimeShares
 from pytest_llmeval.types import GenerateRequest, Request, Response
 
@@ -25,13 +25,16 @@ __all__ = ["Lookahead", "Member"]
 class Member:
     """One sample in the plan. ``key`` is unique in the session; members of different groups never share a chunk.
 
-    ``is_skipped``: known not to run, so that nothing is computed ahead for it.
+    ``is_skipped``: known not to run, so that nothing is computed ahead for it. ``sample`` and ``suite`` are for models
+    that are asked by sample: this one with its requests, and the whole suite that it belongs to.
     """
 
     key: Hashable
     group: Hashable
     requests: Callable[[], Sequence[Request]]
     is_skipped: bool = False
+    sample: Callable[[Sequence[Request]], AskedSample] | None = None
+    suite: Callable[[], Sequence[AskedSample]] | None = None
 
 
 class Lookahead:
@@ -52,6 +55,7 @@ class Lookahead:
         self._audits: dict[Hashable, tuple[Sequence[Member], Sequence[Member]]] = {}
         self._answerers: dict[Hashable, object] = {}
         self._failed_audits: dict[Hashable, Exception] = {}
+        self._prepared: dict[Hashable, Exception | None] = {}
         self.engine_uses: dict[Hashable, EngineUse] = {}
         """By group: what its audit found."""
         self.next_key: Hashable | None = None
@@ -98,6 +102,7 @@ class Lookahead:
             self._places.clear()
             self._answerers.clear()
             self._failed_audits.clear()
+            self._prepared.clear()
         self._model = model
 
     def forget_model(self) -> None:
@@ -106,6 +111,7 @@ class Lookahead:
         self._ready.clear()
         self._answerers.clear()
         self._failed_audits.clear()
+        self._prepared.clear()
 
     def _ask_ahead(self, member: Member, model: object) -> None:
         """Ask for the member together with those that follow in its chunk; leave it unanswered where that fails.
@@ -139,7 +145,7 @@ class Lookahead:
         requests = [member.requests() for member in members]
         with nullcontext() if self.answering is None else self.answering(model, len(members)):
             answerer = self._audited(members[0].group, model)
-            answers = iter(ask(answerer, [request for own in requests for request in own]))
+            answers = iter(self._answers(members, requests, answerer))
         reported_s: dict[Hashable, float] = {}
         for member, own in zip(members, requests, strict=True):
             responses = [next(answers) for _ in own]
@@ -149,6 +155,35 @@ class Lookahead:
             self._asked.add(member.key)
             reported_s[member.key] = math.fsum(answer.seconds for answer in answered)
         self.shares.share_out(time.perf_counter() - started, reported_s)
+
+    def _answers(
+        self, members: Sequence[Member], requests: Sequence[Sequence[Request]], model: object
+    ) -> list[Response | Failed]:
+        """What the model says to all of these requests, which are those of ``members``, in order."""
+        __tracebackhide__ = True
+        if answers_samples(model):
+            self._prepare(members[0], model)
+            asked = [
+                member.sample(own) for member, own in zip(members, requests, strict=True) if member.sample is not None
+            ]
+            if len(asked) == len(members):
+                return ask_samples(model, asked)
+        return ask(model, [request for own in requests for request in own])
+
+    def _prepare(self, member: Member, model: SampleModel) -> None:
+        """Show the model the member's whole suite, once; where it cannot take that suite, it never can."""
+        __tracebackhide__ = True
+        if member.suite is None:
+            return
+        if member.group not in self._prepared:
+            self._prepared[member.group] = None
+            samples = member.suite()
+            try:
+                model.prepare(samples[0].suite, samples)
+            except Exception as error:
+                self._prepared[member.group] = error
+        if (known := self._prepared[member.group]) is not None:
+            raise known
 
     def _audited(self, group: Hashable, model: object) -> object:
         """The model that answers this group: what its audit returned, where the model has one.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import os
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.base import AskedSample, Model, answers_samples
 from pytest_llmeval.models.registry import ModelSpec, check_model, load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings, parse_model_arg
 from pytest_llmeval.options import Settings, settings_key
@@ -20,14 +21,26 @@ from pytest_llmeval.xdist import worker_slot
 
 __all__ = [
     "check_model_options",
+    "check_replies",
     "describe_models",
+    "device_for",
     "find_device",
+    "held_replay",
     "is_overridden",
     "is_replaced_in",
     "load",
     "load_configured",
+    "make_importable",
     "require_model",
+    "responses_key",
 ]
+
+responses_key = pytest.StashKey[dict[Path, bool]]()
+"""Whether the suites of this session that have been read carry their replies, by file."""
+
+_replays_key = pytest.StashKey[dict[str, Model]]()
+
+_WHAT = {"replay": "replies from a file", "python": "Python code", "guessing": "guessing"}
 
 _replaced_key = pytest.StashKey[dict[tuple[Path, str], bool]]()
 
@@ -52,11 +65,11 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     Raises ``OptionError`` and ``ModelError``, also for two names of one model.
     """
     model_settings = model_options(settings, settings.device)
-    specs = [parse_model_spec(model) for model in settings.models]
-    known: dict[str, ModelSpec] = {}
+    specs = [parse_model_spec(settings.written(model)) for model in settings.models]
+    known: dict[object, ModelSpec] = {}
     for spec in specs:
-        location = os.path.realpath(spec.location) if spec.kind == "folder" else spec.location
-        other = known.setdefault(location, spec)
+        location = os.path.realpath(spec.location) if spec.kind in ("folder", "replay") else spec.location
+        other = known.setdefault((spec.runs_here or spec.kind, location, repr(sorted(spec.arguments.items()))), spec)
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are one model: name it once")
     if loads:
@@ -65,12 +78,27 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
 
 
 def describe_models(settings: Settings) -> list[str]:
-    """The models of ``--llm-model``, each with the way in which its log-likelihoods will be computed."""
+    """The models of ``--llm-model``, each with the way in which its log-likelihoods will be computed, or what it is."""
     from pytest_llmeval.models.engines import describe_engine
 
     model_settings = model_options(settings, settings.device)
-    specs = [parse_model_spec(model) for model in settings.models]
-    return [f"{spec.name} (log-likelihoods: {describe_engine(spec, model_settings)})" for spec in specs]
+    return [
+        f"{spec.name} ({_WHAT.get(spec.kind) or f'log-likelihoods: {describe_engine(spec, model_settings)}'})"
+        for spec in (parse_model_spec(settings.written(model)) for model in settings.models)
+    ]
+
+
+def make_importable(config: pytest.Config) -> None:
+    """Let ``python:MODULE:NAME`` find modules in the current folder, as ``python -m pytest`` does, and the rootdir."""
+    for folder in (str(config.rootpath), str(config.invocation_params.dir)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+
+
+def device_for(request: pytest.FixtureRequest, settings: Settings, model: str) -> str:
+    """The device that this model is put on; whoever runs on none does not have to wait until one is found."""
+    needed = parse_model_spec(settings.written(model)).runs_here
+    return str(request.getfixturevalue("llm_device")) if needed else "cpu"
 
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
@@ -88,10 +116,10 @@ def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
 
 def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
     """Load the only model of ``--llm-model``. One that cannot be loaded ends the session."""
-    device = request.getfixturevalue("llm_device")
     (model,) = settings.models
+    device = device_for(request, settings, model)
     try:
-        return load_configured(settings, model, device)
+        return held_replay(request.config, model) or load_configured(settings, model, device)
     except LLMEvalError as error:
         message = str(error)
     _stop(request, f"model {model} could not be loaded", message)
@@ -99,11 +127,12 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
 
 def load_configured(settings: Settings, model: str, device: str) -> Model:
     """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
-    if (workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
+    spec = parse_model_spec(settings.written(model))
+    if spec.runs_here and (workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
         from pytest_llmeval.models.huggingface_device import configure_threads
 
         configure_threads(int(workers))
-    return load_model(parse_model_spec(model), model_options(settings, device))
+    return load_model(spec, model_options(settings, device))
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:
@@ -120,11 +149,51 @@ def require_model(config: pytest.Config, nodeids: Iterable[str]) -> None:
     if config.stash[settings_key].models or config.args_source is not config.ArgsSource.ARGS:
         return
     for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in nodeids):
-        if not is_overridden(config, Path(os.path.normpath(config.rootpath / path))):
+        file = Path(os.path.normpath(config.rootpath / path))
+        if not is_overridden(config, file) and not _brings_responses(config, file):
             raise pytest.UsageError(
                 f"{path} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
                 "or override the fixture llm_model in a conftest.py"
             )
+
+
+def _brings_responses(config: pytest.Config, file: Path) -> bool:
+    """Whether the suite's data carry the replies. A controller collects nothing: it reads the suite for this."""
+    known = config.stash.setdefault(responses_key, {})
+    if file not in known and file.suffix in (".yaml", ".yml"):
+        from pytest_llmeval.suites.loader import load_suite
+        from pytest_llmeval.suites.overrides import parse_override
+        from pytest_llmeval.suites.own_responses import has_own_responses
+
+        overrides = [parse_override(text) for text in config.stash[settings_key].set]
+        try:
+            known[file] = has_own_responses(load_suite(file, overrides=overrides))
+        except LLMEvalError:
+            known[file] = False
+    return known.get(file, False)
+
+
+def check_replies(
+    config: pytest.Config, file: Path, suite: str, samples: Callable[[], Sequence[AskedSample]]
+) -> None:
+    """Find out, when a suite is collected, whether the files of replies fit it. Raises ``LLMEvalError``.
+
+    Else each of its samples would fail alike.
+    """
+    settings = config.stash[settings_key]
+    for model in settings.models:
+        if model.startswith("replay:") and not is_overridden(config, file):
+            held = config.stash.setdefault(_replays_key, {})
+            if model not in held:
+                held[model] = load_configured(settings, model, "cpu")
+            loaded = held[model]
+            if answers_samples(loaded):
+                loaded.prepare(suite, samples())
+
+
+def held_replay(config: pytest.Config, model: str) -> Model | None:
+    """The file of replies of this name that was read when suites were collected."""
+    return config.stash.get(_replays_key, {}).get(model)
 
 
 def is_overridden(config: pytest.Config, suite: Path) -> bool:
@@ -139,6 +208,8 @@ def is_overridden(config: pytest.Config, suite: Path) -> bool:
         file = getattr(plugin, "__file__", None) or ""
         if Path(file).name != "conftest.py" and _has_a_model(plugin):
             return True
+    if suite.suffix == ".py" and is_replaced_in(config, suite):
+        return True
     for folder in suite.parents:
         if is_replaced_in(config, folder / "conftest.py"):
             return True

@@ -45,7 +45,10 @@ def model_nodes(models: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SampleNode:
-    """A sample's node id, taken apart: ``path`` is the suite file's, ``model`` the name of the level between them."""
+    """A sample's node id, taken apart.
+
+    ``path`` is the suite's: that of its file, or ``file.py::Class``. ``model`` is the name of the level between them.
+    """
 
     path: str
     model: str | None
@@ -54,5 +57,7 @@ class SampleNode:
     @classmethod
     def parse(cls, nodeid: str) -> SampleNode:
         """Take the node id of a sample apart: in no part of it two colons stand together."""
-        path, *levels = nodeid.split("::", 2)
+        path, *levels = nodeid.split("::")
+        if path.endswith(".py") and len(levels) > 1:
+            path, *levels = f"{path}::{levels[0]}", *levels[1:]
         return cls(path, levels[0] if len(levels) == 2 else None, unescape_id(levels[-1] if levels else ""))

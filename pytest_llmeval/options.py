@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -47,10 +47,12 @@ class Limit:
 class Settings:
     """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
 
-    ``models`` are those of ``--llm-model``, as they were written, in order and each once.
+    ``models`` are those of ``--llm-model``, in order and each once, as they were written, but for secrets: what records
+    and node names are made of. ``written_models`` has those that were written otherwise.
     """
 
     models: tuple[str, ...] = ()
+    written_models: Mapping[str, str] = field(default_factory=dict, repr=False)
     engine: str | None = None
     revision: str | None = None
     device: str | None = None
@@ -60,11 +62,18 @@ class Settings:
     allow_pickle: bool = False
     model_arg: tuple[str, ...] = ()
     set: tuple[str, ...] = ()
+    suite: tuple[str, ...] = ()
+    lm_eval: bool = False
+    trust_task_code: bool = False
     limit: Limit | None = None
     strict: bool = False
     show_prompts: bool = False
     report: Path | None = None
     report_prompts: ReportPrompts = "full"
+
+    def written(self, model: str) -> str:
+        """One of ``models`` with its secrets: what it is loaded by, and nobody else's business."""
+        return self.written_models.get(model, model)
 
 
 settings_key = pytest.StashKey[Settings]()
@@ -159,6 +168,13 @@ def _limit(value: str) -> Limit:
     return Limit(int(count), first=bool(colon))
 
 
+def _suite(value: str) -> str:
+    prefix, colon, names = value.strip().partition(":")
+    if prefix != "lm_eval" or not colon or not all(name.removeprefix("lm_eval:").strip() for name in names.split(",")):
+        raise ValueError("expected lm_eval:NAME, a task, group or tag of the installed lm_eval package")
+    return value.strip()
+
+
 def _report(value: str) -> Path:
     path = Path(_text(value))
     if path.suffix.lower() != ".json":
@@ -179,7 +195,8 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         metavar="SPEC",
         parse=_model,
-        help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, or a checkpoint folder. "
+        help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, a checkpoint folder, "
+        "replay:FILE (replies from a file), python:MODULE:NAME (a function or class), random or majority (guessing). "
         "Given several times, every suite runs on each, and they are compared with the first.",
     ),
     Option(
@@ -239,6 +256,26 @@ OPTIONS: tuple[Option, ...] = (
         parse=_text,
         help="Change a key of a suite for this run: 'mmlu: prompt.fewshot.count=5'; the suite '*' is every suite. "
         "Can be given several times.",
+    ),
+    Option(
+        name="suite",
+        kind="list",
+        metavar="lm_eval:NAME",
+        parse=_suite,
+        help="Run a task, group or tag of the installed lm_eval package by its name: lm_eval:arc_easy. Several with "
+        "commas, or given several times.",
+    ),
+    Option(
+        name="lm_eval",
+        kind="flag",
+        parse=_flag,
+        help="Collect lm-eval's task files where pytest finds them; those named on the command line are always.",
+    ),
+    Option(
+        name="trust_task_code",
+        kind="flag",
+        parse=_flag,
+        help="Let tasks of the installed lm_eval package run the Python functions (!function) that they name.",
     ),
     Option(
         name="limit",
@@ -336,10 +373,19 @@ def _explained(option: Option, where: str, text: str) -> Any:
         raise OptionError(f"{where}: {error}, found {text!r}") from None
 
 
+def _without_secrets(settings: Settings) -> Settings:
+    if not any("?" in model for model in settings.models):
+        return settings
+    from pytest_llmeval.models.spec_arguments import hide_secrets
+
+    shown = tuple(map(hide_secrets, settings.models))
+    return replace(settings, models=shown, written_models=dict(zip(shown, settings.models, strict=True)))
+
+
 def read_settings(config: pytest.Config) -> Settings:
     """All options as ``Settings``. Raises ``OptionError``."""
     given: dict[str, Any] = {option.field or option.name: _read(config, option) for option in OPTIONS}
-    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    settings = _without_secrets(Settings(**{name: value for name, value in given.items() if value is not None}))
     for place, model in enumerate(settings.models):
         if model in settings.models[:place]:
             raise OptionError(f"--llm-model {model} was given twice: a model is compared with others, not with itself")

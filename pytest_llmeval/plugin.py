@@ -6,6 +6,7 @@ need, it imports on first use.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from pytest_llmeval.session import LLMSession
 
 _NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from pytest_llmeval import hooks
+
+    pluginmanager.add_hookspecs(hooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
     try:
         settings = config.stash[settings_key] = options.read_settings(config)
+        if any(model.startswith("python:") for model in settings.models):
+            from pytest_llmeval.model_fixtures import make_importable
+
+            make_importable(config)
         if not _is_worker(config):
             _check(config, settings)
             config.pluginmanager.register(_Reporting(config), "llmeval-reporting")
@@ -76,6 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _check(config: pytest.Config, settings: Settings) -> None:
     """Find out before the run what would spoil it. Raises ``LLMEvalError``."""
+    if settings.suite:
+        from pytest_llmeval.task_nodes import add_named_suites
+
+        add_named_suites(config, settings)
     if settings.set:
         from pytest_llmeval.suites.overrides import parse_override
 
@@ -131,14 +146,30 @@ def pytest_collect_file(
     from pytest_llmeval.suites.sniff import is_suite_file
 
     if is_suite_file(file_path):
-        from pytest_llmeval.items import SuiteFile
+        from pytest_llmeval.suite_nodes import SuiteFile
 
         return [*collectors, SuiteFile.of(parent, file_path)]
-    if not collectors and parent.session.isinitpath(file_path):
-        from pytest_llmeval.items import NotASuite
+    is_named = parent.session.isinitpath(file_path)
+    if is_named or parent.config.stash[settings_key].lm_eval:
+        from pytest_llmeval.suites.lm_eval.recognize import is_task_file
+
+        if is_task_file(file_path):
+            from pytest_llmeval.task_nodes import collect_task_file
+
+            return [*collectors, collect_task_file(parent, file_path)]
+    if not collectors and is_named:
+        from pytest_llmeval.suite_nodes import NotASuite
 
         return [NotASuite.from_parent(parent, path=file_path)]
     return collectors
+
+
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> pytest.Collector | None:
+    if "pytest_llmeval.suites.benchmark" not in sys.modules:
+        return None  # nothing in this session can derive from Benchmark
+    from pytest_llmeval.suite_nodes import collect_benchmark
+
+    return collect_benchmark(collector, obj)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -168,10 +199,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
-    if _runs_tests(node.config) and any(".yaml::" in nodeid or ".yml::" in nodeid for nodeid in ids):
+    if _runs_tests(node.config) and any(_may_be_sample(nodeid) for nodeid in ids):
         from pytest_llmeval.xdist import sample_places
 
         _expect(node.config, [nodeid for _, nodeid in sample_places(node.config, ids)])
+
+
+def _may_be_sample(nodeid: str) -> bool:
+    return ".yaml::" in nodeid or ".yml::" in nodeid or (".py::" in nodeid and nodeid.count("::") > 1)
 
 
 def _expect(config: pytest.Config, nodeids: Sequence[str]) -> None:

@@ -241,6 +241,8 @@ def _with_news(item: pytest.Item, payload: Payload) -> Payload:
     elif suite is not None:
         suites.add(suite.name)
     model = getattr(item, "funcargs", {}).get("llm_model")
+    if model is None and isinstance(item, SampleItem):
+        model = item.file.responses
     if model is not None:
         identity = model_of(item, model)
         models = item.config.stash.setdefault(_sent_models_key, set())

@@ -7,7 +7,6 @@ import difflib
 import hashlib
 import sys
 from collections.abc import Generator, Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -132,7 +131,7 @@ def warn_of_unused_overrides(session: pytest.Session) -> None:
     """Say which ``--llm-set`` changed nothing: a misspelt suite name must not pass for a change."""
     if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
         return  # the other workers would say the same
-    paths: dict[str, Path] = session.stash.get(suite_paths_key, {})
+    paths: dict[str, str] = session.stash.get(suite_paths_key, {})
     names = sorted(paths)
     if session.testsfailed:
         return  # a suite that could not be collected is not one that is not there

@@ -133,7 +133,8 @@ class LLMSession:
         if name is None:
             from pytest_llmeval.suites.loader import read_suite_name  # takes long to import, and is rarely needed here
 
-            name = read_suite_name(self._config.rootpath / path)
+            file, _, benchmark = path.partition("::")
+            name = benchmark or read_suite_name(self._config.rootpath / file)
             self._suites[name] = SuiteInfo(name=name, path=path)
         return name
 
@@ -153,7 +154,7 @@ class LLMSession:
             for nodeid in missing:
                 self._add_missing(nodeid, self._lost.get(nodeid, "did not run"))
             self._problems.append(f"{len(missing)} of {len(self._expected)} samples did not come back")
-        for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in self._expected):
+        for path in dict.fromkeys(SampleNode.parse(nodeid).path for nodeid in self._expected):
             self._suite_at(path)
         for unrecorded in self._unrecorded.values():
             if unrecorded.nodeid not in self._recorded:
@@ -288,7 +289,7 @@ class LLMSession:
         for suite, by_model in suites.items():
             info = self._suites.get(suite)
             own = [record for members in by_model.values() for record in members]
-            names = _recorded_info(suite, own).metrics if info is None else info.metrics
+            names = _recorded_info(suite, own).metrics if info is None or not info.metrics else info.metrics
             comparisons += compare_models(suite, by_model, order, names)
         return tuple(comparisons)
 
@@ -339,7 +340,7 @@ def _options(settings: Settings) -> dict[str, JSON]:
     options: dict[str, JSON] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if value == field.default:
+        if value == field.default or field.name == "written_models":
             continue
         name = "model" if field.name == "models" else field.name
         if isinstance(value, Limit):

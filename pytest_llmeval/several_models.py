@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.model_fixtures import is_overridden, is_replaced_in, load_configured
+from pytest_llmeval.model_fixtures import device_for, held_replay, is_overridden, is_replaced_in, load_configured
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.pool import ModelPool
 from pytest_llmeval.node_ids import model_nodes
@@ -92,15 +92,19 @@ class ModelOrder:
 
 def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
     """The model that the requesting test is for. One that cannot be loaded fails its own tests, and no others."""
-    device = request.getfixturevalue("llm_device")
     model = request.node.stash.get(model_key, None)
     if model is None:
         _refuse(request)
+    device = device_for(request, settings, model)
     config = request.config
     if _pool_key not in config.stash:
         config.stash[_pool_key] = ModelPool(release=lambda: _let_go(config))
+
+    def load() -> Model:
+        return held_replay(config, model) or load_configured(settings, model, device)
+
     try:
-        return config.stash[_pool_key].get((model, device), lambda: load_configured(settings, model, device))
+        return config.stash[_pool_key].get((model, device), load)
     except LLMEvalError as error:
         message = str(error)
     # Not where the exception is handled: pytest would print that one too.

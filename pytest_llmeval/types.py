@@ -40,7 +40,10 @@ class Message:
 
 
 Prompt: TypeAlias = str | tuple[Message, ...]
-"""Text, or the turns of a chat that the backend renders with the model's own chat template."""
+"""Text, or the turns of a chat that the backend renders with the model's own chat template.
+
+A last turn of the assistant is the beginning of its reply, which the model continues.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +91,22 @@ class GenerateRequest:
 class LoglikelihoodResponse:
     """``loglikelihood`` is the sum, in nats, of the logprobs of the continuation's ``num_tokens`` tokens.
 
-    ``is_greedy``: each of those tokens is the likeliest at its place. ``num_context_tokens`` counts what the
-    continuation is conditioned on. ``seconds``: this request's share of the time that its batch took. Of a
-    ``LoglikelihoodRollingRequest`` the whole text is the continuation, and its context the one token that stands before
-    the text.
+    ``is_greedy``: each of those tokens is the likeliest at its place; None where nobody knows. ``num_context_tokens``
+    counts what the continuation is conditioned on. ``seconds``: this request's share of the time that its batch took.
+    Of a ``LoglikelihoodRollingRequest`` the whole text is the continuation, and its context the one token that stands
+    before the text.
+
+    ``measure`` says what the number is, where it was not computed here but came from a file: ``uncounted``, of an
+    unknown number of tokens (``num_tokens`` is 0); ``score``, an option's score, to be compared as it is, whatever the
+    option's length.
     """
 
     loglikelihood: float
     num_tokens: int
-    is_greedy: bool = False
+    is_greedy: bool | None = False
     num_context_tokens: int = 0
     seconds: float = 0.0
+    measure: Literal["loglikelihood", "uncounted", "score"] = "loglikelihood"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +130,9 @@ class Sample:
 
     ``id`` is unique in the suite. ``path`` and ``line`` say where the row stands (1-based; None where the format of the
     data set has no line for a row, as in JSON). ``target`` is an index into ``choices``, a list of indices, text, a
-    number or a bool: the scorer knows which. ``variables`` holds every name that a prompt template can use: the row's
-    columns, the mapped fields, and ``row`` (the columns alone).
+    number or a bool: the scorer knows which. ``response`` is a reply that the data set itself carries. ``variables``
+    holds every name that a prompt template can use: the row's columns, the mapped fields, and ``row`` (the columns
+    alone).
     """
 
     id: str
@@ -134,6 +143,7 @@ class Sample:
     choice_types: tuple[str, ...] = ()
     target: JSON = None
     category: str | None = None
+    response: JSON = None
     variables: Mapping[str, object] = field(default_factory=dict)
 
 

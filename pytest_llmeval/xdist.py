@@ -18,7 +18,8 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.models.gpus import num_visible_gpus
 from pytest_llmeval.options import llm_session_key, read_named, settings_key
 from pytest_llmeval.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
-from pytest_llmeval.suites.sniff import is_suite_file
+from pytest_llmeval.suites.lm_eval.recognize import stands_for_task
+from pytest_llmeval.suites.sniff import benchmark_names, is_suite_file
 
 __all__ = [
     "Batching",
@@ -72,7 +73,7 @@ def num_gpu_workers(config: pytest.Config) -> int | None:
         if num_gpus:
             from pytest_llmeval.models.registry import parse_model_spec
 
-            if all(parse_model_spec(model).kind in ("folder", "hub") for model in models):
+            if any(parse_model_spec(model).runs_here for model in models):
                 return 1 if device not in (None, "cuda") else num_gpus
     except LLMEvalError:
         pass
@@ -86,13 +87,20 @@ def _limit(config: pytest.Config) -> int:
 def sample_places(config: pytest.Config, nodeids: Sequence[str]) -> list[tuple[int, str]]:
     """Which of ``nodeids`` are samples, with their places; judged by their files, as a controller collects nothing."""
     suites: dict[str, bool] = {}
+    benchmarks: dict[str, frozenset[str]] = {}
     samples = []
     for place, nodeid in enumerate(nodeids):
-        path = nodeid.partition("::")[0]
+        path, _, levels = nodeid.partition("::")
         if path.endswith((".yaml", ".yml")):
             if path not in suites:
-                suites[path] = is_suite_file(config.rootpath / path)
+                file = config.rootpath / path
+                suites[path] = is_suite_file(file) or stands_for_task(file)
             if suites[path]:
+                samples.append((place, nodeid))
+        elif path.endswith(".py") and "::" in levels:
+            if path not in benchmarks:
+                benchmarks[path] = benchmark_names(config.rootpath / path)
+            if levels.partition("::")[0] in benchmarks[path]:
                 samples.append((place, nodeid))
     return samples
 

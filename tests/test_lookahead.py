@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.models.base import AskedSample, EngineUse
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
@@ -372,3 +372,88 @@ def test_generated_groups_need_no_audit() -> None:
     lookahead = planned(members)
     lookahead.audit(members)
     assert [outcome(lookahead, one, Writer()) for one in members[:1]] == [["a.0"]]
+
+
+class BySample(Echo):
+    """Asked by sample: answers with suite, id and prompt; ``unfit`` suites cannot be answered."""
+
+    def __init__(self, unfit: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.unfit = unfit
+        self.prepared: list[tuple[str, list[str]]] = []
+        self.asked: list[list[str]] = []
+
+    def prepare(self, suite: str, samples: Sequence[AskedSample]) -> None:
+        self.prepared.append((suite, [sample.id for sample in samples]))
+        if suite in self.unfit:
+            raise ModelError(f"no replies to {suite}")
+
+    def answer_samples(self, asked: Sequence[AskedSample]) -> list[GenerateResponse | RequestError]:
+        self.asked.append([sample.id for sample in asked])
+        return [
+            GenerateResponse(text=f"{sample.suite}/{sample.id}: {request.prompt}")
+            for sample in asked
+            for request in sample.requests
+            if isinstance(request, GenerateRequest)
+        ]
+
+
+def known(keys: str, group: str = "suite", times: int = 1) -> list[Member]:
+    """Members that say which samples they are, of a suite that also has a sample ``unselected``."""
+
+    def asked(key: str, requests: Sequence[Request] = ()) -> AskedSample:
+        return AskedSample(suite=group, id=key, number=1, place="", requests=tuple(requests))
+
+    def one(key: str) -> Member:
+        own = member(f"{group}-{key}", group, times)
+        return dataclasses.replace(own, sample=lambda requests: asked(key, requests), suite=lambda: whole)
+
+    whole = [asked(key) for key in (*keys, "unselected")]
+    return [one(key) for key in keys]
+
+
+def test_a_model_that_is_asked_by_sample_sees_the_suite_first() -> None:
+    model, members = BySample(), [*known("abc", times=2), *known("d", "other")]
+    lookahead = planned(members, size=2)
+    found = [outcome(lookahead, one, model) for one in members]
+    assert found[0] == ["suite/a: suite-a.0", "suite/a: suite-a.1"]
+    assert found[3] == ["other/d: other-d.0"]
+    assert model.prepared == [("suite", ["a", "b", "c", "unselected"]), ("other", ["d", "unselected"])]
+    assert (model.asked, model.calls) == ([["a", "b"], ["c"], ["d"]], [])
+
+
+def test_a_suite_that_does_not_fit_fails_all_its_samples_and_no_other() -> None:
+    model, members = BySample(unfit=["suite"]), [*known("ab"), *known("d", "other")]
+    lookahead = planned(members)
+    for one in members[:2]:
+        with pytest.raises(ModelError, match="no replies to suite"):
+            lookahead.responses(one, model)
+    assert outcome(lookahead, members[2], model) == ["other/d: other-d.0"]
+    assert model.prepared == [("suite", ["a", "b", "unselected"]), ("other", ["d", "unselected"])]
+    assert model.asked == [["d"]]
+
+
+def test_another_model_prepares_anew() -> None:
+    first, second, members = BySample(), BySample(), known("abc")
+    lookahead = planned(members, size=1)
+    lookahead.responses(members[0], first)
+    lookahead.forget_model()
+    lookahead.responses(members[1], second)
+    lookahead.responses(members[2], second)
+    assert len(first.prepared) == len(second.prepared) == 1
+
+
+def test_who_does_not_know_its_sample_is_asked_by_prompt() -> None:
+    model, one = BySample(), member("a")
+    assert outcome(planned([one]), one, model) == ["a.0"]
+    assert model.calls == [["a.0"]]
+
+
+def test_what_is_answered_by_sample_is_checked_as_any_answer() -> None:
+    class Short(BySample):
+        def answer_samples(self, asked: Sequence[AskedSample]) -> list[GenerateResponse | RequestError]:
+            return super().answer_samples(asked)[1:]
+
+    (one,) = known("a")
+    with pytest.raises(ModelError, match="answer_samples returned 0 responses to 1 requests"):
+        planned([one]).responses(one, Short())

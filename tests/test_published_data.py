@@ -21,53 +21,81 @@ SUITES = {
         1319,
         """
         suite: gsm8k
+        preset: gsm8k
         dataset: {path: DATA/gsm8k/test.jsonl}
-        prompt:
-          template: "Question: {{ question }}\\nAnswer:"
-          fewshot: {count: 2, path: DATA/gsm8k/train.jsonl, answer: "{{ answer }}"}
-        target: answer
-        score: number
-        generate: {max_tokens: 24, stop: ["\\n\\n", "Question:"]}
+        prompt: {fewshot: {path: DATA/gsm8k/train.jsonl, count: 2}}
+        generate: {max_tokens: 24}
         """,
     ),
-    "csqa": (
-        1221,
+    "gsm8k_number": (
+        1319,
         """
-        suite: csqa
-        dataset:
-          path: DATA/commonsense_qa/validation.jsonl
-          fields:
-            question: question.stem
-            choices: "{{ question.choices | map(attribute='text') | list }}"
-            target: "{{ question.choices | map(attribute='label') | list | indices(answerKey) }}"
-        prompt: {template: "Question: {{ question }}\\nAnswer:"}
-        score: choice
+        suite: gsm8k_number
+        preset: gsm8k-number
+        dataset: {path: DATA/gsm8k/test.jsonl}
+        prompt: {fewshot: {count: 0}}
+        generate: {max_tokens: 24}
         """,
     ),
+    "csqa": (1221, "suite: csqa\npreset: csqa\ndataset: {path: DATA/commonsense_qa/validation.jsonl}"),
+    "csqa_text": (1221, "suite: csqa_text\npreset: csqa-text\ndataset: {path: DATA/commonsense_qa/validation.jsonl}"),
     "mmlu_stem": (
         3018,
         """
         suite: mmlu_stem
+        preset: mmlu
         dataset: {path: DATA/mmlu_stem/test.jsonl}
-        prompt:
-          template: |-
-            {{ question }}
-            {% for text in row.choices %}{{ 'ABCD'[loop.index0] }}. {{ text }}
-            {% endfor %}Answer:
-        choices: [A, B, C, D]
-        target: answer
-        score: choice
-        category: type
+        prompt: {fewshot: {count: 0}}
         """,
     ),
     "navigate": (
         250,
+        "suite: navigate\npreset: bbh-cot-navigate\ndataset: {path: DATA/bbh/navigate.json}\ngenerate: {max_tokens: 9}",
+    ),
+    "causal": (
+        187,
+        "suite: causal\npreset: bbh-direct-causal-judgement\ndataset: {path: DATA/bbh/causal_judgement.json}",
+    ),
+    "boolean": (
+        250,
+        "suite: boolean\npreset: bbh-direct-boolean-expressions\ndataset: {path: DATA/bbh/boolean_expressions.json}",
+    ),
+    "dates": (
+        250,
         """
-        suite: navigate
-        dataset: {path: DATA/bbh/navigate.json, key: examples}
+        suite: dates
+        preset: bbh-direct-date-understanding
+        dataset: {path: DATA/bbh/date_understanding.json}
+        generate: {max_tokens: 9}
+        """,
+    ),
+    "strategyqa": (
+        2290,
+        """
+        suite: strategyqa
+        dataset: {path: DATA/strategyqa/task.json, key: examples}
         prompt: {template: "Q: {{ input }}\\nA:"}
-        score: yes_no
-        generate: {max_tokens: 5}
+        target: "{{ target_scores.Yes == 1 }}"
+        score: {yes_no: {by: loglikelihood}}
+        """,
+    ),
+    "minerva": (
+        272,
+        """
+        suite: minerva
+        preset: math-minerva
+        dataset: {path: DATA/minerva_math/test.jsonl}
+        category: type
+        generate: {max_tokens: 24}
+        """,
+    ),
+    "gaokao": (
+        384,  # of 385: one has no answer
+        """
+        suite: gaokao
+        preset: math
+        dataset: {path: DATA/gaokao2023en/test.jsonl, first_id: 1, where: "{{ answer != '' }}"}
+        generate: {max_tokens: 24}
         """,
     ),
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.types import (
@@ -18,9 +18,21 @@ from pytest_llmeval.types import (
     LoglikelihoodRollingRequest,
     Message,
     Prompt,
+    Request,
+    Response,
 )
 
-__all__ = ["Backend", "EngineUse", "Failed", "Model", "ModelIdentity", "identify"]
+__all__ = [
+    "AskedSample",
+    "Backend",
+    "EngineUse",
+    "Failed",
+    "Model",
+    "ModelIdentity",
+    "SampleModel",
+    "answers_samples",
+    "identify",
+]
 
 _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
 
@@ -72,7 +84,8 @@ class Model(Protocol):
     asks a method ``loglikelihood_rolling``, which takes ``LoglikelihoodRollingRequest``s and returns
     ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An optional attribute
     ``identity`` (a ``ModelIdentity``) names the model in reports. An optional method ``audit`` is given some requests
-    of a suite before its first answer, and returns the model that the suite is to ask, with an ``EngineUse``.
+    of a suite before its first answer, and returns the model that the suite is to ask, with an ``EngineUse``. A model
+    that has the methods of ``SampleModel`` is asked by sample.
     """
 
     def loglikelihood(
@@ -80,6 +93,49 @@ class Model(Protocol):
     ) -> Sequence[LoglikelihoodResponse | Failed]: ...
 
     def generate(self, requests: Sequence[GenerateRequest], /) -> Sequence[GenerateResponse | Failed]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSample:
+    """A sample as a model sees it that answers by sample and not by prompt: a file of replies, or guessing.
+
+    ``number`` is its place in the suite as it was read, from 1. ``options`` are what an answer is chosen from (option
+    texts, labels, or yes and no), ``right`` the indices of the right ones; without options, ``answers`` are the texts
+    that count as right, the first as an example would show it, and ``answer_keys`` the same as the scorer compares
+    them. ``response`` is a reply that the data set carries, ``row`` the columns that it was read from, ``place`` where.
+    ``requests`` are what other models would be asked; empty where the whole suite is only looked at.
+    """
+
+    suite: str
+    id: str
+    number: int
+    place: str
+    requests: tuple[Request, ...] = ()
+    options: tuple[str, ...] = ()
+    right: tuple[int, ...] = ()
+    answers: tuple[str, ...] = ()
+    answer_keys: tuple[str, ...] = ()
+    response: JSON = None
+    row: Mapping[str, object] = field(default_factory=dict)
+
+
+@runtime_checkable
+class SampleModel(Protocol):
+    """A model that is asked by sample. Optional beside ``Model``: where it is there, suites ask it and nothing else."""
+
+    def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
+        """See the whole suite, selected or not and without requests, once before its first answer.
+
+        What it raises is the error of every sample of the suite.
+        """
+
+    def answer_samples(self, asked: Sequence[AskedSample], /) -> Sequence[Response | Failed]:
+        """One response for each request of each sample, in order. ``LeftOutError`` in a response's place skips it."""
+
+
+def answers_samples(model: object) -> TypeGuard[SampleModel]:
+    """Whether the model is asked by sample."""
+    return callable(getattr(model, "answer_samples", None)) and callable(getattr(model, "prepare", None))
 
 
 def identify(model: object) -> ModelIdentity:
@@ -173,6 +229,8 @@ class Backend(ABC):
         stop: Sequence[str] = ...,
         temperature: float = ...,
         seed: int = ...,
+        top_p: float = ...,
+        epoch: int = ...,
     ) -> GenerateResponse: ...
     def generate(
         self, requests: Prompt | Sequence[GenerateRequest], /, **settings: Any

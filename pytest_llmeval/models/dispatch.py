@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Sequence
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import Failed, identify
+from pytest_llmeval.models.base import AskedSample, Failed, SampleModel, identify
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
@@ -18,7 +18,7 @@ from pytest_llmeval.types import (
     Response,
 )
 
-__all__ = ["ask"]
+__all__ = ["ask", "ask_samples"]
 
 _ROUNDING = 1e-3
 _METHODS = (
@@ -45,19 +45,32 @@ def ask(model: object, requests: Sequence[Request]) -> list[Response | Failed]:
     return [answers[place] for place in range(len(requests))]
 
 
+def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Response | Failed]:
+    """One response, or the ``RequestError`` in its place, for each request of each sample, in order. As ``ask``."""
+    __tracebackhide__ = True
+    requests = [request for sample in asked for request in sample.requests]
+    methods = [next(method for kind, method in _METHODS if isinstance(request, kind)) for request in requests]
+    responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests))
+    return [_checked(model, method, response) for method, response in zip(methods, responses, strict=True)]
+
+
 def _call(model: object, method: str, requests: Sequence[Request]) -> list[Response | Failed]:
     __tracebackhide__ = True
     call = getattr(model, method, None)
     if not callable(call):
         raise _error(model, f"has no method {method}(requests), which this suite's scorer needs")
-    returned = call(requests)
+    responses = _listed(model, method, call(requests), len(requests))
+    return [_checked(model, method, response) for response in responses]
+
+
+def _listed(model: object, method: str, returned: object, count: int) -> list[object]:
     if isinstance(returned, str) or not isinstance(returned, Iterable):
         found = "None" if returned is None else f"a {type(returned).__name__}"
         raise _error(model, f"{method} returned {found}, expected one response for each request")
     responses = list(returned)
-    if len(responses) != len(requests):
-        raise _error(model, f"{method} returned {len(responses)} responses to {len(requests)} requests")
-    return [_checked(model, method, response) for response in responses]
+    if len(responses) != count:
+        raise _error(model, f"{method} returned {len(responses)} responses to {count} requests")
+    return responses
 
 
 def _checked(model: object, method: str, response: object) -> Response | Failed:
@@ -67,9 +80,10 @@ def _checked(model: object, method: str, response: object) -> Response | Failed:
             return LoglikelihoodResponse(
                 loglikelihood=_loglikelihood(response.loglikelihood),
                 num_tokens=_count("num_tokens", response.num_tokens),
-                is_greedy=bool(response.is_greedy),
+                is_greedy=None if response.is_greedy is None else bool(response.is_greedy),
                 num_context_tokens=_count("num_context_tokens", response.num_context_tokens),
                 seconds=_seconds(response.seconds),
+                measure=response.measure,
             )
         if isinstance(response, GenerateResponse) and method == "generate":
             return GenerateResponse(

@@ -114,7 +114,9 @@ class Encoder:
         return self._checked(tokens or [self._prefix()])
 
     def render(self, prompt: Prompt) -> str:
-        """The text of a prompt: a chat goes through the tokenizer's template, up to where the assistant would begin."""
+        """The text of a prompt: a chat goes through the tokenizer's template, up to where the assistant would begin, or
+        to the end of what it has begun to say. Raises ``RequestError``.
+        """
         if isinstance(prompt, str):
             return prompt
         if not getattr(self._tokenizer, "chat_template", None):
@@ -123,11 +125,31 @@ class Encoder:
                 "set `prompt.chat: false` in the suite, or use a model that was tuned for chat"
             )
         turns = [{"role": message.role, "content": message.content} for message in prompt]
+        begun = turns.pop()["content"] if turns[-1]["role"] == "assistant" else ""
+        return self._continued(turns, begun) or self._rendered(turns, add_generation_prompt=True) + begun
+
+    def _continued(self, turns: list[dict[str, str]], begun: str) -> str:
+        """The chat with the turn that the assistant has begun, as lm-eval renders it; the empty text where nothing was
+        begun or the template does not show it as it is.
+
+        White space at the end of what was begun stays, also where the template strips it.
+        """
+        kept = begun.rstrip()
+        if not kept:
+            return ""
         try:
-            text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+            text = self._rendered([*turns, {"role": "assistant", "content": begun}], continue_final_message=True)
+        except RequestError:  # a template may want the user's turn to be the last
+            return ""
+        if text.endswith(begun):
+            return text
+        return text + begun[len(kept) :] if text.endswith(kept) else ""
+
+    def _rendered(self, turns: list[dict[str, str]], **settings: bool) -> str:
+        try:
+            return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **settings))
         except Exception as error:  # a template is the checkpoint's code: it raises what it likes
             raise RequestError(f"the tokenizer's chat template refuses the prompt: {describe(error)}") from None
-        return str(text)
 
     _NOTHING_TO_SCORE = (
         "adds no token to its context, so there is nothing to score; put a space or a line break between the two"

@@ -305,8 +305,11 @@ class HuggingFaceModel(Backend):
             except RequestError as error:
                 responses[index] = error
                 continue
-            seed = request.seed if request.temperature > 0 else 0
-            plan = GenerationPlan(request.max_tokens, request.stop, request.temperature, seed)
+            plan = GenerationPlan(request.max_tokens, request.stop)
+            if request.temperature > 0:  # all epochs of a greedy text are one
+                plan = GenerationPlan(
+                    request.max_tokens, request.stop, request.temperature, request.seed, request.top_p, request.epoch
+                )
             members.setdefault(Text(prompt, plan), []).append(index)
         texts = list(members)
         done = set(responses)
@@ -343,6 +346,8 @@ class HuggingFaceModel(Backend):
             raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
         if not (math.isfinite(request.temperature) and request.temperature >= 0):
             raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
+        if not 0 < request.top_p <= 1:
+            raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
         prompt = self._encoder.prompt(request.prompt)
         self._check_room(len(prompt), request.max_tokens)
         return prompt

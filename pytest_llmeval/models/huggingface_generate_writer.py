@@ -9,9 +9,10 @@ import math
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from transformers import TopPLogitsWarper
 
 from pytest_llmeval.models.encoding import Tokenizer
 
@@ -20,12 +21,17 @@ __all__ = ["Generated", "GenerationPlan", "Writer", "choose_tokens", "cut_at_sto
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan:
-    """How one text is written. ``temperature`` 0 is greedy; above 0 the same seed and prompt give the same text."""
+    """How one text is written. ``temperature`` 0 is greedy; above 0 the same seed, epoch and prompt give the same text.
+
+    ``top_p`` below 1 leaves the likeliest tokens whose probabilities, at that temperature, reach it.
+    """
 
     max_tokens: int
     stop: tuple[str, ...]
     temperature: float = 0.0
     seed: int = 0
+    top_p: float = 1.0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +50,13 @@ def cut_at_stop(text: str, stop: Collection[str]) -> tuple[str, bool]:
     return (text[: min(starts)], True) if starts else (text, False)
 
 
-def seed_of(seed: int, prompt: Sequence[int]) -> int:
-    """The generator's seed for a prompt: questions of one suite share a seed, and must not share their luck."""
-    digest = hashlib.sha256(f"{seed}:{','.join(map(str, prompt))}".encode()).digest()
+def seed_of(seed: int, prompt: Sequence[int], epoch: int = 0) -> int:
+    """The generator's seed for a prompt: questions of one suite share a seed, and must not share their luck.
+
+    Nor do the askings of one question, its epochs.
+    """
+    own = f"{seed}" if epoch == 0 else f"{seed}/{epoch}"
+    digest = hashlib.sha256(f"{own}:{','.join(map(str, prompt))}".encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
@@ -58,6 +68,7 @@ class Writer:
         self.is_done = False
         self.saw_nan = False
         self.temperature = plan.temperature
+        self.top_p = plan.top_p
         self._tokenizer = tokenizer
         self._plan = plan
         self._has_stopped = False
@@ -68,7 +79,7 @@ class Writer:
         # A token writes at least one byte, so a stop string that has just been completed lies within so many tokens;
         # the rest is room for tokens that write nothing. What this misses is found when the finished text is cut.
         self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in self._stop), default=0) + 8
-        self._random = random.Random(seed_of(plan.seed, prompt)) if plan.temperature > 0 else None
+        self._random = random.Random(seed_of(plan.seed, prompt, plan.epoch)) if plan.temperature > 0 else None
 
     def draw(self) -> float:
         """The row's next random number in [0, 1); only for rows that sample."""
@@ -113,6 +124,7 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
 
     Draws invert the distribution function in float64 on the CPU with one number of the row's own. A row whose logits
     are no numbers (NaN, or infinitely likely) fails, and its token means nothing; rows that are done are left alone.
+    ``top_p`` is done after the temperature, by transformers' ``TopPLogitsWarper``.
     """
     best = logits.argmax(-1)  # torch takes NaN for the largest number
     tokens: list[int] = best.tolist()
@@ -128,7 +140,11 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
     if sampled:
         rows = logits[sampled].cpu().double()
         temperatures = torch.tensor([[writers[i].temperature] for i in sampled], dtype=torch.float64)
-        sums = ((rows - rows.amax(-1, keepdim=True)) / temperatures).softmax(-1).cumsum(-1)
+        rows = (rows - rows.amax(-1, keepdim=True)) / temperatures
+        for place, i in enumerate(sampled):
+            if writers[i].top_p < 1:
+                rows[place] = _nucleus(rows[place], writers[i].top_p)
+        sums = rows.softmax(-1).cumsum(-1)
         draws = torch.tensor([[writers[i].draw()] for i in sampled], dtype=torch.float64)
         total = sums[:, -1:].contiguous()
         found = torch.searchsorted(sums, draws * total, right=True)
@@ -136,3 +152,10 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
         for i, token in zip(sampled, torch.minimum(found, last)[:, 0].tolist(), strict=True):
             tokens[i] = token
     return tokens
+
+
+def _nucleus(row: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The row's logits (vocabulary,), -inf for what the likeliest tokens, which together reach ``top_p``, leave out."""
+    warp: Any = TopPLogitsWarper(top_p)
+    kept: torch.Tensor = warp(None, row[None])[0]
+    return kept

@@ -15,8 +15,8 @@ def short_names(models: Sequence[str]) -> tuple[str, ...]:
     """A name for each of ``models``, no two alike: the last part of its id or path, with the parts before it that tell
     it from the others.
 
-    ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. What cannot be told apart by its parts
-    (``llama`` and ``./llama``) is numbered.
+    ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. Arguments after ``?`` stay whole. What cannot
+    be told apart by its parts (``llama`` and ``./llama``) is numbered.
     """
     parts = [_parts(model) for model in models]
     depths = [1] * len(parts)
@@ -32,6 +32,10 @@ def short_names(models: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parts(model: str) -> list[str]:
+    location, mark, arguments = model.partition("?")
+    if mark:
+        *above, last = _parts(location) if location else [""]
+        return [*above, f"{last}?{arguments}"]
     parts = [part for part in _SEPARATOR.split(model) if part not in ("", ".")]
     if not parts or parts[-1] in ("..", "~"):  # a folder that is written without its name
         parts = [part for part in _SEPARATOR.split(os.path.abspath(os.path.expanduser(model))) if part]

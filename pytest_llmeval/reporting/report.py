@@ -7,16 +7,17 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.scoring.calibration import ReliabilityBin, reliability
 from pytest_llmeval.scoring.comparison import Difference, compare
-from pytest_llmeval.scoring.metrics import Metric, by_category, summarize
+from pytest_llmeval.scoring.metrics import Metric, by_category, names_in, summarize
 from pytest_llmeval.types import JSON
 
 __all__ = [
@@ -55,18 +56,22 @@ class SuiteReport:
     """What the session found about one suite; where several models were given, on one of them.
 
     ``models`` names those that answered it: one, unless its numbers mix them. Token counts and seconds are sums over
-    its records. ``engine`` is how its log-likelihoods were computed, where the model tells.
+    its records. ``macro`` are its metrics' means over its categories, every category counting alike. ``engine`` is how
+    its log-likelihoods were computed, where the model tells. ``reliability`` are the bins of its expected calibration
+    error, where its scorer gives probabilities.
     """
 
     info: SuiteInfo
     summary: Summary
     categories: Mapping[str, Summary]
+    macro: Mapping[str, float] = field(default_factory=dict)
     num_skipped: int = 0
     models: tuple[str, ...] = ()
     num_prompt_tokens: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
     engine: EngineUse | None = None
+    reliability: tuple[ReliabilityBin, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,8 @@ def summarize_suite(
     """
     answered = [record.model for record in records if record.model is not None]
     scores = [record.score for record in records]
+    if not info.metrics:  # a scorer written in Python that does not say what its scores carry
+        info = replace(info, metrics=names_in(scores))
     by_name: dict[str, list[Record]] = {}
     for record in records:
         if record.category is not None:
@@ -125,12 +132,14 @@ def summarize_suite(
         info=info,
         summary=_summary(records, summarize(scores, info.metrics), num_expected),
         categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
+        macro=_macro(metrics.values()),
         num_skipped=num_skipped,
         models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
         num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
         num_tokens=sum(record.num_tokens for record in records),
         seconds=math.fsum(record.seconds for record in records),
         engine=engine,
+        reliability=reliability(scores) if "ece" in info.metrics else None,
     )
 
 
@@ -145,6 +154,19 @@ def compare_models(
             yield Comparison(suite=suite, first=models[0], second=second, differences=differences)
 
 
+def _macro(categories: Iterable[Mapping[str, Metric]]) -> dict[str, float]:
+    """Each metric's mean over the categories, every one counting alike; only of metrics that each of them has."""
+    parts = list(categories)
+    if len(parts) < 2:
+        return {}
+    values = {name: [part[name].value for part in parts] for name, metric in parts[0].items() if metric.kind != "count"}
+    return {
+        name: math.fsum(found) / len(found)
+        for name, found in ((name, [value for value in some if value is not None]) for name, some in values.items())
+        if len(found) == len(parts)
+    }
+
+
 def _summary(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
     num_unscored = sum(record.status == "unscored" for record in records)
     return Summary(
@@ -156,10 +178,18 @@ def _summary(records: Sequence[Record], metrics: Mapping[str, Metric], num_expec
     )
 
 
+_VERSIONED = (
+    *("pytest-llmeval-suites", "pytest", "pytest-xdist"),
+    *("torch", "transformers", "tokenizers", "peft"),
+    *("sacrebleu", "rouge-score", "nltk", "math-verify"),
+)
+"""Distributions that decide what a model answers, or what number an answer gets."""
+
+
 def describe_environment() -> dict[str, JSON]:
     """Versions of what a number can depend on, read without importing any of it."""
     versions: dict[str, JSON] = {}
-    for name in ("pytest-llmeval-suites", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers", "peft"):
+    for name in _VERSIONED:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -248,12 +278,14 @@ def _suite_to_json(suite: SuiteReport) -> JSON:
         **suite.info.to_dict(),
         **_summary_to_json(suite.summary),
         "categories": {name: _summary_to_json(summary) for name, summary in suite.categories.items()},
+        "macro": dict(suite.macro),
         "num_skipped": suite.num_skipped,
         "models": list(suite.models),
         "num_prompt_tokens": suite.num_prompt_tokens,
         "num_tokens": suite.num_tokens,
         "seconds": suite.seconds,
         "engine": None if suite.engine is None else asdict(suite.engine),
+        "reliability": None if suite.reliability is None else [part.to_dict() for part in suite.reliability],
     }
 
 

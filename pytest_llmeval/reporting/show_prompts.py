@@ -33,9 +33,11 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
             yield from printable(f"{context}{scored}{marker}", keep="\n").split("\n")
         else:
             yield "(turns, before the model's chat template)"
-            for turn in context:
+            is_begun = context[-1].role == "assistant"
+            for turn in context[: len(context) - is_begun]:
                 yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
-            yield f"<assistant> {scored}{marker}"
+            begun = context[-1].content if is_begun else ""
+            yield from printable(f"<assistant> {begun}{scored}{marker}", keep="\n").split("\n")
     target = question.presented.target
     yield f"target: {printable(target if isinstance(target, str) else ' | '.join(target))}"
 

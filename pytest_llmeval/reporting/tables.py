@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-__all__ = ["number", "table_lines"]
+__all__ = ["joined_lines", "number", "table_lines", "table_width"]
 
 
 def table_lines(
@@ -16,8 +16,7 @@ def table_lines(
 
     ``align`` is ``left`` or ``right`` for each column.
     """
-    text = tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
-    lines = text.splitlines()
+    lines = _table(headers, rows, align)
     if max(map(len, lines)) <= width:
         yield from (line.rstrip() for line in lines)
         return
@@ -27,6 +26,30 @@ def table_lines(
         for header, value in zip(headers[1:], values, strict=True):
             if value:
                 yield f"    {header} {value}"
+
+
+def table_width(headers: Sequence[str], rows: Sequence[Sequence[str]], align: Sequence[str]) -> int:
+    """Columns that the table takes."""
+    return max(map(len, _table(headers, rows, align)))
+
+
+def joined_lines(start: str, items: Sequence[str], *, width: int) -> Iterator[str]:
+    """``start`` and the items with commas between them, on further lines where ``width`` columns do not hold them all.
+
+    No item is broken.
+    """
+    line = start
+    for place, item in enumerate(items):
+        text = f" {item}" + ("," if place + 1 < len(items) else "")
+        if len(line) + len(text) > width and line.strip() and place:
+            yield line
+            line = " "
+        line += text
+    yield line
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], align: Sequence[str]) -> list[str]:
+    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, colalign=align).splitlines()
 
 
 def number(value: float) -> str:

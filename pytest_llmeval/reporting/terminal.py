@@ -10,16 +10,17 @@ from typing import Protocol
 from pytest_llmeval.reporting.comparison_table import comparison_lines, short_model_names
 from pytest_llmeval.reporting.engine_lines import engine_lines
 from pytest_llmeval.reporting.escape import printable
-from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
-from pytest_llmeval.reporting.tables import number, table_lines
-from pytest_llmeval.scoring.metrics import Metric
+from pytest_llmeval.reporting.metric_tables import category_lines, suite_lines
+from pytest_llmeval.reporting.report import Report, SuiteReport
+from pytest_llmeval.reporting.tables import number
 from pytest_llmeval.types import JSON
 
 __all__ = ["Terminal", "summary_lines", "write_summary"]
 
 _MAX_UNSCORED = 20
 _MAX_CATEGORIES = 50
-_HEADINGS = {"brier": "Brier"}
+_MACRO = ("accuracy", "skill", "brier")
+"""Metrics whose mean over categories stands below their table; the report has them all."""
 
 
 class Terminal(Protocol):
@@ -47,9 +48,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
 
     A table wider than ``width`` columns becomes a list. Every value is shown with the 95% interval of its metric.
     """
-    for place, suites in enumerate(_of_one_table(report.suites)):
-        yield from [""] * (place > 0)
-        yield from _table("suite", [(_named(suite, report), suite.summary) for suite in suites], report, width)
+    yield from suite_lines([(_named(suite, report), suite.summary) for suite in report.suites], width=width)
     for suite in report.suites:
         if counts := _counts(suite):
             yield f"{printable(_named(suite, report))}: {counts}"
@@ -60,9 +59,11 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         if len(suite.categories) > 1:
             yield ""
             rows = list(suite.categories.items())
-            yield from _table(f"{_named(suite, report)} by category", rows[:_MAX_CATEGORIES], report, width)
+            yield from category_lines(f"{_named(suite, report)} by category", rows[:_MAX_CATEGORIES], width=width)
             if len(rows) > _MAX_CATEGORIES:
                 yield f"… and {len(rows) - _MAX_CATEGORIES} categories more, all in the report"
+            if macro := _macro(suite):
+                yield macro
     yield from _unscored(report)
     for problem in report.problems:
         yield f"problem: {printable(problem)}"
@@ -94,57 +95,6 @@ def _named(suite: SuiteReport, report: Report) -> str:
     return f"{suite.info.name} ({', '.join(names[model] for model in suite.models)})"
 
 
-def _of_one_table(suites: Sequence[SuiteReport]) -> Iterator[list[SuiteReport]]:
-    """Suites whose metrics are pooled (perplexities) apart from the others: they share no column."""
-    for pooled in (False, True):
-        part = [
-            suite
-            for suite in suites
-            if any(metric.kind == "pooled" for metric in suite.summary.metrics.values()) == pooled
-        ]
-        if part:
-            yield part
-
-
-def _table(heading: str, rows: Sequence[tuple[str, Summary]], report: Report, width: int) -> Iterator[str]:
-    metrics = _shown_metrics([summary for _, summary in rows])
-    headers = [printable(heading), "n", *(_HEADINGS.get(name, name) for name in metrics)]
-    cells = [
-        [printable(name), _count(summary), *(_value(summary.metrics.get(metric), summary) for metric in metrics)]
-        for name, summary in rows
-    ]
-    align = ("left", "right", *("left" for _ in metrics))
-    yield from table_lines(headers, cells, align, width=width)
-
-
-def _shown_metrics(summaries: Sequence[Summary]) -> list[str]:
-    """Metrics with an interval, the usual ones first; variants of accuracy and sums of Brier stay in the report."""
-    found = dict.fromkeys(
-        name for summary in summaries for name, metric in summary.metrics.items() if metric.kind != "count"
-    )
-    usual = [name for name in ("accuracy", "skill", "brier") if name in found]
-    variants = {"accuracy_token", "accuracy_sum", "accuracy_char", "accuracy_byte", "brier_sum"}
-    return [*usual, *(name for name in found if name not in usual and name not in variants)]
-
-
-def _count(summary: Summary) -> str:
-    if summary.num_scored == summary.num_expected:
-        return str(summary.num_scored)
-    return f"{summary.num_scored}/{summary.num_expected}"
-
-
-def _value(metric: Metric | None, summary: Summary) -> str:
-    if metric is None or metric.value is None:
-        return ""
-    interval = (
-        ""
-        if metric.ci_low is None or metric.ci_high is None
-        else f" [{number(metric.ci_low)}, {number(metric.ci_high)}]"
-    )
-    n = "" if metric.n == summary.num_scored else f" (n {metric.n})"
-    return f"{number(metric.value)}{interval}{n}"
-
-
 def _counts(suite: SuiteReport) -> str:
     """Counts that belong to the scorer, and what is out of the ordinary."""
     summary = suite.summary
@@ -158,9 +108,16 @@ def _counts(suite: SuiteReport) -> str:
         shown["unscored"] = summary.num_unscored
     if suite.num_skipped:
         shown["skipped"] = suite.num_skipped
-    if not shown.get("no answer") and "yes predicted" not in shown:
-        shown.pop("no answer", None)  # one of the counts of yes_no; elsewhere worth a word only if there are any
-    return ", ".join(f"{name} {count}" for name, count in shown.items())
+    if "yes predicted" not in shown:  # one of the counts of yes_no; elsewhere worth a word only if there are any
+        shown = {name: count for name, count in shown.items() if count or not name.endswith("no answer")}
+    return ", ".join(f"{printable(name)} {count}" for name, count in shown.items())
+
+
+def _macro(suite: SuiteReport) -> str:
+    """The means over categories of the metrics that a table shows first."""
+    shown = [f"{printable(name)} {number(suite.macro[name])}" for name in _MACRO if name in suite.macro]
+    shown = shown or [f"{printable(name)} {number(value)}" for name, value in [*suite.macro.items()][:1]]
+    return f"mean over categories: {', '.join(shown)}" if shown else ""
 
 
 def _unscored(report: Report) -> Iterator[str]:

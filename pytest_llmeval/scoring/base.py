@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_llmeval.suites.schema import GenerateSpec
+from pytest_llmeval.suites.wording import Keys
 from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Presented", "Scorer", "reply_request"]
+__all__ = ["Presented", "Scorer", "SettingsError", "reply_request"]
+
+
+class SettingsError(ValueError):
+    """Settings of a suite that cannot be used, with the keys at which they stand."""
+
+    def __init__(self, message: str, keys: Keys) -> None:
+        self.keys = keys
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +28,9 @@ class Presented:
     ``right`` are indices into ``choices``; ``order[i]`` is where the i-th option shown stands among the sample's own.
     ``labels`` are the letters in front of the options (letter scorer only). ``references`` are the texts that count
     as right where there are no choices, as the scorer compares them. ``target`` is what the report says was expected:
-    one text, or several of which each is right. ``prompt`` is what was rendered for the sample, empty until then.
+    one text, or several of which each is right. ``continuation`` is the text that is scored after each option, where
+    the suite says so. ``prompt`` is what was rendered for the sample, empty until then.
+    ``parts`` are what each of several scorers presents.
     """
 
     sample: Sample
@@ -29,7 +40,9 @@ class Presented:
     labels: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     target: str | tuple[str, ...] = ""
+    continuation: str = ""
     prompt: Prompt = ""
+    parts: tuple[Presented, ...] = ()
 
 
 class Scorer(Protocol):

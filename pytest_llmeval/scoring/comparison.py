@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import Literal
 
-from pytest_llmeval.scoring.metrics import METRICS, definition
+from pytest_llmeval.scoring.corpus import corpus_difference, corpus_ingredients
+from pytest_llmeval.scoring.definitions import definition, is_known, split_name
 from pytest_llmeval.scoring.pooled import ingredients, pseudo_values
 from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, mean_interval, standard_error
 from pytest_llmeval.types import JSON, Score
@@ -26,11 +28,13 @@ class Difference:
     difference: Bonett and Price's for proportions, Student's t for other means, None for means with n < 2. Of
     proportions, ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
     Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
-    Student's t interval are those of their difference by the delta method (``pooled.pseudo_values``).
+    Student's t interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus
+    metrics they are the metrics themselves too; their difference has the standard error and interval of a paired
+    bootstrap.
     """
 
     n: int
-    kind: Literal["proportion", "mean", "pooled"]
+    kind: Literal["proportion", "mean", "pooled", "corpus"]
     first: float
     second: float
     difference: float
@@ -48,13 +52,14 @@ class Difference:
 def compare(first: Mapping[str, Score], second: Mapping[str, Score], names: Sequence[str]) -> dict[str, Difference]:
     """The named metrics of two models' scores by sample id, over the samples that both scored.
 
-    Left out are counts, metrics that no pair of scores carries, and perplexities too large for a float.
+    Left out are counts, metrics that no pair of scores carries, and pooled and corpus metrics that have no value.
     """
     differences = {}
     for name in names:
         kind = definition(name).kind
-        if kind == "pooled" and (found := _pooled_difference(name, first, second)) is not None:
-            differences[name] = found
+        whole = _WHOLE[kind](name, first, second) if kind in _WHOLE else None
+        if whole is not None:
+            differences[name] = whole
         elif kind != "count":
             pairs = [
                 (before, after)
@@ -112,9 +117,9 @@ def paired_proportions_interval(gained: int, lost: int, n: int, confidence: floa
 def _difference(name: str, pairs: Sequence[tuple[float, float]]) -> Difference:
     first, second = [before for before, _ in pairs], [after for _, after in pairs]
     # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
-    is_proportion = (name not in METRICS or METRICS[name].kind != "mean") and {*first, *second} <= {0.0, 1.0}
+    is_proportion = (not is_known(name) or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
     found = paired_difference(first, second, is_proportion=is_proportion)
-    if name == "skill" and found.ci_low == found.ci_high:
+    if split_name(name)[1] == "skill" and found.ci_low == found.ci_high:
         # No sample was answered otherwise: no width is not what is known, as accuracy's interval says beside it.
         return dataclasses.replace(found, ci_low=None, ci_high=None)
     return found
@@ -143,6 +148,40 @@ def _pooled_difference(name: str, first: Mapping[str, Score], second: Mapping[st
         ci_low=low,
         ci_high=high,
     )
+
+
+def _corpus_difference(name: str, first: Mapping[str, Score], second: Mapping[str, Score]) -> Difference | None:
+    """Of the two models' metrics, not of their samples'; None where the scores do not hold what they are made of."""
+    both = [
+        sample_id
+        for sample_id in first
+        if sample_id in second and len(corpus_ingredients((first[sample_id], second[sample_id]), name)) == 2
+    ]
+    found = corpus_difference(
+        name,
+        corpus_ingredients((first[sample_id] for sample_id in both), name),
+        corpus_ingredients((second[sample_id] for sample_id in both), name),
+    )
+    if found is None:
+        return None
+    before, after, between = found
+    low, high = between.interval or (None, None)
+    return Difference(
+        n=len(both),
+        kind="corpus",
+        first=before,
+        second=after,
+        difference=after - before,
+        stderr=between.stderr,
+        ci_low=low,
+        ci_high=high,
+    )
+
+
+_WHOLE: Mapping[str, Callable[[str, Mapping[str, Score], Mapping[str, Score]], Difference | None]] = MappingProxyType(
+    {"pooled": _pooled_difference, "corpus": _corpus_difference}
+)
+"""Differences of metrics that are no means over samples, by kind."""
 
 
 def _value(score: Score, name: str) -> float | None:

@@ -10,15 +10,25 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_args
 
-from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.scoring.around import Around
+from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.choice import continuation_problem
+from pytest_llmeval.scoring.epochs import deciding_epoch
 from pytest_llmeval.scoring.perplexity import prompt_problem
-from pytest_llmeval.scoring.scorers import make_scorer
+from pytest_llmeval.scoring.schemas import with_schemas_read
+from pytest_llmeval.scoring.scorers import suite_scorer
+from pytest_llmeval.scoring.several import SeveralScorer
 from pytest_llmeval.suites.loader import Suite
+from pytest_llmeval.suites.mapping import unusable_character
 from pytest_llmeval.suites.prompts import render_prompt
-from pytest_llmeval.suites.schema import PerplexitySettings
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.suites.schema import ChoiceSettings, PerplexitySettings
+from pytest_llmeval.suites.templates import TemplateError
+from pytest_llmeval.suites.wording import Keys
+from pytest_llmeval.suites.yaml_lines import read_yaml
+from pytest_llmeval.types import JSON, GenerateResponse, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Evaluation", "Question"]
+__all__ = ["Evaluation", "Question", "deciding_output"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +45,33 @@ class Evaluation:
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
+        self._score = with_schemas_read(suite.spec.score, self._read_schema)
         try:
-            self.scorer: Scorer = make_scorer(suite.spec.score)
-        except ValueError as error:
-            raise suite.error(str(error), keys=("score",)) from None
+            self.scorer: Scorer = suite_scorer(
+                self._score, suite.scorers, filters=suite.spec.filters, epochs=suite.spec.epochs
+            )
+        except SettingsError as error:
+            raise suite.error(str(error), keys=error.keys) from None
         problem = prompt_problem(suite.spec.prompt) if isinstance(suite.spec.score, PerplexitySettings) else None
+        if self._continuation is not None:
+            problem = continuation_problem(suite.spec.prompt)
+            self._check_continuation(self._continuation)
         if problem is not None:
             raise suite.error(problem[0], keys=("prompt", *problem[1]))
         self.lengths: dict[str, int] = {}
         """Characters of each sample's longest request, by id; known once the fingerprints are."""
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
 
+    def _read_schema(self, path: str, keys: Keys) -> JSON:
+        try:
+            too_large = "a schema of this size is none"
+            return read_yaml(self.suite.origin.source.beside(path), too_large=too_large).value
+        except SuiteError as error:
+            raise self.suite.error(str(error), keys=keys) from None
+
     def question(self, sample: Sample) -> Question:
         """Render the sample's prompt and make its requests."""
-        presented = self._present(sample)
+        presented = self._with_continuation(self._present(sample))
         prompt = render_prompt(
             self.suite,
             sample,
@@ -60,17 +83,23 @@ class Evaluation:
             self._check_options_are_shown(presented, prompt)
         try:
             requests = self.scorer.requests(
-                presented, prompt, delimiter=self._delimiter, generate=self.suite.spec.generate
+                presented, prompt, delimiter=self._delimiter(prompt), generate=self.suite.spec.generate
             )
+        except SettingsError as error:
+            raise self.suite.error(str(error), keys=error.keys) from None
         except ValueError as error:
             raise self.suite.error(str(error), sample) from None
         return Question(presented=replace(presented, prompt=prompt), prompt=prompt, requests=requests)
 
-    @property
-    def _delimiter(self) -> str:
-        """What stands between prompt and option. By default nothing under a chat template, as in lm-eval."""
+    def _delimiter(self, rendered: Prompt) -> str:
+        """What stands between prompt and option. By default nothing under a chat template, as in lm-eval, unless the
+        reply begins with a prefix that has no white space at its end.
+        """
         prompt = self.suite.spec.prompt
-        return "" if prompt.chat and "delimiter" not in prompt.model_fields_set else prompt.delimiter
+        if isinstance(rendered, str) or "delimiter" in prompt.model_fields_set:
+            return prompt.delimiter
+        last = rendered[-1]
+        return prompt.delimiter if last.role == "assistant" and not last.content[-1:].isspace() else ""
 
     def _check_options_are_shown(self, presented: Presented, prompt: Prompt) -> None:
         """A letter of options that the prompt does not show means nothing."""
@@ -83,8 +112,10 @@ class Evaluation:
                 raise self.suite.error(message, presented.sample, ("prompt", "template"))
 
     def score(self, question: Question, responses: Sequence[Response]) -> Score:
-        """Judge the responses to the question's requests."""
-        return self.scorer.score(question.presented, responses)
+        """Judge the responses to the question's requests; where there are several replies, its details hold them."""
+        score = self.scorer.score(question.presented, responses)
+        replies: list[JSON] = [response.text for response in responses if isinstance(response, GenerateResponse)]
+        return replace(score, details={**score.details, "outputs": replies}) if len(replies) > 1 else score
 
     def fingerprints(self) -> tuple[str, dict[str, str]]:
         """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
@@ -92,7 +123,7 @@ class Evaluation:
         A sample's fingerprint hashes its requests, what is right, and the scorer with its version and settings; the
         suite's hashes those of its samples and their categories, whatever their order.
         """
-        scorer = json.dumps([self.scorer.name, self.scorer.version, self.suite.spec.score.model_dump(mode="json")])
+        scorer = json.dumps(self._described())
         samples = {}
         for sample in self.suite.samples:
             question = self.question(sample)
@@ -101,6 +132,25 @@ class Evaluation:
         parts = sorted((sample.id, samples[sample.id], sample.category or "") for sample in self.suite.samples)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest(), samples
 
+    @property
+    def settings(self) -> dict[str, JSON]:
+        """What the suite says of how replies are judged, but for the scorer's name."""
+        spec = self.suite.spec
+        settings: dict[str, JSON] = self._score.model_dump(mode="json", exclude={"kind"})
+        if spec.filters:
+            settings["filters"] = [step.model_dump(mode="json") for step in spec.filters]
+        if spec.epochs is not None:
+            settings["epochs"] = spec.epochs.model_dump(mode="json")
+        return settings
+
+    def _described(self) -> list[JSON]:
+        """All that decides how a reply is judged."""
+        kind = self.suite.spec.score.kind
+        described: list[JSON] = [self.scorer.name, self.scorer.version, {"kind": kind, **self.settings}]
+        if isinstance(self.scorer, SeveralScorer | Around):
+            described.append(_versions(self.scorer))
+        return described
+
     def _present(self, sample: Sample) -> Presented:
         try:
             return self.scorer.present(sample)
@@ -108,7 +158,11 @@ class Evaluation:
             raise self.suite.error(str(error), sample) from None
 
     def _variables(self, presented: Presented) -> Mapping[str, object]:
-        return {**presented.sample.variables, **self.scorer.variables(presented)}
+        try:
+            added = self.scorer.variables(presented)
+        except SettingsError as error:
+            raise self.suite.error(str(error), keys=error.keys) from None
+        return {**presented.sample.variables, **added} if added else presented.sample.variables
 
     def _shot(self, shot: Sample) -> tuple[Mapping[str, object], str]:
         if shot.id not in self._shots:
@@ -124,7 +178,47 @@ class Evaluation:
                 raise self.suite.error(f"few-shot example: {error}", shot) from None
             # The suite says itself what the example answers, so it need not be a question that could be scored.
             return shot.variables, ""
-        return self._variables(presented), self.scorer.answer_text(presented)
+        presented = self._with_continuation(presented)
+        try:
+            answer = self.scorer.answer_text(presented)
+        except ValueError as error:
+            if fewshot is None or fewshot.answer is None:
+                raise self.suite.error(f"few-shot example: {error}", shot) from None
+            answer = ""
+        return self._variables(presented), answer
+
+    @property
+    def _continuation(self) -> str | None:
+        """The template of what is scored after each option, where the suite has one."""
+        settings = self.suite.spec.score
+        return settings.continuation if isinstance(settings, ChoiceSettings) else None
+
+    def _check_continuation(self, source: str) -> None:
+        try:
+            self.suite.templates.check(source)
+        except TemplateError as error:
+            raise self.suite.error(str(error), keys=_CONTINUATION_KEYS) from None
+
+    def _with_continuation(self, presented: Presented) -> Presented:
+        if self._continuation is None:
+            return presented
+        try:
+            text = self.suite.templates.text(self._continuation, self._variables(presented))
+        except TemplateError as error:
+            raise self.suite.error(str(error), presented.sample, _CONTINUATION_KEYS) from None
+        if (problem := unusable_character(text)) is not None:
+            raise self.suite.error(f"the rendered text: {problem}", presented.sample, _CONTINUATION_KEYS)
+        return replace(presented, continuation=text)
+
+
+_CONTINUATION_KEYS: Keys = ("score", "choice", "continuation")
+
+
+def deciding_output(score: Score, responses: Sequence[Response]) -> str | None:
+    """The reply that the score's answer comes from; None where nothing was generated."""
+    replies = [response.text for response in responses if isinstance(response, GenerateResponse)]
+    epoch = deciding_epoch(score)
+    return replies[epoch if epoch < len(replies) else 0] if replies else None
 
 
 def _length(requests: Sequence[Request]) -> int:
@@ -145,8 +239,23 @@ def _sample_fingerprint(scorer: str, question: Question) -> str:
     for request in question.requests:
         prompt, *others = _VALUES_OF[type(request)](request)
         asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
-    judged = [presented.choices, presented.right, presented.labels, presented.references]
+    judged = _judged(presented)
+    if presented.parts:
+        judged.append([_judged(part) for part in presented.parts])
     return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
+
+
+def _versions(scorer: Scorer) -> list[JSON]:
+    """Names and versions of a scorer, of what is around it, and of each of several."""
+    if isinstance(scorer, SeveralScorer):
+        return [[part.name, *_versions(part.scorer)] for part in scorer.parts]
+    if isinstance(scorer, Around):
+        return [type(scorer).__name__, scorer.layer_version, *_versions(scorer.inner)]
+    return [scorer.name, scorer.version]
+
+
+def _judged(presented: Presented) -> list[object]:
+    return [presented.choices, presented.right, presented.labels, presented.references]
 
 
 _ENCODER = json.JSONEncoder(default=astuple)

@@ -8,8 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import cast, get_args
 
+from pytest_llmeval.scoring.corpus import corpus_ingredients, corpus_value
+from pytest_llmeval.scoring.definitions import (
+    METRICS,
+    Kind,
+    MetricDefinition,
+    definition,
+    is_known,
+    shown_order,
+    split_name,
+)
 from pytest_llmeval.scoring.pooled import ingredients, pooled
 from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval
 from pytest_llmeval.types import JSON, Score
@@ -27,111 +37,6 @@ __all__ = [
     "summarize",
 ]
 
-Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled"]
-"""``proportion``: a mean of values that are all 0 or 1. ``count``: a number of samples, without an interval.
-``pooled``: made of one ratio of two sums over the samples (``pooled.py``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricDefinition:
-    """What a metric's name means.
-
-    ``higher_is_better`` is None where neither direction is. No value lies below ``lowest`` or above ``highest``, and no
-    interval reaches beyond them.
-    """
-
-    name: str
-    kind: Kind
-    higher_is_better: bool | None
-    description: str
-    lowest: float = -math.inf
-    highest: float = math.inf
-
-
-METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
-    {
-        metric.name: metric
-        for metric in (
-            MetricDefinition("accuracy", "proportion", True, "Share of the samples that were answered right."),
-            MetricDefinition(
-                "skill",
-                "mean",
-                True,
-                "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect.",
-                highest=1.0,
-            ),
-            MetricDefinition(
-                "brier",
-                "mean",
-                False,
-                "Mean over a sample's options of (p - y)²: 0 is perfect, at most 2/k for k options.",
-                lowest=0.0,
-                highest=1.0,
-            ),
-            MetricDefinition(
-                "brier_sum",
-                "mean",
-                False,
-                "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst.",
-                lowest=0.0,
-                highest=2.0,
-            ),
-            MetricDefinition(
-                "accuracy_token", "proportion", True, "Accuracy of the option with the highest logprob per token."
-            ),
-            MetricDefinition(
-                "accuracy_sum", "proportion", True, "Accuracy of the option with the highest loglikelihood."
-            ),
-            MetricDefinition(
-                "accuracy_char",
-                "proportion",
-                True,
-                "Accuracy of the option with the highest loglikelihood per character.",
-            ),
-            MetricDefinition(
-                "accuracy_byte",
-                "proportion",
-                True,
-                "Accuracy of the option with the highest loglikelihood per UTF-8 byte.",
-            ),
-            MetricDefinition(
-                "word_perplexity",
-                "pooled",
-                False,
-                "exp(-sum of loglikelihoods / sum of words): 1 is perfect. Words are what white space separates.",
-                lowest=1.0,
-            ),
-            MetricDefinition(
-                "byte_perplexity",
-                "pooled",
-                False,
-                "exp(-sum of loglikelihoods / sum of UTF-8 bytes): 1 is perfect.",
-                lowest=1.0,
-            ),
-            MetricDefinition(
-                "bits_per_byte",
-                "pooled",
-                False,
-                "-sum of loglikelihoods / ln 2 / sum of UTF-8 bytes: 0 is perfect.",
-                lowest=0.0,
-            ),
-            MetricDefinition(
-                "token_perplexity",
-                "pooled",
-                False,
-                "exp(-sum of loglikelihoods / sum of tokens): 1 is perfect. Comparable for one tokenizer only.",
-                lowest=1.0,
-            ),
-            MetricDefinition("correct", "count", True, "Samples that were answered right."),
-            MetricDefinition("total", "count", None, "Samples that were scored."),
-            MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
-            MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
-            MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are wrong."),
-        )
-    }
-)
-"""The metrics that scorers here give, by name, in the order in which they are shown."""
-
 _COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
     {
         "correct": lambda score: float(score.status == "correct"),
@@ -145,9 +50,10 @@ _COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
 class Metric:
     """A statistic over ``n`` scores. ``value`` is None where there was nothing to take it over.
 
-    ``stderr`` is the standard error of the mean (of pooled metrics see ``pooled.py``), None for counts and for n < 2.
-    ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means and for
-    pooled metrics, None for counts and, but for proportions, for n < 2. A perplexity too large for a float is None too.
+    ``stderr`` is the standard error of the mean (of others see ``pooled.py`` and ``corpus.py``), None for counts and
+    for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means
+    and for pooled metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A
+    perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
     """
 
     value: float | None
@@ -167,16 +73,12 @@ class Metric:
         n, kind = data.get("n"), data.get("kind")
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ValueError(f"a metric's n is a number of samples, found {n!r}")
-        if kind not in ("proportion", "mean", "count", "pooled"):
-            raise ValueError(f"a metric's kind is proportion, mean, count or pooled, found {kind!r}")
+        if kind not in get_args(Kind):
+            raise ValueError(
+                f"a metric's kind is {', '.join(get_args(Kind)[:-1])} or {get_args(Kind)[-1]}, found {kind!r}"
+            )
         numbers = {name: _number_or_none(data, name) for name in ("value", "stderr", "ci_low", "ci_high")}
-        return cls(n=n, kind=kind, **numbers)
-
-
-def definition(name: str) -> MetricDefinition:
-    """The definition of a metric's name; one that a user gave is a mean, of which the better direction is unknown."""
-    known = METRICS.get(name)
-    return known if known is not None else MetricDefinition(name, "mean", None, f"Mean of {name}.")
+        return cls(n=n, kind=cast(Kind, kind), **numbers)
 
 
 def skill(correct: float, chance: float) -> float:
@@ -203,7 +105,7 @@ def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
         if score.no_answer:
             found.add("no_answer")
         found.update(score.values)
-    return (*(name for name in METRICS if name in found), *sorted(found.difference(METRICS)))
+    return tuple(sorted(found, key=shown_order))
 
 
 def summarize(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Metric]:
@@ -239,6 +141,8 @@ def _summarize(scores: Sequence[Score], kinds: Mapping[str, Kind]) -> dict[str, 
 def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
     if kind == "pooled":
         return _pooled(scores, name)
+    if kind == "corpus":
+        return _corpus(scores, name)
     values = _values(scores, name)
     if kind == "count":
         return Metric(value=math.fsum(values), n=len(values), kind=kind)
@@ -248,9 +152,9 @@ def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
     if kind == "proportion":
         interval = wilson_interval(int(math.fsum(values)), len(values))
     else:
-        interval = _skill_interval(scores) if name == "skill" else None
+        interval = _skill_interval(scores, name) if _is_skill(name) else None
         interval = interval or mean_interval(values)
-        if interval is not None and interval[0] == interval[1] and name == "skill":
+        if interval is not None and interval[0] == interval[1] and _is_skill(name):
             interval = None  # all right or all wrong under different chances: no width is not what is known
     low, high = _within(name, scores, interval) if interval is not None else (None, None)
     return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
@@ -263,16 +167,27 @@ def _pooled(scores: Iterable[Score], name: str) -> Metric:
     return Metric(value=found.value, n=len(parts), kind="pooled", stderr=found.stderr, ci_low=low, ci_high=high)
 
 
+def _corpus(scores: Iterable[Score], name: str) -> Metric:
+    parts = corpus_ingredients(scores, name)
+    found = corpus_value(name, parts)
+    low, high = _within(name, (), found.interval) if found.interval is not None else (None, None)
+    return Metric(value=found.value, n=len(parts), kind="corpus", stderr=found.stderr, ci_low=low, ci_high=high)
+
+
 def _within(name: str, scores: Iterable[Score], interval: tuple[float, float]) -> tuple[float, float]:
     """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
     metric = definition(name)
-    lowest = _lowest_skill(scores) if name == "skill" else metric.lowest
+    lowest = _lowest_skill(scores, name) if _is_skill(name) else metric.lowest
     return max(interval[0], lowest), min(interval[1], metric.highest)
 
 
-def _lowest_skill(scores: Iterable[Score]) -> float:
+def _is_skill(name: str) -> bool:
+    return split_name(name)[1] == "skill"
+
+
+def _lowest_skill(scores: Iterable[Score], name: str) -> float:
     """The skill of a model that is always wrong on these samples; it depends on their chances."""
-    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
+    carriers = [score for score in scores if score.status != "unscored" and name in score.values]
     worst = [skill(0.0, score.chance) for score in carriers if score.chance is not None and 0 <= score.chance < 1]
     return mean(worst) if worst and len(worst) == len(carriers) else -math.inf
 
@@ -298,31 +213,31 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for name in names:
         kind = definition(name).kind
-        if kind == "pooled" and ingredients(scores, name):
+        if (kind == "pooled" and ingredients(scores, name)) or (kind == "corpus" and corpus_ingredients(scores, name)):
             kinds[name] = kind
             continue
-        if kind != "count" and name != "skill":
+        if kind != "count" and not _is_skill(name):
             values = _values(scores, name)
-            if values and (name not in METRICS or kind in ("proportion", "pooled")):
+            if values and (not is_known(name) or kind in ("proportion", "pooled", "corpus")):
                 # A user may record any value under any name; only zeros and ones have a proportion's interval.
                 kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
         kinds[name] = kind
     return kinds
 
 
-def _skill_interval(scores: Iterable[Score]) -> tuple[float, float] | None:
+def _skill_interval(scores: Iterable[Score], name: str) -> tuple[float, float] | None:
     """Accuracy's Wilson interval on skill's scale, where every sample has the same chance.
 
     Skill is then a linear function of accuracy. Student's t would give an interval of no width to a model that is
     always right. None where chances differ, or where a skill is not that of a right or a wrong answer.
     """
-    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
+    carriers = [score for score in scores if score.status != "unscored" and name in score.values]
     chances = {score.chance for score in carriers}
     chance = chances.pop() if len(chances) == 1 else None
     if chance is None or not 0 <= chance < 1:
         return None
     best, worst = skill(1.0, chance), skill(0.0, chance)
-    values = [score.values["skill"] for score in carriers]
+    values = [score.values[name] for score in carriers]
     if any(value not in (best, worst) for value in values):
         return None
     low, high = wilson_interval(values.count(best), len(values))

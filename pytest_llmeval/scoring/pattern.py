@@ -14,17 +14,22 @@ from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.schema import GenerateSpec, PatternSettings
 from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
-__all__ = ["PatternScorer", "compile_pattern"]
+__all__ = ["PatternScorer", "check_counts", "compile_pattern"]
 
 _MAX_UNROLLED = 100_000
 _COUNT = regex.compile(r"\{([0-9]+)(?:,[0-9]*)?\}")
 
 
-def compile_pattern(pattern: str, *, ignore_case: bool) -> regex.Pattern[str]:
-    """A pattern of the ``regex`` package with exactly one group. ``ValueError`` says what is wrong, and where."""
+def check_counts(pattern: str) -> None:
+    """``ValueError`` for a pattern that the compiler of ``regex`` would write out without end."""
     # The compiler writes counted repeats out: ((a{999}){999}){999} would take all memory before any time limit.
     if _unrolled_size(pattern) > _MAX_UNROLLED:
         raise ValueError(f"pattern {quote(pattern)} repeats more than {_MAX_UNROLLED} things by its counts in braces")
+
+
+def compile_pattern(pattern: str, *, ignore_case: bool) -> regex.Pattern[str]:
+    """A pattern of the ``regex`` package with exactly one group. ``ValueError`` says what is wrong, and where."""
+    check_counts(pattern)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -30,6 +30,8 @@ def prompt_problem(prompt: PromptSpec) -> tuple[str, Keys] | None:
         return "found true; score: perplexity scores a text as it is, without a chat template", ("chat",)
     if prompt.system:
         return "found text, which score: perplexity would score too; remove it", ("system",)
+    if prompt.prefix:
+        return "found text, which score: perplexity would score too; remove it", ("prefix",)
     if prompt.fewshot is not None and prompt.fewshot.count > 0:
         return "found examples, which score: perplexity would score too; remove them", ("fewshot",)
     return None
@@ -81,7 +83,8 @@ class PerplexityScorer:
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """The sums that the metrics are made of: log-likelihood in nats, words, UTF-8 bytes and tokens."""
         (response,) = loglikelihoods(responses, 1)
-        if response.num_tokens < 1:
+        is_counted = response.measure == "loglikelihood"
+        if response.num_tokens < 1 and is_counted:
             return Score(status="unscored", reason=f"the model counts {response.num_tokens} tokens in the text")
         if not math.isfinite(response.loglikelihood):
             return Score(status="unscored", reason=f"the loglikelihood of the text is {response.loglikelihood}")
@@ -92,7 +95,7 @@ class PerplexityScorer:
                 "loglikelihood": response.loglikelihood,
                 "words": float(count_words(text)),
                 "bytes": float(len(text.encode("utf-8"))),
-                "tokens": float(response.num_tokens),
+                **({"tokens": float(response.num_tokens)} if is_counted else {}),
             },
         )
 

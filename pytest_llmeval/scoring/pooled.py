@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pytest_llmeval.scoring.definitions import split_name
 from pytest_llmeval.scoring.statistics import ratio_interval, ratio_standard_error
 from pytest_llmeval.types import Score
 
@@ -45,10 +46,12 @@ POOLED: Mapping[str, PooledFormula] = MappingProxyType(
         "byte_perplexity": PooledFormula("bytes", math.exp, math.exp),
         "bits_per_byte": PooledFormula("bytes", _bits, lambda _: 1 / math.log(2)),
         "token_perplexity": PooledFormula("tokens", math.exp, math.exp),
+        "perplexity": PooledFormula("samples", math.exp, math.exp),
     }
 )
 """Pooled metrics by name. Word and byte perplexity and bits per byte are those of lm-eval 0.4.13:
-``weighted_perplexity`` and ``bits_per_byte`` of ``lm_eval/api/metrics.py``."""
+``weighted_perplexity`` and ``bits_per_byte`` of ``lm_eval/api/metrics.py``; ``perplexity`` is that of the name there,
+of which every sample is one unit (``samples`` is 1)."""
 
 
 def pooled(name: str, values: Sequence[Mapping[str, float]]) -> PooledValue:
@@ -59,7 +62,7 @@ def pooled(name: str, values: Sequence[Mapping[str, float]]) -> PooledValue:
     symmetric for perplexities; and the standard error of the rate times the slope (delta method). None for fewer than
     two samples. ``ValueError`` for a value that is not finite.
     """
-    formula = POOLED[name]
+    formula = POOLED[split_name(name)[1]]
     nats = [-sample["loglikelihood"] for sample in values]
     units = [sample[formula.unit] for sample in values]
     total = math.fsum(units)
@@ -79,9 +82,18 @@ def pooled(name: str, values: Sequence[Mapping[str, float]]) -> PooledValue:
 
 
 def ingredients(scores: Iterable[Score], name: str) -> list[Mapping[str, float]]:
-    """The values of those scores, unscored ones aside, that hold what the metric ``name`` is made of."""
-    needed = {"loglikelihood", POOLED[name].unit}
-    return [score.values for score in scores if score.status != "unscored" and needed <= set(score.values)]
+    """The values of those scores, unscored ones aside, that hold what the metric ``name`` is made of.
+
+    A prefix of the metric's name (``flexible.word_perplexity``) is one of its ingredients' names too, and not of what
+    is returned.
+    """
+    prefix, base = split_name(name)
+    needed = ("loglikelihood", POOLED[base].unit)
+    return [
+        {need: score.values[prefix + need] for need in needed}
+        for score in scores
+        if score.status != "unscored" and all(prefix + need in score.values for need in needed)
+    ]
 
 
 def pseudo_values(name: str, values: Sequence[Mapping[str, float]]) -> list[float] | None:
@@ -91,7 +103,7 @@ def pseudo_values(name: str, values: Sequence[Mapping[str, float]]) -> list[floa
     Jaeckel, 1972; the delta method in another form). The difference of two models on the same samples is the mean of
     the differences of these. None where the metric has no value, and where one of these is too large for a float.
     """
-    formula, whole = POOLED[name], pooled(name, values)
+    formula, whole = POOLED[split_name(name)[1]], pooled(name, values)
     if whole.value is None:
         return None
     total = math.fsum(sample[formula.unit] for sample in values)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from pytest_llmeval.scoring.base import Scorer
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pytest_llmeval.scoring.base import Scorer, SettingsError
+from pytest_llmeval.scoring.bleu import BleuScorer
 from pytest_llmeval.scoring.choice import ChoiceScorer
+from pytest_llmeval.scoring.chrf import ChrfScorer
+from pytest_llmeval.scoring.contains import ContainsScorer
+from pytest_llmeval.scoring.continuation import ContinuationScorer
+from pytest_llmeval.scoring.epochs import EpochsScorer
 from pytest_llmeval.scoring.exact import ExactScorer
+from pytest_llmeval.scoring.f1 import F1Scorer
+from pytest_llmeval.scoring.filters import FilteredScorer, Pipeline, make_pipeline
+from pytest_llmeval.scoring.json_reply import JsonScorer
 from pytest_llmeval.scoring.letter import LetterScorer
+from pytest_llmeval.scoring.mass import MassScorer
+from pytest_llmeval.scoring.mathematics import MathScorer
+from pytest_llmeval.scoring.meteor import MeteorScorer
 from pytest_llmeval.scoring.number import NumberScorer
 from pytest_llmeval.scoring.pattern import PatternScorer
 from pytest_llmeval.scoring.perplexity import PerplexityScorer
+from pytest_llmeval.scoring.rouge import RougeScorer
+from pytest_llmeval.scoring.several import KEYS, Part, SeveralScorer
+from pytest_llmeval.scoring.ter import TerScorer
 from pytest_llmeval.scoring.yes_no import YesNoScorer
+from pytest_llmeval.suites.epochs_spec import EpochsSpec, reduction_problem
+from pytest_llmeval.suites.filters_spec import FilterSettings
 from pytest_llmeval.suites.schema import (
     ChoiceSettings,
     ExactSettings,
@@ -20,15 +39,103 @@ from pytest_llmeval.suites.schema import (
     ScoreSettings,
     YesNoSettings,
 )
+from pytest_llmeval.suites.score_settings import CustomSettings, OneScoreSettings, SeveralSettings
+from pytest_llmeval.suites.score_settings.choices import ContinuationSettings, MassSettings
+from pytest_llmeval.suites.score_settings.mathematics import MathSettings
+from pytest_llmeval.suites.score_settings.replies import ContainsSettings, JsonSettings
+from pytest_llmeval.suites.score_settings.several import PartSettings
+from pytest_llmeval.suites.score_settings.texts import (
+    BleuSettings,
+    ChrfSettings,
+    F1Settings,
+    MeteorSettings,
+    RougeSettings,
+    TerSettings,
+)
+from pytest_llmeval.suites.suite import NO_SCORERS
+from pytest_llmeval.suites.wording import Keys
 
-__all__ = ["make_scorer"]
+__all__ = ["make_scorer", "suite_scorer"]
 
 
-def make_scorer(settings: ScoreSettings) -> Scorer:
-    """The scorer of a suite. ``ValueError`` says in one line why these settings cannot be used."""
+def suite_scorer(
+    settings: ScoreSettings,
+    custom: Mapping[str, Callable[..., Any]] = NO_SCORERS,
+    *,
+    filters: Sequence[FilterSettings] = (),
+    epochs: EpochsSpec | None = None,
+) -> Scorer:
+    """The scorer of a suite with what the suite puts around it; ``custom`` are those registered from Python, by name.
+
+    Each of several scorers has filters and epochs of its own, so that each reduces its own judgements.
+    ``SettingsError`` says in one line what cannot be used.
+    """
+    pipeline = make_pipeline(filters)
+    if not isinstance(settings, SeveralSettings):
+        return _surrounded(_made(settings, custom, ("score",)), pipeline, _FILTERS, epochs)
+    parts = {}
+    for name, part in settings.scorers.items():
+        keys = (*KEYS, name)
+        own = make_pipeline(part.filters, (*keys, "filters"))
+        reduced = _reduced(epochs, part, keys)
+        inner = _one_of_several(part.score, custom, (*keys, "score"))
+        where = (*keys, "filters") if own else _FILTERS
+        parts[name] = Part(name, _surrounded(inner, pipeline + own, where, reduced))
+    deciding = parts.pop(settings.deciding)
+    return SeveralScorer(deciding, tuple(parts.values()))
+
+
+_FILTERS: Keys = ("filters",)
+
+
+def _surrounded(inner: Scorer, pipeline: Pipeline, keys: Keys, epochs: EpochsSpec | None) -> Scorer:
+    scorer = FilteredScorer(inner, pipeline, keys) if pipeline else inner
+    return scorer if epochs is None else EpochsScorer(scorer, epochs.count, epochs.reduce, epochs.vote)
+
+
+def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> EpochsSpec | None:
+    """The suite's epochs with the reductions of one of several scorers."""
+    if part.reduce is None:
+        return epochs
+    if epochs is None:
+        raise SettingsError("found it in a suite without epochs; add epochs, such as epochs: 8", (*keys, "reduce"))
+    problem = reduction_problem(part.reduce, epochs.count)
+    if problem is not None:
+        raise SettingsError(problem, (*keys, "reduce"))
+    return epochs.model_copy(update={"reduce": part.reduce})
+
+
+def _one_of_several(settings: OneScoreSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:
+    if isinstance(settings, PerplexitySettings):
+        raise SettingsError("perplexity reads whole texts and shares no request; give it a suite of its own", keys)
+    if isinstance(settings, ChoiceSettings) and settings.continuation is not None:
+        raise SettingsError("a continuation is for score: choice alone", (*keys, "choice", "continuation"))
+    return _made(settings, custom, keys)
+
+
+def _made(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:
+    """The scorer of settings that stand at ``keys``, which ``SettingsError`` then names."""
+    try:
+        return make_scorer(settings, custom)
+    except SettingsError as error:
+        raise SettingsError(str(error), (*keys, *error.keys)) from None
+    except ValueError as error:
+        raise SettingsError(str(error), keys) from None
+
+
+def make_scorer(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]] = NO_SCORERS) -> Scorer:
+    """The scorer of a suite; ``custom`` are those registered from Python, by name.
+
+    ``ValueError`` says in one line why these settings cannot be used; the keys of a ``SettingsError`` lead on from
+    those of ``settings``.
+    """
     match settings:
         case ChoiceSettings():
             return ChoiceScorer(settings)
+        case MassSettings():
+            return MassScorer(settings)
+        case ContinuationSettings():
+            return ContinuationScorer(settings)
         case LetterSettings():
             return LetterScorer(settings)
         case YesNoSettings():
@@ -36,10 +143,34 @@ def make_scorer(settings: ScoreSettings) -> Scorer:
         case NumberSettings():
             return NumberScorer(settings)
         case ExactSettings():
-            return ExactScorer(settings)
+            return ExactScorer.of(settings)
         case PatternSettings():
             return PatternScorer.of(settings)
+        case ContainsSettings():
+            return ContainsScorer.of(settings)
+        case JsonSettings():
+            return JsonScorer.of(settings)
+        case MathSettings():
+            return MathScorer.of(settings)
+        case F1Settings():
+            return F1Scorer(settings)
+        case BleuSettings():
+            return BleuScorer.of(settings)
+        case RougeSettings():
+            return RougeScorer.of(settings)
+        case ChrfSettings():
+            return ChrfScorer.of(settings)
+        case TerSettings():
+            return TerScorer.of(settings)
+        case MeteorSettings():
+            return MeteorScorer.of(settings)
         case PerplexitySettings():
             return PerplexityScorer(settings)
+        case CustomSettings():
+            from pytest_llmeval.scoring.custom import make_custom_scorer
+
+            return make_custom_scorer(settings, custom)
+        case SeveralSettings():
+            return suite_scorer(settings, custom)
         case _:
             raise ValueError(f"score: {settings.kind} is not available yet")

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import filterfalse
 from statistics import NormalDist
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "CONFIDENCE",
+    "NUM_RESAMPLES",
+    "Bootstrapped",
+    "bootstrap",
+    "bootstrap_of_sums",
     "mean",
     "mean_interval",
     "ratio_interval",
@@ -19,6 +29,30 @@ __all__ = [
 
 CONFIDENCE = 0.95
 """The confidence level of every interval that is reported."""
+
+NUM_RESAMPLES = 1000
+"""How often a bootstrap draws as many samples as there are."""
+
+_SEED = 0
+_MAX_HELD = 1_000_000
+"""Numbers in memory at a time."""
+_MAX_DRAWN = 4_000_000
+"""Samples drawn in all, where each resample is computed from its samples, but for the least number of resamples."""
+_MIN_RESAMPLES = 200
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrapped:
+    """What a statistic's values over bootstrap samples say: their mean, their standard deviation, and the interval
+    between their percentiles.
+    """
+
+    mean: float
+    stderr: float
+    low: float
+    high: float
 
 
 def mean(values: Sequence[float]) -> float:
@@ -106,6 +140,72 @@ def ratio_interval(
     half = _t_quantile(len(denominators) - 1, confidence) * error
     centre = math.fsum(numerators) / math.fsum(denominators)
     return centre - half, centre + half
+
+
+def bootstrap_of_sums(
+    rows: Sequence[Sequence[float]],
+    statistic: Callable[[Sequence[float]], float | None],
+    *,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = _SEED,
+) -> Bootstrapped | None:
+    """The percentile bootstrap of a statistic of column sums (B. Efron, 1979, doi:10.1214/aos/1176344552).
+
+    ``rows`` holds one row of numbers for each sample; ``statistic`` takes the sums of the columns over samples drawn
+    with replacement, as many as there are. The result depends on the rows, their order and ``seed`` alone. None for
+    fewer than two samples, and where the statistic is None for more than one resample in twenty: those resamples are
+    left out.
+    """
+    import numpy as np
+
+    n = len(rows)
+    if n < 2:
+        return None
+    table = np.asarray(rows, dtype=float)
+    at_once = max(1, _MAX_HELD // n)
+    random = np.random.default_rng(seed)
+    values: list[float | None] = []
+    for start in range(0, num_resamples, at_once):
+        count = min(at_once, num_resamples - start)
+        drawn = random.integers(n, size=(count, n))
+        weights = np.bincount((drawn + n * np.arange(count)[:, None]).ravel(), minlength=count * n)
+        values += map(statistic, (weights.reshape(count, n).astype(float) @ table).tolist())
+    return _bootstrapped(values)
+
+
+def bootstrap(
+    samples: Sequence[T],
+    statistic: Callable[[Sequence[T]], float | None],
+    *,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = _SEED,
+) -> Bootstrapped | None:
+    """``bootstrap_of_sums`` for a statistic that has to see the samples themselves.
+
+    Of many samples fewer resamples are computed, so that a report does not wait: at least 200.
+    """
+    import numpy as np
+
+    n = len(samples)
+    if n < 2:
+        return None
+    count = min(num_resamples, max(_MIN_RESAMPLES, _MAX_DRAWN // n))
+    random = np.random.default_rng(seed)
+    return _bootstrapped(
+        [statistic([samples[place] for place in random.integers(n, size=n).tolist()]) for _ in range(count)]
+    )
+
+
+def _bootstrapped(values: Sequence[float | None]) -> Bootstrapped | None:
+    import numpy as np
+
+    found: NDArray[np.float64] = np.array([value for value in values if value is not None], dtype=float)
+    if len(found) < 2 or len(found) < 0.95 * len(values):
+        return None
+    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Bootstrapped(
+        mean=float(np.mean(found)), stderr=float(np.std(found, ddof=1)), low=float(low), high=float(high)
+    )
 
 
 def _t_quantile(degrees_of_freedom: int, confidence: float) -> float:

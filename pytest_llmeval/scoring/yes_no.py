@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.calibration import CALIBRATION, calibration_values
 from pytest_llmeval.scoring.metrics import skill
 from pytest_llmeval.scoring.responses import finite_or_none, loglikelihood_problem, loglikelihoods, reply, softmax
 from pytest_llmeval.scoring.targets import quote
@@ -55,7 +56,8 @@ class YesNoScorer:
     @property
     def metrics(self) -> tuple[str, ...]:
         counts = ("correct", "total", "yes_predicted", "no_predicted", "no_answer")
-        return ("accuracy", "skill", *(("brier",) if self.settings.by == "loglikelihood" else ()), *counts)
+        probable = ("brier", *CALIBRATION) if self.settings.by == "loglikelihood" else ()
+        return ("accuracy", "skill", *probable, *counts)
 
     @property
     def default_template(self) -> str:
@@ -92,7 +94,7 @@ class YesNoScorer:
         return (reply_request(prompt, generate, max_tokens=max_tokens),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy, skill and predictions; by log-likelihood the Brier score over yes and no too."""
+        """Accuracy, skill and predictions; by log-likelihood Brier score and calibration over yes and no too."""
         if self.settings.by == "generation":
             return _judge(presented, find_yes_or_no(reply(responses)), {}, {})
         sums = [response.loglikelihood for response in loglikelihoods(responses, len(_ANSWERS))]
@@ -104,8 +106,9 @@ class YesNoScorer:
         details["probabilities"] = list(probabilities)
         expected = presented.references[0]
         squares = [(p - (answer == expected)) ** 2 for answer, p in zip(_ANSWERS, probabilities, strict=True)]
+        values = {"brier": math.fsum(squares) / len(squares), **calibration_values(sums, {_ANSWERS.index(expected)})}
         yes, no = sums
-        return _judge(presented, "yes" if yes > no else "no", {"brier": math.fsum(squares) / len(squares)}, details)
+        return _judge(presented, "yes" if yes > no else "no", values, details)
 
 
 def _judge(

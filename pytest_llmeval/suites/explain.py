@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, get_args
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pytest_llmeval.suites.schema import SCORERS, SuiteSpec
+from pytest_llmeval.suites.schema import SuiteSpec
 from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, nearest, quoted
 
 __all__ = ["explain"]
@@ -34,7 +35,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 def explain(error: ValidationError) -> Iterator[tuple[str, Keys]]:
     """Each error as a sentence, and the keys at which it stands."""
     for detail in error.errors():
-        keys: Keys = tuple(detail["loc"])
+        keys: Keys = (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
         yield _sentence(detail, keys), keys
 
 
@@ -44,12 +45,12 @@ def _sentence(detail: ErrorDetails, keys: Keys) -> str:
     found = detail["input"]
     if kind == "llmeval":
         return str(context["message"])
-    if kind == "extra_forbidden":
+    if kind == "llmeval_here":
+        return f"{dotted(keys)}: {context['message']}"
+    if kind in ("extra_forbidden", "llmeval_unknown_key"):
         above = keys[:-1]
-        model = _model_at(above)
-        known = [name for name in model.model_fields if name != "kind"] if model is not None else []
-        inside = f" in {dotted(above)}" if above else ""
-        return f"unknown key {quoted(str(keys[-1]))}{inside}{expected_one_of(str(keys[-1]), known)}"
+        expected = expected_one_of(str(keys[-1]), _keys_at(above)) if kind == "extra_forbidden" else ""
+        return f"unknown key {quoted(str(keys[-1]))}{f' in {dotted(above)}' if above else ''}{expected}"
     if kind == "missing":
         return f"the key {quoted(str(keys[-1]))} is missing{f' in {dotted(keys[:-1])}' if keys[:-1] else ''}"
     return f"{dotted(keys)}: found {describe(found)}, expected {_expected(kind, context, found)}"
@@ -64,6 +65,11 @@ def _expected(kind: str, context: dict[str, Any], found: object) -> str:
         return f"one of {', '.join(words)}" + (f"; did you mean {quoted(near)}?" if near else "")
     if kind == "greater_than_equal":
         return f"a number of at least {context['ge']:g}"
+    if kind == "less_than_equal":
+        return f"a number of at most {context['le']:g}"
+    if kind == "too_short":
+        count = context["min_length"]
+        return f"at least {count} {'entry' if count == 1 else 'entries'}"
     if kind == "greater_than":
         return f"a number above {context['gt']:g}"
     expected = _EXPECTED.get(kind, kind)
@@ -72,15 +78,37 @@ def _expected(kind: str, context: dict[str, Any], found: object) -> str:
     return expected
 
 
-def _model_at(keys: Keys) -> type[BaseModel] | None:
-    """The model whose keys stand at ``keys``; a scorer's settings stand under its name, as in YAML."""
-    if len(keys) == 2 and keys[0] == "score":
-        return SCORERS.get(str(keys[1]))
-    model: type[BaseModel] | None = SuiteSpec
+def _keys_at(keys: Keys) -> list[str]:
+    """The keys of the format that can stand in the mapping at ``keys``."""
+    parts: list[Any] = [SuiteSpec]
     for key in keys:
-        if model is None or key not in model.model_fields:
-            return None
-        annotation = model.model_fields[str(key)].annotation
-        candidates = [annotation, *get_args(annotation)]
-        model = next((part for part in candidates if isinstance(part, type) and issubclass(part, BaseModel)), None)
-    return model
+        parts = [below for part in parts for below in _below(part, key)]
+    models = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+    return [field.alias or name for model in models for name, field in model.model_fields.items() if name != "kind"]
+
+
+def _below(annotation: Any, key: str | int) -> Iterator[Any]:
+    """What can stand at ``key`` inside something of this type; a union's kind stands under its name, as in YAML."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, field in annotation.model_fields.items():
+            if key == (field.alias or name):
+                yield from _alternatives(field.annotation)
+            elif name == "kind" and key == field.default:
+                yield annotation
+    elif isinstance(origin, type) and issubclass(origin, Mapping) and arguments:
+        yield from _alternatives(arguments[1])
+    elif isinstance(origin, type) and issubclass(origin, Sequence) and arguments:
+        yield from _alternatives(arguments[0])
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """The types of a union, without what is annotated to them."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _alternatives(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for part in get_args(annotation):
+            yield from _alternatives(part)
+    else:
+        yield annotation

@@ -4,53 +4,92 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from pydantic import ValidationError
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.dataset_spec import RowsSpec
 from pytest_llmeval.suites.explain import explain
+from pytest_llmeval.suites.fewshot import FewshotError, Shots, contradiction, draw_shots
 from pytest_llmeval.suites.files import Source, read_text
-from pytest_llmeval.suites.mapping import FieldMap, Mapped, make_sample, make_samples
+from pytest_llmeval.suites.mapping import FieldMap, Ids, Mapped, make_sample
 from pytest_llmeval.suites.overrides import Override, OverrideError, apply_overrides
-from pytest_llmeval.suites.rows import FORMATS, Row, format_of, read_rows
-from pytest_llmeval.suites.schema import DatasetSpec, FewshotSpec, SuiteSpec
-from pytest_llmeval.suites.suite import Origin, Suite
+from pytest_llmeval.suites.presets import PresetError, with_preset
+from pytest_llmeval.suites.rows import Row
+from pytest_llmeval.suites.schema import FewshotSpec, SuiteSpec
+from pytest_llmeval.suites.sources import check_rows_spec, rows_of, shown_source
+from pytest_llmeval.suites.suite import NO_SCORERS, Origin, Suite
 from pytest_llmeval.suites.templates import TemplateError, Templates
 from pytest_llmeval.suites.wording import Keys, describe, dotted, quoted
-from pytest_llmeval.suites.yaml_lines import MAX_YAML_BYTES, read_yaml
+from pytest_llmeval.suites.yaml_lines import MAX_YAML_BYTES, Document, read_yaml
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["Suite", "load_suite", "read_suite_name"]
+__all__ = ["Suite", "load_suite", "read_suite_name", "suite_of"]
+
+RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
+"""Gives the rows of a part of a suite that stands at the keys."""
 
 _TOO_LARGE = "put the rows in a data set file and name it with dataset.path"
 _MAX_ERRORS = 10
 _SHORTHANDS = ("choices", "target", "category")
 
 
-def load_suite(path: Path, *, overrides: Sequence[Override] = (), shown_path: str | None = None) -> Suite:
+def load_suite(
+    path: Path,
+    *,
+    overrides: Sequence[Override] = (),
+    shown_path: str | None = None,
+    scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
+) -> Suite:
     """Read a suite and its data. Prompts are not rendered.
 
-    Overrides whose suite matches are applied before validation. ``shown_path`` is how the file is named in errors. Rows
-    are read, mapped, filtered by ``where``, shuffled, limited. Raises ``SuiteError``.
+    Overrides whose suite matches are applied before validation. ``shown_path`` is how the file is named in errors.
+    ``scorers`` are those registered from Python, by name. Rows are read, mapped, filtered by ``where``, shuffled,
+    limited. Raises ``SuiteError``.
     """
     source = Source(path, os.fspath(path) if shown_path is None else shown_path)
     document = read_yaml(source, too_large=_TOO_LARGE)
-    origin = Origin(document)
     if not isinstance(document.value, dict):
-        raise origin.error(f"found {describe(document.value)}, expected a mapping with the keys of a suite")
-    name = document.value.get("suite")
+        raise Origin(document).error(f"found {describe(document.value)}, expected a mapping with the keys of a suite")
+    return suite_of(document, overrides=overrides, scorers=scorers)
+
+
+def suite_of(
+    document: Document,
+    *,
+    overrides: Sequence[Override] = (),
+    origin_of: Callable[..., Origin] = Origin,
+    scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
+    read_rows: RowReader = rows_of,
+) -> Suite:
+    """The suite of a mapping that was read, or made of another format, as ``load_suite`` makes it.
+
+    ``origin_of`` makes, as ``Origin`` does, what says in errors where a key stands. ``read_rows`` gives the rows that
+    ``dataset`` and ``prompt.fewshot`` name.
+    """
+    value = document.value
+    if not isinstance(value, dict):
+        raise TypeError(f"a suite is a mapping, found {describe(value)}")
+    name = value.get("suite")
     matching = tuple(override for override in overrides if override.matches(name if isinstance(name, str) else ""))
     try:
-        value = apply_overrides(document.value, matching)
+        own = apply_overrides(value, matching)
     except OverrideError as error:
-        raise source.error(str(error)) from None
-    origin = Origin(document, matching)
-    spec = _validated(value, origin)
-    return _Reading(spec, origin, Templates()).suite()
+        raise document.source.error(str(error)) from None
+    try:
+        merged, preset = with_preset(own)
+    except PresetError as error:
+        raise origin_of(document, matching).error(str(error), error.keys) from None
+    origin = origin_of(document, matching, preset)
+    spec = _validated(merged, origin, scorers)
+    python_values = spec.dataset is not None and spec.dataset.python_values
+    suite = _Reading(spec, origin, Templates(python_values=python_values), read_rows).suite()
+    return replace(suite, scorers=scorers)
 
 
 def read_suite_name(path: Path) -> str:
@@ -73,9 +112,9 @@ def read_suite_name(path: Path) -> str:
     return name
 
 
-def _validated(value: dict[str, JSON], origin: Origin) -> SuiteSpec:
+def _validated(value: dict[str, JSON], origin: Origin, scorers: Mapping[str, Callable[..., Any]]) -> SuiteSpec:
     try:
-        spec = SuiteSpec.model_validate(value)
+        spec = SuiteSpec.model_validate(value, context={"scorers": scorers})
     except ValidationError as error:
         problems = [origin.error(message, keys) for message, keys in explain(error)]
         problems.sort(key=lambda problem: problem.line or 0)
@@ -83,37 +122,68 @@ def _validated(value: dict[str, JSON], origin: Origin) -> SuiteSpec:
         if not others:
             raise first from None
         raise SuiteError("\n".join([first.message, *map(str, others)]), path=first.path, line=first.line) from None
-    if spec.samples is not None and spec.dataset is not None:
+    dataset = spec.dataset
+    has_source = dataset is not None and (origin.preset is None or (dataset.path or dataset.hub) is not None)
+    if spec.samples is not None and has_source:
         raise origin.error("found both samples and dataset, expected one of them", ("dataset",))
     if spec.samples is None and spec.dataset is None:
         raise origin.error("found neither samples nor dataset, expected one of them", ("suite",))
+    if (problem := contradiction(spec.prompt)) is not None:
+        raise origin.error(f"{dotted(problem[1])}: {problem[0]}", problem[1])
     fewshot = spec.prompt.fewshot
-    if fewshot is not None and fewshot.samples is not None and fewshot.path is not None:
-        raise origin.error(
-            "prompt.fewshot: found both samples and path, expected one of them", ("prompt", "fewshot", "samples")
-        )
-    if fewshot is not None and fewshot.key is not None and fewshot.path is None:
-        raise origin.error(
-            "prompt.fewshot.key: found no prompt.fewshot.path that it could lead into", ("prompt", "fewshot", "key")
-        )
+    if fewshot is not None:
+        keys: Keys = ("prompt", "fewshot")
+        if fewshot.samples is not None and (fewshot.path is not None or fewshot.hub is not None):
+            other = "hub" if fewshot.path is None else "path"
+            message = f"prompt.fewshot: found both samples and {other}, expected one of them"
+            raise origin.error(message, (*keys, "samples"))
+        check_rows_spec(fewshot, keys, origin)
+    if spec.dataset is not None:
+        check_rows_spec(spec.dataset, ("dataset",), origin)
+        _check_streaming(spec, origin)
     return spec
+
+
+def _check_streaming(spec: SuiteSpec, origin: Origin) -> None:
+    """Raise ``SuiteError`` for what needs all rows of a data set of which only some are read."""
+    dataset, fewshot = spec.dataset, spec.prompt.fewshot
+    if dataset is None or not dataset.streaming:
+        return
+    if dataset.shuffle_seed is not None:
+        keys: Keys = ("dataset", "shuffle_seed")
+        raise origin.error(f"{dotted(keys)}: needs all rows, which dataset.streaming does not read; remove one", keys)
+    is_own = fewshot is not None and fewshot.samples is None and fewshot.path is None and fewshot.hub is None
+    if is_own and dataset.limit is not None and fewshot is not None and fewshot.count and fewshot.sampler != "first_n":
+        keys = ("prompt", "fewshot", "sampler")
+        raise origin.error(
+            f"{dotted(keys)}: draws from all rows, which dataset.streaming with a limit does not read; "
+            "write sampler: first_n, or name other examples with prompt.fewshot.hub and split",
+            keys,
+        )
 
 
 class _Reading:
     """One reading of a validated suite."""
 
-    def __init__(self, spec: SuiteSpec, origin: Origin, templates: Templates) -> None:
+    def __init__(self, spec: SuiteSpec, origin: Origin, templates: Templates, read_rows: RowReader = rows_of) -> None:
         self.spec = spec
+        self.read_rows = read_rows
         self.origin = origin
         self.templates = templates
-        self.field_map = FieldMap(self._rules(), origin, templates)
+        dataset = spec.dataset
+        self.field_map = FieldMap(
+            self._rules(),
+            origin,
+            templates,
+            columns_first=dataset is not None and dataset.columns_first,
+            first_id=None if dataset is None else dataset.first_id,
+        )
 
     def suite(self) -> Suite:
         document = self.origin.document
         self._check_prompt_templates()
-        kept = self._where([self.field_map.apply(row) for row in self._rows()])
-        samples = make_samples(kept)
-        shots = self._shots(samples)
+        samples, rows = self._samples()
+        shots = self._shots(rows, samples)
         dataset = self.spec.dataset
         if dataset is not None and dataset.shuffle_seed is not None:
             random.Random(dataset.shuffle_seed).shuffle(samples)
@@ -135,11 +205,7 @@ class _Reading:
         rules: dict[str, tuple[Keys, object]] = {}
         if self.spec.dataset is not None:
             for name, rule in self.spec.dataset.fields.items():
-                keys: Keys = ("dataset", "fields", name)
-                if not name.isidentifier() or name == "row":
-                    expected = "letters, digits and '_', and not 'row'"
-                    raise self.origin.error(f"dataset.fields: found the name {quoted(name)}, expected {expected}", keys)
-                rules[name] = (keys, rule)
+                rules[name] = (self._field_keys(("dataset", "fields"), name), rule)
         for name in _SHORTHANDS:
             rule = getattr(self.spec, name)
             if rule is None:
@@ -156,19 +222,47 @@ class _Reading:
         sources: list[tuple[Keys, str | None]] = [
             (("prompt", "template"), prompt.template),
             (("prompt", "system"), prompt.system),
-            (("prompt", "fewshot", "answer"), prompt.fewshot.answer if prompt.fewshot else None),
+            (("prompt", "prefix"), prompt.prefix),
         ]
+        if (fewshot := prompt.fewshot) is not None:
+            sources.append((("prompt", "fewshot", "template"), fewshot.template))
+            sources.append((("prompt", "fewshot", "answer"), fewshot.answer))
+            sources.append((("prompt", "fewshot", "prefix"), fewshot.prefix))
         for keys, source in sources:
             try:
                 self.templates.check(source or "")
             except TemplateError as error:
                 raise self.origin.error(f"{dotted(keys)}: {error}", keys) from None
 
-    def _rows(self) -> list[Row]:
-        dataset = self.spec.dataset
-        if dataset is None:
-            return self._inline_rows(self.spec.samples or (), ("samples",))
-        return self._file_rows(dataset, ("dataset",))
+    def _samples(self) -> tuple[list[Sample], list[Row]]:
+        """All samples before shuffle and limit, and their rows if few-shot examples are to be made of those anew."""
+        dataset, fewshot = self.spec.dataset, self.spec.prompt.fewshot
+        if dataset is None or self.spec.samples is not None:  # a preset's dataset says what the columns mean
+            all_rows: Iterable[Row] = self._inline_rows(self.spec.samples or (), ("samples",))
+        else:
+            all_rows = self.read_rows(dataset, ("dataset",), self.origin)
+        limit = dataset.limit if dataset is not None and dataset.streaming else None
+        is_kept = self._where()
+        ids = Ids()
+        samples: list[Sample] = []
+        rows: list[Row] = []
+        num_rows = 0
+        for row in all_rows:
+            num_rows += 1
+            mapped = self.field_map.apply(row)
+            if is_kept is not None and not is_kept(mapped):
+                continue
+            samples.append(make_sample(mapped, ids.of(mapped)))
+            if fewshot is not None and fewshot.fields:
+                rows.append(row)
+            if len(samples) == limit:
+                break
+        if not samples:
+            keys: Keys = ("dataset", "where")
+            raise self.origin.error(
+                f"dataset.where: found it false for all {num_rows} rows, expected some to be left", keys
+            )
+        return samples, rows
 
     def _inline_rows(self, samples: Sequence[dict[str, Any]], keys: Keys) -> list[Row]:
         if not samples:
@@ -179,41 +273,18 @@ class _Reading:
             for number, columns in enumerate(samples, 1)
         ]
 
-    def _file_rows(self, spec: DatasetSpec | FewshotSpec, keys: Keys) -> list[Row]:
-        file = self.origin.source.beside(spec.path or "")
-        path_keys = (*keys, "path")
-        format_ = (spec.format if isinstance(spec, DatasetSpec) else None) or format_of(file)
-        if format_ is None:
-            advice = "; or say what it is with dataset.format" if isinstance(spec, DatasetSpec) else ""
-            raise self.origin.error(
-                f"{dotted(path_keys)}: found the suffix {quoted(file.path.suffix)}, expected one of "
-                f"{', '.join(FORMATS)}{advice}",
-                path_keys,
-            )
-        if not file.path.is_file():
-            try:
-                read_text(file, max_bytes=0, too_large="")
-            except SuiteError as error:
-                raise self.origin.error(f"{dotted(path_keys)}: {error}", path_keys) from None
-        rows = read_rows(file, format_, spec.key)
-        if not rows:
-            raise self.origin.error(
-                f"{dotted(path_keys)}: {file.shown} holds no rows, expected at least one", path_keys
-            )
-        return rows
-
-    def _where(self, rows: list[Mapped]) -> list[Mapped]:
+    def _where(self) -> Callable[[Mapped], bool] | None:
         where = self.spec.dataset.where if self.spec.dataset is not None else None
         if where is None:
-            return rows
+            return None
         keys: Keys = ("dataset", "where")
         source = where if "{{" in where else "{{ " + where + " }}"
         try:
             self.templates.check(source)
         except TemplateError as error:
             raise self.origin.error(f"dataset.where: {error}", keys) from None
-        kept: list[Mapped] = []
-        for mapped in rows:
+
+        def is_kept(mapped: Mapped) -> bool:
             try:
                 value = self.templates.value(source, mapped.variables)
             except TemplateError as error:
@@ -222,37 +293,44 @@ class _Reading:
                 raise self.origin.error(
                     f"dataset.where: {mapped.row.place}: found {describe(value)}, expected true or false", keys
                 )
-            if value:
-                kept.append(mapped)
-        if not kept:
-            raise self.origin.error(
-                f"dataset.where: found it false for all {len(rows)} rows, expected some to be left", keys
-            )
-        return kept
+            return bool(value)
 
-    def _shots(self, samples: list[Sample]) -> tuple[Sample, ...]:
+        return is_kept
+
+    def _shots(self, rows: list[Row], samples: list[Sample]) -> Shots:
         fewshot = self.spec.prompt.fewshot
         if fewshot is None or fewshot.count == 0:
-            return ()
+            return Shots()
         keys: Keys = ("prompt", "fewshot")
-        needed = fewshot.count
+        is_own = False
         if fewshot.samples is not None:
-            pool = self._pool(self._inline_rows(fewshot.samples, (*keys, "samples")))
-            where = "prompt.fewshot.samples holds"
-        elif fewshot.path is not None:
-            pool = self._pool(self._file_rows(fewshot, keys))
-            where = f"{self.origin.source.beside(fewshot.path).shown} holds"
+            pool = self._pool(fewshot, self._inline_rows(fewshot.samples, (*keys, "samples")))
+            holder = "prompt.fewshot.samples holds"
+        elif fewshot.path is not None or fewshot.hub is not None:
+            pool = self._pool(fewshot, self.read_rows(fewshot, keys, self.origin))
+            holder = f"{shown_source(fewshot, self.origin)} holds"
         else:
-            pool = list(samples)
-            needed += 1
-            where = "the data set itself, from which a sample is never shown to itself, holds"
-        if len(pool) < needed:
-            raise self.origin.error(
-                f"prompt.fewshot.count: {where} {len(pool)} examples, expected at least {needed}", (*keys, "count")
-            )
-        if fewshot.sampler == "first_n":
-            return tuple(pool)
-        return tuple(random.Random(fewshot.seed).sample(pool, len(pool)))
+            is_own = True
+            pool = self._pool(fewshot, rows) if fewshot.fields else samples
+            holder = "the data set itself, from which a sample is never shown to itself, holds"
+        try:
+            return draw_shots(fewshot, pool, samples, is_own=is_own, holder=holder)
+        except FewshotError as error:
+            of = error.sample
+            where = f"sample {quoted(of.id)} ({self.origin.place(of)}): " if of is not None else ""
+            raise self.origin.error(f"{dotted(error.keys)}: {where}{error}", error.keys) from None
 
-    def _pool(self, rows: list[Row]) -> list[Sample]:
-        return [make_sample(self.field_map.apply(row, shot=True), str(row.number)) for row in rows]
+    def _pool(self, fewshot: FewshotSpec, rows: Iterable[Row]) -> list[Sample]:
+        rules = dict(self.field_map.rules)
+        for name, rule in fewshot.fields.items():
+            rules[name] = (self._field_keys(("prompt", "fewshot", "fields"), name), rule)
+        field_map = replace(self.field_map, rules=rules)
+        return [make_sample(field_map.apply(row, shot=True), str(row.number)) for row in rows]
+
+    def _field_keys(self, above: Keys, name: str) -> Keys:
+        """The keys of a rule. Raises ``SuiteError`` for a name that no template could use."""
+        keys = (*above, name)
+        if not name.isidentifier() or name == "row":
+            expected = "letters, digits and '_', and not 'row'"
+            raise self.origin.error(f"{dotted(above)}: found the name {quoted(name)}, expected {expected}", keys)
+        return keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,9 +15,9 @@ from pytest_llmeval.suites.templates import TemplateError, Templates, is_templat
 from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["FIELDS", "FieldMap", "Mapped", "make_samples", "unusable_character"]
+__all__ = ["FIELDS", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
 
-FIELDS = ("id", "question", "choices", "target", "choice_types", "category")
+FIELDS = ("id", "question", "choices", "target", "choice_types", "category", "response")
 """The names that a sample gives a meaning to; any other field is a variable for templates."""
 
 _UNUSABLE = re.compile("[\x00\ud800-\udfff]")
@@ -38,11 +38,15 @@ def unusable_character(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A row with its fields. ``variables`` are what templates and ``where`` see; a field wins over a column."""
+    """A row with its fields. ``variables`` are what templates and ``where`` see.
+
+    In those a field wins over a column, or with ``columns_first`` a column over a field.
+    """
 
     row: Row
     fields: Mapping[str, JSON]
     variables: Mapping[str, object]
+    columns_first: bool = False
 
 
 @dataclass(slots=True)
@@ -50,12 +54,16 @@ class FieldMap:
     """The rules of one suite: for each field, the keys at which the rule stands, and the rule.
 
     In a rule, a column wins over a field of the same name, so that ``question`` can be made of ``question.stem`` and
-    ``choices`` of ``question.choices``; everywhere else the field wins.
+    ``choices`` of ``question.choices``; everywhere else the field wins. With ``columns_first`` the column wins
+    everywhere, and no field is made of a column because it has its name. With a ``first_id`` a sample's id is its row's
+    number, counted from there, whatever columns there are.
     """
 
     rules: Mapping[str, tuple[Keys, object]]
     origin: Origin
     templates: Templates
+    columns_first: bool = False
+    first_id: int | None = None
     _values: list[tuple[str, _Value]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,22 +82,29 @@ class FieldMap:
             try:
                 fields[name] = made = value(row, variables)
             except SuiteError:
-                if shot and (name in ("id", "category") or (row.inline and name in columns)):
+                if shot and (name in ("id", "category", "response") or (row.inline and name in columns)):
                     continue
                 raise
             if name not in columns:
                 variables[name] = made
-        for name in FIELDS:
+        for name in () if self.columns_first else FIELDS:
             if name not in fields and name in columns:
                 fields[name] = columns[name]
-        variables.update(fields)
+        if self.first_id is not None:
+            fields["id"] = row.number - 1 + self.first_id
+        if self.columns_first:
+            variables.update({name: made for name, made in fields.items() if name not in columns})
+        else:
+            variables.update(fields)
         variables["row"] = columns
-        return Mapped(row, fields, variables)
+        return Mapped(row, fields, variables, self.columns_first)
 
     def _compile(self, keys: Keys, rule: object) -> _Value:
         if isinstance(rule, str):
             return self._template(keys, rule) if is_template(rule) else self._column(keys, rule)
         if isinstance(rule, tuple):
+            if not any(isinstance(entry, str) and is_template(entry) for entry in rule):
+                return _literal([*rule])  # one list for all samples
             entries = [
                 self._template(keys, entry) if isinstance(entry, str) and is_template(entry) else _literal(entry)
                 for entry in rule
@@ -146,12 +161,6 @@ def _literal(value: Any) -> _Value:
     return lambda row, variables: value
 
 
-def make_samples(rows: Sequence[Mapped]) -> list[Sample]:
-    """Samples of all rows, with their ids: the field ``id``, else the row's number. Raises ``SuiteError``."""
-    ids = _ids(rows)
-    return [make_sample(mapped, id_) for mapped, id_ in zip(rows, ids, strict=True)]
-
-
 def make_sample(mapped: Mapped, id_: str) -> Sample:
     """The sample of one row. Raises ``SuiteError`` for a value of a type that its field does not take."""
     checked = _Checked(mapped.row, id_)
@@ -166,11 +175,16 @@ def make_sample(mapped: Mapped, id_: str) -> Sample:
         raise checked.error(f"choice_types: found {len(choice_types)}, expected one for each of {len(choices)} choices")
     target = checked.target(fields.get("target"))
     category = checked.category(fields.get("category"))
-    variables = dict(mapped.variables)
-    if question is not None:
-        variables["question"] = question
+    shown: dict[str, object] = {"question": question} if question is not None else {}
     if choices:
-        variables["choices"] = list(choices)
+        shown["choices"] = [*choices]
+    kept = mapped.row.columns if mapped.columns_first else {}
+    variables = mapped.variables
+    changed = {
+        name: value for name, value in shown.items() if name not in kept and not _is_same(variables.get(name), value)
+    }
+    if changed:
+        variables = {**variables, **changed}
     return Sample(
         id=id_,
         path=str(mapped.row.source.path),
@@ -180,8 +194,13 @@ def make_sample(mapped: Mapped, id_: str) -> Sample:
         choice_types=choice_types,
         target=target,
         category=category,
+        response=fields.get("response"),
         variables=variables,
     )
+
+
+def _is_same(found: object, value: object) -> bool:
+    return type(found) is type(value) and found == value
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +239,7 @@ class _Checked:
             raise self.error(f"{name}: found {describe(value)}, expected a finite number")
         if isinstance(value, list | tuple):
             return [self.target(item, f"{name}.{position}") for position, item in enumerate(value)]
-        if isinstance(value, dict):
+        if value is not None and not isinstance(value, bool | int | float):
             raise self.error(f"{name}: found {describe(value)}, expected text, a number, a bool or a list of those")
         return value
 
@@ -237,29 +256,32 @@ class _Checked:
         return text
 
 
-def _ids(rows: Iterable[Mapped]) -> list[str]:
-    first: dict[str, Row] = {}
-    ids: list[str] = []
-    without: Row | None = None
-    for mapped in rows:
+class Ids:
+    """The ids of a suite's samples: the field ``id``, else the row's number."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+        self._without: Row | None = None
+
+    def of(self, mapped: Mapped) -> str:
+        """The id of the next row. Raises ``SuiteError`` for one that cannot be, or that another row has."""
+        row = mapped.row
         value = mapped.fields.get("id")
         if value is None:
-            without = without or mapped.row
-            ids.append(str(mapped.row.number))
-            continue
-        id_ = _checked_id(value, mapped.row)
-        if id_ in first:
-            raise mapped.row.error(
-                f"found the id {quoted(id_)} twice, first in {first[id_].place}; ids are unique in a suite"
+            self._without = self._without or row
+        else:
+            id_ = _checked_id(value, row)
+            if id_ in self._rows:
+                raise row.error(
+                    f"found the id {quoted(id_)} twice, first in {self._rows[id_].place}; ids are unique in a suite"
+                )
+            self._rows[id_] = row
+        if self._without is not None and self._rows:
+            other = next(iter(self._rows.values()))
+            raise self._without.error(
+                f"the row has no id, {other.place} has one; give ids to all rows, or to none (their numbers serve then)"
             )
-        first[id_] = mapped.row
-        ids.append(id_)
-    if without is not None and first:
-        other = next(iter(first.values()))
-        raise without.error(
-            f"the row has no id, {other.place} has one; give ids to all rows, or to none (their numbers serve then)"
-        )
-    return ids
+        return str(row.number) if value is None else id_
 
 
 def _checked_id(value: JSON, row: Row) -> str:

@@ -1,10 +1,17 @@
-"""Prompts: the template of a sample, the examples before it, and the system text, as text or as the turns of a chat."""
+"""Prompts: the template of a sample, the examples before it, the system text and the beginning of the reply, as text or
+as the turns of a chat.
+
+The parts are put together as lm-eval 0.4.13 does it (``fewshot_context`` and ``build_qa_turn`` of
+``lm_eval/api/task.py``, ``maybe_delimit`` and ``requires_delimiter`` of ``lm_eval/api/utils.py``).
+"""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.example_memo import RenderedExample
 from pytest_llmeval.suites.mapping import unusable_character
 from pytest_llmeval.suites.suite import Suite
 from pytest_llmeval.suites.templates import TemplateError
@@ -12,6 +19,8 @@ from pytest_llmeval.suites.wording import Keys
 from pytest_llmeval.types import Message, Prompt, Sample
 
 __all__ = ["render_prompt"]
+
+_FEWSHOT: Keys = ("prompt", "fewshot")
 
 
 def render_prompt(
@@ -24,42 +33,108 @@ def render_prompt(
     """The prompt of one sample.
 
     ``variables`` are the sample's and what its scorer adds; ``shots`` are the variables and the answer of each example.
-    The parts (system text, examples, question) are joined by ``prompt.fewshot.delimiter``; an example is the rendered
-    template, ``prompt.delimiter`` and its answer. With ``prompt.chat`` the system text is a message of its own and the
-    rest is the user's. Examples that are the same objects as in the call before are not rendered again. Raises
-    ``SuiteError`` for a template that fails or text that no model can read.
+    An example is its question, ``answer_delimiter``, its prefix and its answer. Examples and question are joined by
+    ``prompt.fewshot.delimiter``; before them stand the system text and ``system_delimiter``, behind them the prefix of
+    the reply. With ``prompt.chat`` the system text is a message of its own, the prefix begins the assistant's turn, and
+    the rest is the user's, or with ``multi_turn`` a turn of the user and one of the assistant for each example.
+    Examples that are the same objects as before are not rendered again. Raises ``SuiteError`` for a template that fails
+    or text that no model can read.
     """
-    prompt = suite.spec.prompt
-    fewshot = prompt.fewshot
-    template = prompt.template if prompt.template is not None else default_template
-    keys: Keys = ("prompt", "template") if prompt.template is not None else ("score",)
+    rendering = _Rendering(suite, sample, default_template)
+    spec = suite.spec.prompt
+    system = rendering.text(spec.system, variables, ("prompt", "system")) if spec.system else ""
+    examples = [rendering.example(*shot) for shot in shots]
+    question = rendering.question(variables)
+    prefix = rendering.text(spec.prefix, variables, ("prompt", "prefix")) if spec.prefix else ""
+    delimiter = spec.fewshot.delimiter if spec.fewshot is not None else "\n\n"
+    if not spec.chat:
+        text = delimiter.join([*_texts(examples), question + _before_reply(question, prefix, spec.delimiter) + prefix])
+        between = delimiter if spec.system_delimiter is None else spec.system_delimiter
+        return system + between + text if system else text
+    messages = [Message(role="system", content=system)] if system else []
+    if spec.fewshot is not None and spec.fewshot.multi_turn:
+        messages.extend(turn for example in examples if not isinstance(example, str) for turn in example)
+        messages.append(Message(role="user", content=question))
+    else:
+        messages.append(Message(role="user", content=delimiter.join([*_texts(examples), question])))
+    if prefix:
+        messages.append(Message(role="assistant", content=prefix))
+    return tuple(messages)
 
-    def rendered(source: str, values: Mapping[str, object], at: Keys) -> str:
+
+@dataclass(frozen=True, slots=True)
+class _Rendering:
+    """``example_variables``: those of the example that is rendered; None for the sample itself."""
+
+    suite: Suite
+    sample: Sample
+    default_template: str
+    example_variables: Mapping[str, object] | None = None
+
+    def question(self, variables: Mapping[str, object]) -> str:
+        template = self.suite.spec.prompt.template
+        if template is None:
+            return self.text(self.default_template, variables, ("score",))
+        return self.text(template, variables, ("prompt", "template"))
+
+    def example(self, variables: Mapping[str, object], answer: str) -> RenderedExample:
+        memo = self.suite.templates.examples
+        rendered = memo.get(self.default_template, variables, answer)
+        if rendered is None:
+            rendered = replace(self, example_variables=variables)._example(variables, answer)
+            memo.keep(rendered, self.default_template, variables, answer)
+        return rendered
+
+    def _example(self, variables: Mapping[str, object], answer: str) -> RenderedExample:
+        spec = self.suite.spec.prompt
+        fewshot = spec.fewshot
+        if fewshot is None or fewshot.template is None:
+            question = self.question(variables)
+        else:
+            question = self.text(fewshot.template, variables, (*_FEWSHOT, "template"))
+        if fewshot is not None and fewshot.answer is not None:
+            answer = self.text(fewshot.answer, variables, (*_FEWSHOT, "answer"))
+        if fewshot is None or fewshot.prefix is None:
+            prefix = self.text(spec.prefix, variables, ("prompt", "prefix"))
+        else:
+            prefix = self.text(fewshot.prefix, variables, (*_FEWSHOT, "prefix"))
+        reply = prefix + (" " if _is_joined(prefix, answer) else "") + answer
+        if fewshot is not None and fewshot.multi_turn:
+            return Message(role="user", content=question), Message(role="assistant", content=reply)
+        delimiter = spec.delimiter
+        if fewshot is not None and fewshot.answer_delimiter is not None:
+            delimiter = fewshot.answer_delimiter
+        return question + (_before_reply(question, prefix, delimiter) if prefix else delimiter) + reply
+
+    def text(self, source: str, values: Mapping[str, object], keys: Keys) -> str:
+        if not source:
+            return ""
         try:
-            text = suite.templates.text(source, values)
+            text = self.suite.templates.text(source, values)
         except TemplateError as error:
-            default = "the scorer's default template, since there is no prompt.template: " if at == ("score",) else ""
-            raise suite.error(f"{default}{error}", sample, at) from None
+            default = "the scorer's default template, since there is no prompt.template: " if keys == ("score",) else ""
+            raise self._error(f"{default}{error}", keys) from None
         if (problem := unusable_character(text)) is not None:
-            raise suite.error(f"the rendered text: {problem}", sample, at)
+            raise self._error(f"the rendered text: {problem}", keys)
         return text
 
-    system = rendered(prompt.system, variables, ("prompt", "system")) if prompt.system else ""
-    made_of: tuple[object, ...] = (template, *(part for shot in shots for part in shot))
-    known = suite.templates.examples
-    if known is not None and len(known[0]) == len(made_of) and all(map(operator.is_, known[0], made_of)):
-        examples = known[1]
-    else:
-        examples = []
-        for shot_variables, answer in shots:
-            shown = answer
-            if fewshot is not None and fewshot.answer is not None:
-                shown = rendered(fewshot.answer, shot_variables, ("prompt", "fewshot", "answer"))
-            examples.append(rendered(template, shot_variables, keys) + prompt.delimiter + shown)
-        suite.templates.examples = (made_of, examples)
-    parts = [*examples, rendered(template, variables, keys)]
-    delimiter = fewshot.delimiter if fewshot is not None else "\n\n"
-    if prompt.chat:
-        user = Message(role="user", content=delimiter.join(parts))
-        return (Message(role="system", content=system), user) if system else (user,)
-    return delimiter.join([system, *parts] if system else parts)
+    def _error(self, message: str, keys: Keys) -> SuiteError:
+        if self.example_variables is None:
+            return self.suite.error(message, self.sample, keys)
+        row = self.example_variables.get("row")
+        places = [self.suite.place(shot) for shot in self.suite.shots_for(self.sample) if shot.variables["row"] is row]
+        return self.suite.error(f"in its example{f' {places[0]}' if places else ''}: {message}", self.sample, keys)
+
+
+def _before_reply(question: str, prefix: str, delimiter: str) -> str:
+    """What stands between a question and the prefix of its answer, which may bring white space of its own."""
+    return delimiter if _is_joined(question, prefix) else ""
+
+
+def _is_joined(before: str, after: str) -> bool:
+    """Neither text is empty and there is no white space where they meet."""
+    return bool(before and after) and not (before[-1].isspace() or after[0].isspace())
+
+
+def _texts(examples: Sequence[RenderedExample]) -> list[str]:
+    return [example for example in examples if isinstance(example, str)]

@@ -1,17 +1,20 @@
-"""Rows of a data file: JSONL, JSON, CSV, TSV or YAML, each with its number and, where the format has one, its line."""
+"""Rows of one data file in any format, each with its number and, where the format has one, its line."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.files import Source, read_text
+from pytest_llmeval.suites.files import Source, compression_of, decode, open_bytes, read_text
+from pytest_llmeval.suites.parquet import read_parquet
 from pytest_llmeval.suites.wording import describe, expected_one_of, quoted
 from pytest_llmeval.suites.yaml_lines import read_yaml
 from pytest_llmeval.types import JSON
@@ -21,6 +24,7 @@ __all__ = ["FORMATS", "Row", "format_of", "read_rows"]
 MAX_DATA_BYTES = 2_000_000_000
 MAX_YAML_DATA_BYTES = 100_000_000
 _EXCERPT = 40
+_MAX_CELL = 2_000_000_000
 
 FORMATS: Mapping[str, str] = {
     ".jsonl": "jsonl",
@@ -30,14 +34,16 @@ FORMATS: Mapping[str, str] = {
     ".tsv": "tsv",
     ".yaml": "yaml",
     ".yml": "yaml",
+    ".parquet": "parquet",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as it was read. ``number`` counts from 1 in file order and names a row without an id.
+    """One row as it was read. ``number`` counts from 1 in the order of the data and names a row without an id.
 
-    ``inline`` rows stand in the suite file.
+    ``inline`` rows stand in the suite file. ``position`` is the row's number in its own file, where the data have
+    several.
     """
 
     columns: dict[str, Any]
@@ -45,44 +51,114 @@ class Row:
     number: int
     line: int | None
     inline: bool = False
+    position: int | None = None
 
     @property
     def place(self) -> str:
         """Where the row stands, for the middle of a message."""
-        return f"{self.source.shown}, row {self.number}" if self.line is None else f"{self.source.shown}:{self.line}"
+        if self.line is not None:
+            return f"{self.source.shown}:{self.line}"
+        return f"{self.source.shown}, row {self.position or self.number}"
 
     def error(self, message: str) -> SuiteError:
         """A ``SuiteError`` at this row."""
-        return self.source.error(f"row {self.number}: {message}" if self.line is None else message, self.line)
+        if self.line is None:
+            message = f"row {self.position or self.number}: {message}"
+        return self.source.error(message, self.line)
 
 
-def format_of(source: Source) -> str | None:
-    """The format that the file's suffix stands for."""
-    return FORMATS.get(source.path.suffix.lower())
+def format_of(path: Path) -> str | None:
+    """The format that the file's suffix stands for, before that of a compression: ``.jsonl`` of ``rows.jsonl.gz``."""
+    return FORMATS.get(data_suffix(path).lower())
 
 
-def read_rows(source: Source, format_: str, key: str | None = None) -> list[Row]:
-    """All rows of the file. ``key`` leads to the list of rows in a JSON or YAML file. Raises ``SuiteError``."""
+def data_suffix(path: Path) -> str:
+    """The suffix before that of a compression."""
+    return os.path.splitext(path.stem)[1] if compression_of(path) is not None else path.suffix
+
+
+def read_rows(
+    source: Source,
+    format_: str,
+    key: str | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    num_before: int = 0,
+    or_one_row: bool = False,
+) -> Iterator[Row]:
+    """The rows of a file, one by one.
+
+    ``key`` leads to the list of rows in a JSON or YAML file, ``columns`` are the names of those of a CSV or TSV file
+    without a header. ``num_before`` rows of other files come before this one's. With ``or_one_row`` a JSON file that
+    holds a mapping, and no list, is one row. A file of the format ``text`` is one row with the column ``text``. Raises
+    ``SuiteError``, for a broken row when it is reached.
+    """
     if key is not None and format_ not in ("json", "yaml"):
         raise source.error(f"is read as {format_}, which has no keys; remove 'key: {key}'")
-    if format_ == "yaml":
-        document = read_yaml(source, max_bytes=MAX_YAML_DATA_BYTES, too_large="write it as JSONL")
-        rows = _rows_at(source, document.value, key)
-        path = tuple(key.split(".")) if key else ()
-        return [_row(source, row, index, document.line((*path, index))) for index, row in enumerate(rows)]
-    text = read_text(source, max_bytes=MAX_DATA_BYTES, too_large="split it")
-    if format_ == "jsonl":
-        return _read_jsonl(source, text)
-    if format_ == "json":
-        rows = _rows_at(source, _parse_json(source, text, None), key)
-        return [_row(source, row, index, None) for index, row in enumerate(rows)]
-    return _read_csv(source, text, "\t" if format_ == "tsv" else ",")
+    if columns is not None and format_ not in ("csv", "tsv"):
+        raise source.error(f"is read as {format_}, whose columns have names; remove 'columns'")
+    file = _File(source, num_before)
+    match format_:
+        case "yaml":
+            return _read_yaml(file, key)
+        case "json":
+            return _read_json(file, key, or_one_row)
+        case "jsonl":
+            return _read_jsonl(file)
+        case "parquet":
+            return _read_parquet(file)
+        case "text":
+            return _read_text(file)
+        case _:
+            return _read_csv(file, "\t" if format_ == "tsv" else ",", columns)
 
 
-def _row(source: Source, value: JSON, index: int, line: int | None) -> Row:
-    if not isinstance(value, dict):
-        raise Row({}, source, index + 1, line).error(f"found {describe(value)}, expected a mapping of columns")
-    return Row(value, source, index + 1, line)
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of rows, of which ``num_before`` rows stand in other files before it."""
+
+    source: Source
+    num_before: int
+
+    def row(self, value: JSON, index: int, line: int | None) -> Row:
+        position = index + 1 if self.num_before and line is None else None
+        if not isinstance(value, dict):
+            row = Row({}, self.source, self.num_before + index + 1, line, position=position)
+            raise row.error(f"found {describe(value)}, expected a mapping of columns")
+        return Row(value, self.source, self.num_before + index + 1, line, position=position)
+
+    def rows(self, values: Sequence[JSON]) -> Iterator[Row]:
+        for index, value in enumerate(values):
+            yield self.row(value, index, None)
+
+    def text(self) -> str:
+        return read_text(self.source, max_bytes=MAX_DATA_BYTES, too_large="split it")
+
+
+def _read_yaml(file: _File, key: str | None) -> Iterator[Row]:
+    document = read_yaml(file.source, max_bytes=MAX_YAML_DATA_BYTES, too_large="write it as JSONL")
+    path = tuple(key.split(".")) if key else ()
+    for index, value in enumerate(_rows_at(file.source, document.value, key)):
+        yield file.row(value, index, document.line((*path, index)))
+
+
+def _read_json(file: _File, key: str | None, or_one_row: bool) -> Iterator[Row]:
+    value = _parse_json(file.source, file.text(), None)
+    if or_one_row and key is None and isinstance(value, dict):
+        yield file.row(value, 0, 1)
+    else:
+        yield from file.rows(_rows_at(file.source, value, key))
+
+
+def _read_text(file: _File) -> Iterator[Row]:
+    yield file.row({"text": file.text()}, 0, 1)
+
+
+def _read_parquet(file: _File) -> Iterator[Row]:
+    if (compression := compression_of(file.source.path)) is not None:
+        raise file.source.error(f"is Parquet in {compression}, but Parquet is compressed inside; decompress it")
+    for index, columns in enumerate(read_parquet(file.source, max_bytes=MAX_DATA_BYTES)):
+        yield file.row(columns, index, None)
 
 
 def _rows_at(source: Source, value: JSON, key: str | None) -> list[JSON]:
@@ -112,7 +188,8 @@ class _JSONProblem(ValueError):
 
 
 def _no_duplicates(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    mapping = dict(pairs)
+    # Each line's decoder makes the names of the columns anew: interned, all rows share them.
+    mapping = {sys.intern(name): value for name, value in pairs}
     if len(mapping) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
@@ -149,37 +226,57 @@ def _parse_json(source: Source, text: str, line: int | None) -> JSON:
     return value
 
 
-def _read_jsonl(source: Source, text: str) -> list[Row]:
-    rows: list[Row] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line and not line.isspace():
-            rows.append(_row(source, _parse_json(source, line, number), len(rows), number))
-    return rows
+def _read_jsonl(file: _File) -> Iterator[Row]:
+    index = 0
+    with open_bytes(file.source, max_bytes=MAX_DATA_BYTES, too_large="split it") as lines:
+        for number, data in enumerate(lines, 1):
+            line = decode(file.source, data, number)
+            if line and not line.isspace():
+                yield file.row(_parse_json(file.source, line.rstrip("\n"), number), index, number)
+                index += 1
 
 
-def _read_csv(source: Source, text: str, delimiter: str) -> list[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
-    rows: list[Row] = []
+def _read_csv(file: _File, delimiter: str, columns: Sequence[str] | None) -> Iterator[Row]:
+    source = file.source
+    is_tsv = delimiter == "\t"
+    header = None if columns is None else [*columns]
+    index = 0
     start = 1
     try:
-        for cells in reader:
-            if not cells:
-                pass
-            elif header is None:
-                header = _header(source, cells, start)
-            elif len(cells) != len(header):
-                raise source.error(
-                    f"found {len(cells)} values, expected {len(header)} as in the header; quote a value that holds "
-                    f"{'a tab' if delimiter == chr(9) else 'a comma'}, a quote or a line break",
-                    start,
-                )
-            else:
-                rows.append(Row(dict(zip(header, cells, strict=True)), source, len(rows) + 1, start))
-            start = reader.line_num + 1
+        with io.TextIOWrapper(
+            open_bytes(source, max_bytes=MAX_DATA_BYTES, too_large="split it"), encoding="utf-8-sig", newline=""
+        ) as text:
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            while (cells := _next_cells(reader)) is not None:
+                if not cells:
+                    pass
+                elif header is None:
+                    header = _header(source, cells, start)
+                elif len(cells) != len(header):
+                    expected = "as in the header" if columns is None else "as dataset.columns names"
+                    raise source.error(
+                        f"found {len(cells)} values, expected {len(header)} {expected}; quote a value that holds "
+                        f"{'a tab' if is_tsv else 'a comma'}, a quote or a line break",
+                        start,
+                    )
+                else:
+                    yield file.row(dict(zip(header, cells, strict=True)), index, start)
+                    index += 1
+                start = reader.line_num + 1
     except csv.Error as error:
-        raise source.error(f"is not {'TSV' if delimiter == chr(9) else 'CSV'}: {error}", start) from None
-    return rows
+        raise source.error(f"is not {'TSV' if is_tsv else 'CSV'}: {error}", start) from None
+    except UnicodeDecodeError:
+        file.text()  # raises with the line, which the reader does not know
+        raise
+
+
+def _next_cells(reader: Any) -> list[str] | None:
+    """The next line's values; None at the end. Python's bound of 131,072 characters for a value is lifted meanwhile."""
+    bound = csv.field_size_limit(_MAX_CELL)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(bound)
 
 
 def _header(source: Source, cells: list[str], line: int) -> list[str]:
@@ -190,4 +287,4 @@ def _header(source: Source, cells: list[str], line: int) -> list[str]:
         if name in seen:
             raise source.error(f"found the column {quoted(name)} twice in the header; rename one", line)
         seen.add(name)
-    return cells
+    return [sys.intern(name) for name in cells]

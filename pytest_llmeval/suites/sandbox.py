@@ -7,6 +7,7 @@ rendering.
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import re
@@ -22,7 +23,7 @@ from jinja2.visitor import NodeTransformer
 
 from pytest_llmeval.suites.wording import describe, expected_one_of, quoted
 
-__all__ = ["MAX_OUTPUT", "MAX_STEPS", "RefusedError", "Sandbox"]
+__all__ = ["MAX_OUTPUT", "MAX_STEPS", "VALUE_FILTERS", "RefusedError", "Sandbox"]
 
 MAX_OUTPUT = 10_000_000
 MAX_STEPS = 1_000_000
@@ -31,6 +32,8 @@ MAX_BITS = 10_000
 MAX_DIGITS = 5_000
 MAX_WIDTH = 1_000
 MAX_NESTING = 50
+MAX_LITERAL = 100_000
+MAX_REGEX_SECONDS = 1.0
 
 _TEXT_METHODS = """
 capitalize casefold count endswith find index isalnum isalpha isascii isdecimal isdigit islower isnumeric isspace
@@ -51,6 +54,8 @@ max min reject rejectattr replace reverse round select selectattr slice sort str
 upper wordcount
 """
 _SIZED_FILTERS = frozenset(("batch", "center", "indent", "round", "slice", "tojson", "truncate"))
+VALUE_FILTERS = frozenset(("literal", "list_or_text", "index_or_text"))
+"""Filters that make a value of a text."""
 _STATEMENTS = {
     nodes.Macro: "macro",
     nodes.CallBlock: "call",
@@ -69,15 +74,23 @@ class RefusedError(Exception):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The environment. ``restart()`` refills the budget of steps before each rendering."""
+    """The environment. ``restart()`` refills the budget of steps before each rendering.
+
+    With ``python_values`` an expression that gives null, a list or a mapping is written as Python writes it, as
+    lm-eval's templates do; without, it is refused as what is surely a mistake.
+    """
 
     intercepted_binops = frozenset(("*", "**", "+", "%"))
 
-    def __init__(self) -> None:
+    def __init__(self, *, python_values: bool = False) -> None:
         super().__init__(undefined=StrictUndefined, keep_trailing_newline=True, finalize=self._finalize, cache_size=0)
+        self._python_values = python_values
         self._steps_left = MAX_STEPS
         available = {name: self.filters[name] for name in _FILTERS.split()}
         available.update(attr=_attr, indices=_indices, tojson=_tojson, join=self._join)
+        available.update(
+            literal=_literal, list_or_text=_list_or_text, index_or_text=_index_or_text, regex_replace=_regex_replace
+        )
         self.filters = {name: self._guarded(name, function) for name, function in available.items()}
         self.filters.update({_CONCAT: self._concat, _LOOP: self._loop, _MADE: self._made})
         del self.globals["lipsum"]
@@ -188,6 +201,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """A value on its way into text. What Python would write for it, and no reader expects, is refused."""
         if isinstance(value, str):
             self._charge(len(value) // 64)
+        elif self._python_values and (value is None or isinstance(value, list | tuple | dict)):
+            self._weigh(value)
+            return str(value)
         elif value is None:
             raise RefusedError("an expression gives null; write {{ x | default('', true) }} where nothing is meant")
         elif isinstance(value, list | tuple | dict):
@@ -200,6 +216,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 f"an expression gives the method {value.__name__.lstrip('_')}, expected text; call it with ()"
             )
         elif not isinstance(value, int | float | Undefined):
+            if (described := getattr(value, "described", None)) is not None:
+                raise RefusedError(f"an expression gives {described}, expected text")
             raise RefusedError(
                 f"an expression gives a Python {type(value).__name__}, expected text; try {{{{ x | list }}}}"
             )
@@ -393,3 +411,61 @@ def _indices(values: Iterable[Any], wanted: Any) -> list[int]:
 def _tojson(value: Any, indent: int | None = None) -> str:
     """JSON as text. Jinja2's own filter escapes ``<``, ``>`` and ``&`` for HTML, which a prompt does not want."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _literal(value: Any) -> Any:
+    """A text that is a Python literal as its value: ``"['a', 'b']" | literal`` is a list. Other values as they are."""
+    if not isinstance(value, str):
+        return value
+    if len(value) > MAX_LITERAL:
+        raise RefusedError(f"the filter 'literal' takes at most {MAX_LITERAL:,} characters, found {len(value):,}")
+    depth = 0
+    for character in value:
+        depth += (character in "([{") - (character in ")]}")
+        if depth > MAX_NESTING:
+            raise RefusedError(f"the filter 'literal' takes at most {MAX_NESTING} levels of brackets")
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        raise RefusedError(f"the filter 'literal' found {quoted(value)}, expected a list such as ['a', 'b']") from None
+
+
+def _list_or_text(value: Any) -> Any:
+    """A text in square brackets that is a Python list as that list; any other value as text."""
+    text = value if isinstance(value, str) else str(value)
+    if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
+        try:
+            return _literal(text)
+        except RefusedError:
+            return text
+    return text
+
+
+def _index_or_text(value: Any) -> Any:
+    """Digits as a whole number, and everything else as ``list_or_text`` has it: how lm-eval reads a target."""
+    text = value if isinstance(value, str) else str(value)
+    is_number = text.isdecimal() and text.isascii() and len(text) <= 20 and (text[0] != "0" or not text.strip("0"))
+    return int(text) if is_number else _list_or_text(text)
+
+
+def _regex_replace(text: str, pattern: str, replacement: str, count: int = 0) -> str:
+    """``re.sub``, in bounded time and memory."""
+    import regex  # not needed by most suites
+
+    parts: list[str] = []
+    size = end = 0
+    try:
+        compiled = regex.compile(pattern)
+        for number, match in enumerate(compiled.finditer(text, timeout=MAX_REGEX_SECONDS), 1):
+            parts += (text[end : match.start()], match.expand(replacement))
+            size += len(parts[-1]) + len(parts[-2])
+            end = match.end()
+            if size > MAX_OUTPUT:
+                raise _too_much_text()
+            if number == count:
+                break
+    except regex.error as error:
+        raise RefusedError(f"the filter 'regex_replace': {error}") from None
+    except TimeoutError:
+        raise RefusedError(f"the filter 'regex_replace' takes longer than {MAX_REGEX_SECONDS:g} s") from None
+    return "".join((*parts, text[end:]))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from pytest_llmeval.suites.dataset_spec import DatasetSpec, FieldRule
+from pytest_llmeval.suites.epochs_spec import EpochsSpec
+from pytest_llmeval.suites.filters_spec import Filters, filters_json_schema
 from pytest_llmeval.suites.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
 from pytest_llmeval.suites.score_settings import SCORERS, ScoreSettings
 from pytest_llmeval.suites.score_settings.choices import (
@@ -17,6 +20,7 @@ from pytest_llmeval.suites.score_settings.choices import (
     PerplexitySettings,
     YesNoSettings,
 )
+from pytest_llmeval.suites.score_settings.one import ONE_SCORER
 from pytest_llmeval.suites.score_settings.replies import (
     ExactSettings,
     Normalization,
@@ -72,6 +76,9 @@ class SuiteSpec(Spec):
 
     suite: Annotated[str, AfterValidator(_suite_name)] = Field(description="The suite's name, unique in a session.")
     description: str = Field("", description="What the suite measures.")
+    preset: str | None = Field(
+        None, description="A published benchmark that gives the defaults: see `llmeval presets`. Keys here win."
+    )
     samples: Annotated[tuple[dict[str, Any], ...], FROM_LIST] | None = Field(
         None, description="The samples themselves; else see dataset."
     )
@@ -80,32 +87,44 @@ class SuiteSpec(Spec):
     choices: FieldRule | None = Field(None, description="The options of every sample: a list, a template or a column.")
     target: FieldRule | None = Field(None, description="What is expected: a value, a template or a column.")
     category: str | None = Field(None, description="What reports are broken down by: a column or a template.")
+    filters: Filters = Field((), description="Done to a reply, in this order, before it is scored.")
     score: ScoreSettings = Field(description="How a reply is scored.")
     generate: GenerateSpec = Field(GenerateSpec(), description="How replies are generated.")
+    epochs: EpochsSpec | None = Field(None, description="How often every sample is asked, and how that is reduced.")
     tags: Annotated[tuple[Annotated[str, AfterValidator(_tag)], ...], FROM_LIST] = Field(
         (), description="Become pytest marks."
     )
 
 
 def json_schema() -> dict[str, JSON]:
-    """JSON Schema of a suite file, in which ``score`` has the two forms that YAML gives it."""
+    """JSON Schema of a suite file, in which scorers and filters have the forms that YAML gives them."""
     schema: dict[str, Any] = SuiteSpec.model_json_schema()
     definitions = schema["$defs"]
-    settings: dict[str, JSON] = {}
-    for name, model in SCORERS.items():
-        definitions[model.__name__].get("properties", {}).pop("kind", None)
-        settings[name] = {"$ref": f"#/$defs/{model.__name__}"}
-    schema["properties"]["score"] = {
-        "description": schema["properties"]["score"].get("description", ""),
+    for model in definitions.values():
+        model.get("properties", {}).pop("kind", None)
+    definitions.pop("CustomSettings", None)  # its names are the user's own
+    part = definitions["PartSettings"]["properties"]
+    for properties, names in ((schema["properties"], SCORERS), (part, ONE_SCORER)):
+        description = properties["score"].get("description", "")
+        properties["score"] = {"description": description, **_score_schema(names)}
+        properties["filters"]["items"] = filters_json_schema()
+    epochs = schema["properties"]["epochs"]
+    epochs["anyOf"] = [{"type": "integer", "minimum": 1}, *epochs["anyOf"]]
+    schema["required"] = ["suite"]
+    schema["anyOf"] = [{"required": ["score"]}, {"required": ["preset"]}]  # a preset brings its own scorer
+    return schema
+
+
+def _score_schema(names: Mapping[str, type[Spec]]) -> dict[str, Any]:
+    return {
         "anyOf": [
-            {"type": "string", "enum": list(SCORERS)},
+            {"type": "string", "enum": list(names)},
             {
                 "type": "object",
-                "properties": settings,
+                "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in names.items()},
                 "additionalProperties": False,
                 "minProperties": 1,
                 "maxProperties": 1,
             },
-        ],
+        ]
     }
-    return schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-__all__ = ["FROM_LIST", "Spec", "refuse"]
+__all__ = ["FROM_LIST", "Spec", "refuse", "refuse_here", "unknown_key"]
 
 # Strict mode takes no list for a tuple, and YAML has lists only. The entries stay strict.
 FROM_LIST = Field(strict=False)
@@ -14,6 +14,19 @@ FROM_LIST = Field(strict=False)
 def refuse(message: str) -> PydanticCustomError:
     """What a validator raises: ``message`` is the whole sentence, with the keys."""
     return PydanticCustomError("llmeval", "{message}", {"message": message})
+
+
+def refuse_here(message: str, *keys: str | int) -> PydanticCustomError:
+    """What a validator raises that does not know where in a suite it stands: the keys are put before ``message``.
+
+    ``keys`` lead on from the validated value to what is wrong in it.
+    """
+    return PydanticCustomError("llmeval_here", "{message}", {"message": message, "keys": keys})
+
+
+def unknown_key(*keys: str | int) -> PydanticCustomError:
+    """What a validator raises for a key that is not one of the format; ``keys`` as in ``refuse_here``."""
+    return PydanticCustomError("llmeval_unknown_key", "unknown key", {"keys": keys})
 
 
 class Spec(BaseModel):

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.fewshot import FewshotError, Shots
 from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.overrides import Override
+from pytest_llmeval.suites.presets import Preset
 from pytest_llmeval.suites.schema import SuiteSpec
 from pytest_llmeval.suites.templates import Templates
 from pytest_llmeval.suites.wording import Keys, dotted, quoted
 from pytest_llmeval.suites.yaml_lines import Document
 from pytest_llmeval.types import Sample
 
-__all__ = ["Origin", "Suite"]
+__all__ = ["NO_SCORERS", "Origin", "Suite"]
+
+
+NO_SCORERS: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a suite's keys come from: lines of its file, or overrides."""
+    """Where a suite's keys come from: lines of its file, its preset, or overrides."""
 
     document: Document
     overrides: tuple[Override, ...] = ()
+    preset: Preset | None = None
 
     @property
     def source(self) -> Source:
@@ -39,15 +46,32 @@ class Origin:
             is_made = keys == override.keys[: len(keys)] and keys not in self.document.lines
             if keys and (is_inside or is_made):
                 return self.source.error(f"--llm-set {quoted(override.text)}: {message}")
+        if self.preset is not None and keys and keys not in self.document.lines and self.preset.has(keys):
+            return self.source.error(f"preset {self.preset.name}: {message}", self.document.line(("preset",)))
         return self.source.error(message, self.document.line(keys))
+
+    def place(self, sample: Sample) -> str:
+        """``file:line`` of the sample, the file as the user knows it."""
+        shown = self.shown(sample.path)
+        return shown if sample.line is None else f"{shown}:{sample.line}"
+
+    def shown(self, path: str) -> str:
+        """A file beside the suite, as the user knows it."""
+        source = self.source
+        if path == os.fspath(source.path):
+            return source.shown
+        try:
+            relative = os.path.relpath(path, source.path.parent)
+        except ValueError:  # on another drive
+            return path
+        return source.beside(relative).shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
     """A suite and its selected samples, in order.
 
-    ``line`` is that of the key ``suite``. ``overridden`` are the texts of the overrides that changed it. ``shots`` are
-    all few-shot examples in the order in which they are drawn; a prompt shows the first of them.
+    ``line`` is that of the key ``suite``. ``overridden`` are the texts of the overrides that changed it.
     """
 
     name: str
@@ -56,31 +80,21 @@ class Suite:
     spec: SuiteSpec
     samples: tuple[Sample, ...]
     overridden: tuple[str, ...] = ()
-    shots: tuple[Sample, ...] = ()
+    shots: Shots = field(default_factory=Shots)
+    scorers: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: NO_SCORERS, repr=False, compare=False)
     origin: Origin = field(repr=False, compare=False)
     templates: Templates = field(repr=False, compare=False)
 
     def shots_for(self, sample: Sample) -> tuple[Sample, ...]:
-        """The few-shot examples of this sample's prompt: the same for every sample, but never the sample's own row.
-
-        Raises ``SuiteError`` where there are too few.
-        """
-        fewshot = self.spec.prompt.fewshot
-        if fewshot is None or fewshot.count == 0:
-            return ()
-        row = sample.variables["row"]
-        shots = tuple(islice((shot for shot in self.shots if shot.variables["row"] != row), fewshot.count))
-        if len(shots) < fewshot.count:
-            keys = ("prompt", "fewshot", "count")
-            raise self.error(
-                f"found {len(shots)} examples beside the sample itself, expected {fewshot.count}", sample, keys
-            )
-        return shots
+        """The few-shot examples of this sample's prompt, never its own row. Raises ``SuiteError`` if too few."""
+        try:
+            return self.shots.of(sample)
+        except FewshotError as error:
+            raise self.error(str(error), sample, error.keys) from None
 
     def place(self, sample: Sample) -> str:
         """``file:line`` of the sample, the file as the user knows it."""
-        shown = self._shown(sample.path)
-        return shown if sample.line is None else f"{shown}:{sample.line}"
+        return self.origin.place(sample)
 
     def error(self, message: str, sample: Sample | None = None, keys: Sequence[str | int] = ()) -> SuiteError:
         """A ``SuiteError`` at the line of ``keys`` if they are given, else at the sample's own, else at the suite's.
@@ -90,16 +104,7 @@ class Suite:
         if not keys:
             if sample is None:
                 return self.origin.error(message, ("suite",))
-            return SuiteError(f"sample {quoted(sample.id)}: {message}", path=self._shown(sample.path), line=sample.line)
+            shown = self.origin.shown(sample.path)
+            return SuiteError(f"sample {quoted(sample.id)}: {message}", path=shown, line=sample.line)
         where = f"sample {quoted(sample.id)} ({self.place(sample)}): " if sample is not None else ""
         return self.origin.error(f"{dotted(tuple(keys))}: {where}{message}", tuple(keys))
-
-    def _shown(self, path: str) -> str:
-        source = self.origin.source
-        if path == os.fspath(source.path):
-            return source.shown
-        try:
-            relative = os.path.relpath(path, source.path.parent)
-        except ValueError:  # on another drive
-            return path
-        return source.beside(relative).shown

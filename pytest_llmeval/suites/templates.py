@@ -11,7 +11,8 @@ from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError, nod
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.runtime import Context
 
-from pytest_llmeval.suites.sandbox import MAX_OUTPUT, RefusedError, Sandbox
+from pytest_llmeval.suites.example_memo import ExampleMemo
+from pytest_llmeval.suites.sandbox import MAX_OUTPUT, VALUE_FILTERS, RefusedError, Sandbox
 from pytest_llmeval.suites.wording import expected_one_of
 from pytest_llmeval.types import JSON
 
@@ -32,13 +33,17 @@ def is_template(text: str) -> bool:
 
 @dataclass(slots=True)
 class Templates:
-    """Compiles and renders. Each source is compiled once."""
+    """Compiles and renders. Each source is compiled once. ``python_values`` as ``Sandbox`` has it."""
 
-    examples: tuple[tuple[object, ...], list[str]] | None = None
-    """What the last few-shot examples were made of, and their texts: most samples of a suite share them."""
-    _sandbox: Sandbox = field(default_factory=Sandbox)
+    python_values: bool = False
+    examples: ExampleMemo = field(default_factory=ExampleMemo)
+    """The few-shot examples of the suite that were rendered before."""
+    _sandbox: Sandbox = field(init=False)
     _texts: dict[str, Template] = field(default_factory=dict)
     _values: dict[str, Template | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._sandbox = Sandbox(python_values=self.python_values)
 
     def text(self, source: str, variables: Mapping[str, object]) -> str:
         """``source`` rendered with ``variables``. Raises ``TemplateError``."""
@@ -55,6 +60,7 @@ class Templates:
     def value(self, source: str, variables: Mapping[str, object]) -> JSON:
         """The value of a source that is one ``{{ expression }}`` with its type; any other source rendered as text.
 
+        ``{% set %}`` may stand before an expression that ends in a filter which makes values of text, as ``literal``.
         Tuples, ranges and what ``map`` or ``select`` give become lists. Raises ``TemplateError``.
         """
         if source not in self._values:
@@ -81,12 +87,18 @@ class Templates:
 
     def _expression(self, source: str) -> Template | None:
         tree = self._sandbox.parse_restricted(source.strip())
-        if len(tree.body) != 1 or not isinstance(output := tree.body[0], nodes.Output):
+        *before, output = tree.body or [None]
+        if not all(isinstance(node, nodes.Assign | nodes.AssignBlock) for node in before):
             return None
-        if len(output.nodes) != 1 or isinstance(output.nodes[0], nodes.TemplateData):
+        if not isinstance(output, nodes.Output) or len(output.nodes) != 1:
             return None
-        assign = nodes.Assign(nodes.Name(_RESULT, "store", lineno=1), output.nodes[0], lineno=1)
-        program = nodes.Template([assign], lineno=1)
+        expression = output.nodes[0]
+        if isinstance(expression, nodes.TemplateData):
+            return None
+        if before and not (isinstance(expression, nodes.Filter) and expression.name in VALUE_FILTERS):
+            return None
+        assign = nodes.Assign(nodes.Name(_RESULT, "store", lineno=1), expression, lineno=1)
+        program = nodes.Template([*before, assign], lineno=1)
         program.set_environment(self._sandbox)
         return self._sandbox.from_string(program)
 
@@ -138,5 +150,5 @@ def _plain(value: Any) -> JSON:
     if isinstance(value, Iterable) and not callable(value):
         return [_plain(item) for item in value]
     raise RefusedError(
-        f"it gives a Python {type(value).__name__}, expected text, a number, a bool, a list or a mapping"
+        f"it gives {getattr(value, 'described', f'a Python {type(value).__name__}')}, expected text, a number, a bool, a list or a mapping"
     )

@@ -38,7 +38,7 @@ def describe(value: object) -> str:
     if isinstance(value, dict):
         keys = ", ".join(quoted(str(key)) for key in list(value)[:3])
         return "an empty mapping" if not value else f"a mapping with the keys {keys}{', …' if len(value) > 3 else ''}"
-    return f"a {type(value).__name__}"
+    return getattr(value, "described", None) or f"a {type(value).__name__}"
 
 
 def dotted(keys: Keys) -> str:

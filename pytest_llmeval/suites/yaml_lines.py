@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -19,7 +19,7 @@ from pytest_llmeval.suites.files import Source, check_characters, read_text
 from pytest_llmeval.suites.wording import Keys, describe, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["MAX_YAML_BYTES", "Document", "parse_yaml", "read_yaml"]
+__all__ = ["MAX_YAML_BYTES", "Document", "YamlBuilder", "parse_yaml", "read_yaml"]
 
 MAX_YAML_BYTES = 10_000_000
 MAX_DEPTH = 100
@@ -59,12 +59,15 @@ def read_yaml(source: Source, *, max_bytes: int = MAX_YAML_BYTES, too_large: str
     return parse_yaml(read_text(source, max_bytes=max_bytes, too_large=too_large), source)
 
 
-def parse_yaml(text: str, source: Source) -> Document:
-    """Parse ``text``, which stands in ``source``. Raises ``SuiteError`` with the line for whatever cannot be used."""
+def parse_yaml(text: str, source: Source, builder: type[YamlBuilder] | None = None) -> Document:
+    """Parse ``text``, which stands in ``source``. Raises ``SuiteError`` with the line for whatever cannot be used.
+
+    ``builder`` makes the values, where another format than that of suites is read.
+    """
     check_characters(source, text)
     loader = _LOADER(text)
     try:
-        return _Builder(source, loader).document()
+        return (builder or YamlBuilder)(source, loader).document()
     except yaml.MarkedYAMLError as error:
         at_end = "end of stream" in (error.problem or "")
         mark = (error.context_mark if at_end else None) or error.problem_mark or error.context_mark
@@ -95,13 +98,16 @@ def _syntax_message(text: str, mark: yaml.Mark | None, error: yaml.MarkedYAMLErr
 
 
 @dataclass(slots=True)
-class _Builder:
+class YamlBuilder:
+    """Makes values of PyYAML's events, one by one. A key that stands twice is an error, unless the ``last_wins``."""
+
     source: Source
     loader: Any
     lines: dict[Keys, int] = field(default_factory=dict)
     anchors: dict[str, tuple[JSON, int]] = field(default_factory=dict)
     num_nodes: int = 0
     num_aliased: int = 0
+    last_wins: ClassVar[bool] = False
 
     def document(self) -> Document:
         self.loader.get_event()
@@ -178,7 +184,7 @@ class _Builder:
         while not isinstance(event := self.loader.get_event(), yaml.MappingEndEvent):
             line = event.start_mark.line + 1
             key = self.key(event, line)
-            if key in seen:
+            if key in seen and not self.last_wins:
                 shown = "<<" if key is _MERGE else str(key)
                 raise self.source.error(
                     f"found the key {quoted(shown)} twice, first in line {seen[key]}; remove one", line

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import TopPLogitsWarper
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.huggingface import HuggingFaceModel
@@ -134,9 +135,48 @@ def test_sampling_follows_the_softmax(gpt2: HuggingFaceModel) -> None:
         assert abs(texts.count(text) / len(texts) - p) < 5 * math.sqrt(p * (1 - p) / len(texts))
 
 
-def test_seeds_differ_by_prompt() -> None:
-    assert len({seed_of(0, (1, 2)), seed_of(0, (12,)), seed_of(1, (1, 2)), seed_of(0, (1, 2, 3))}) == 4
+def test_seeds_differ_by_prompt_and_epoch() -> None:
+    seeds = [seed_of(0, (1, 2)), seed_of(0, (12,)), seed_of(1, (1, 2)), seed_of(0, (1, 2, 3)), seed_of(0, (1, 2), 1)]
+    assert len(set(seeds)) == 5
+    assert seed_of(0, (1, 2), 0) == seed_of(0, (1, 2)) == 851224590600329910
     assert 0 <= seed_of(-1, ()) < 2**63
+
+
+def test_epochs_are_drawn_anew(gpt2: HuggingFaceModel) -> None:
+    """Epoch 0 is what a request without an epoch gives; a greedy text is the same in all."""
+    requests = [GenerateRequest(PROMPTS[0], max_tokens=8, temperature=1.5, epoch=epoch) for epoch in range(5)]
+    texts = [written(r).text for r in gpt2.generate(requests)]
+    assert texts == [written(gpt2.generate([r])[0]).text for r in requests]
+    assert texts[0] == gpt2.generate(PROMPTS[0], max_tokens=8, temperature=1.5).text
+    assert len(set(texts)) == 5
+    greedy = gpt2.generate([GenerateRequest(PROMPTS[0], max_tokens=8, epoch=epoch) for epoch in range(3)])
+    assert len({written(r).text for r in greedy}) == 1
+
+
+def test_top_p_keeps_what_transformers_keeps(gpt2: HuggingFaceModel) -> None:
+    """Of 300 draws all are among the tokens that TopPLogitsWarper leaves after the temperature, and each of these that
+    is likely enough is drawn.
+    """
+    prompt = gpt2._encoder.prompt("The")
+    with torch.no_grad():
+        logits = gpt2.model(torch.tensor([prompt])).logits[0, -1].double() / 0.8
+    kept = TopPLogitsWarper(0.5)(torch.tensor([prompt]), logits[None])[0]
+    probabilities = kept.softmax(-1)
+    allowed = {gpt2.tokenizer.decode([i], skip_special_tokens=True) for i in kept.isfinite().nonzero()[:, 0].tolist()}
+    requests = [GenerateRequest("The", max_tokens=1, temperature=0.8, top_p=0.5, seed=seed) for seed in range(300)]
+    texts = {written(r).text for r in gpt2.generate(requests)}
+    assert texts <= allowed
+    assert len(allowed) < len(logits) / 2
+    for i in (probabilities > 0.05).nonzero()[:, 0].tolist():
+        assert gpt2.tokenizer.decode([i], skip_special_tokens=True) in texts
+
+
+def test_top_p_in_a_batch_is_top_p_alone(any_model: HuggingFaceModel) -> None:
+    requests = [GenerateRequest(p, max_tokens=6, temperature=1.5, top_p=t) for p in PROMPTS for t in (0.1, 0.6, 1.0)]
+    together = [written(r).text for r in any_model.generate(requests)]
+    assert together == [written(any_model.generate([r])[0]).text for r in requests]
+    smallest = GenerateRequest(PROMPTS[0], max_tokens=6, temperature=1.5, top_p=1e-9)
+    assert written(any_model.generate([smallest])[0]).text == any_model.generate(PROMPTS[0], max_tokens=6).text
 
 
 def test_prompt_and_new_tokens_must_fit(gpt2: HuggingFaceModel) -> None:
@@ -155,6 +195,8 @@ def test_prompt_and_new_tokens_must_fit(gpt2: HuggingFaceModel) -> None:
         (GenerateRequest("a", max_tokens=0), "max_tokens is 0"),
         (GenerateRequest("a", temperature=math.nan), "temperature is nan"),
         (GenerateRequest("a", temperature=-1.0), "temperature is -1.0"),
+        (GenerateRequest("Hi", max_tokens=2, top_p=0.0), "top_p is 0.0: expected a number above 0, at most 1"),
+        (GenerateRequest("Hi", max_tokens=2, top_p=math.nan), "top_p is nan"),
         (GenerateRequest("\udfff", max_tokens=2), "U+DFFF"),
         (GenerateRequest((Message(role="user", content="Hi"),), max_tokens=2), "no chat template"),
     ],

@@ -25,6 +25,9 @@ MODELS = st.lists(st.lists(PARTS, min_size=1, max_size=4).map("/".join), min_siz
         (["gpt2", "./gpt2", "gpt2-2"], ["gpt2", "gpt2-3", "gpt2-2"]),
         (["./ckpt/"], ["ckpt"]),
         (["C:\\models\\ckpt"], ["ckpt"]),
+        (["replay:out/a.jsonl?id=x/y", "replay:b.jsonl"], ["a.jsonl?id=x/y", "replay:b.jsonl"]),
+        (["python:agents:crew?k=1", "python:agents:crew?k=2"], ["python:agents:crew?k=1", "python:agents:crew?k=2"]),
+        (["python:a/x.py:f", "python:b/x.py:f?u=c/d"], ["x.py:f", "x.py:f?u=c/d"]),
     ],
 )
 def test_by_example(models: list[str], names: list[str]) -> None:

@@ -60,7 +60,7 @@ def test_what_counts_as_an_override(
     [
         ("./missing", "ERROR: model ./missing: there is no folder *missing"),
         ("", "ERROR: --llm-model: expected some text, found ''"),
-        ("a b", "ERROR: --llm-model 'a b': expected demo, a Hugging Face id (org/name), or a checkpoint folder"),
+        ("a b", "ERROR: --llm-model 'a b': expected demo, a Hugging Face id (org/name), a checkpoint folder, replay:*"),
     ],
 )
 def test_a_model_that_cannot_be_is_refused_before_the_run(

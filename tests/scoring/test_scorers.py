@@ -21,6 +21,9 @@ from pytest_llmeval.suites.schema import (
     ScoreSettings,
     YesNoSettings,
 )
+from pytest_llmeval.suites.score_settings.choices import ContinuationSettings, MassSettings
+from pytest_llmeval.suites.score_settings.replies import ContainsSettings, Remove
+from pytest_llmeval.suites.score_settings.texts import F1Settings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 
@@ -32,8 +35,17 @@ GENERATED: list[tuple[ScoreSettings, Any]] = [
     (NumberSettings(), 72),
     (ExactSettings(normalize=("unicode", "lower", "no_punctuation", "no_articles", "collapse_whitespace")), "Paris"),
     (PatternSettings(pattern=r"is (\w+)", match="last"), "Paris"),
+    (F1Settings(), ["Paris", "in Paris"]),
+    (ExactSettings(normalize=(Remove(remove=r"[,$]"), "no_digits"), allow_empty=True), "Paris"),
+    (ContainsSettings(match="all", normalize=("lower", Remove(remove=r"\s+"))), ["Paris", "Rome"]),
 ]
-SCORED: list[tuple[ScoreSettings, Any]] = [(ChoiceSettings(), 1), (YesNoSettings(by="loglikelihood"), True)]
+SCORED: list[tuple[ScoreSettings, Any]] = [
+    (ChoiceSettings(), 1),
+    (ChoiceSettings(normalize="pmi", metrics=("mcc", "greedy_match")), 1),
+    (MassSettings(), 1),
+    (ContinuationSettings(), "Paris"),
+    (YesNoSettings(by="loglikelihood"), True),
+]
 CHOICES = ("Rome", "Paris")
 
 

@@ -98,18 +98,25 @@ PATHS = {
         "4: dataset.path: daat/a.jsonl: there is no such file: there is no folder 'daat' either",
     ),
     "near": ("data/aa.jsonl", "4: dataset.path: data/aa.jsonl: there is no such file; did you mean 'a.jsonl'?"),
-    "folder": ("data\n  format: json", "4: dataset.path: data: cannot be read: found a folder, expected a file"),
+    "folder": (
+        "data\n  format: json",
+        "4: dataset.path: data: is a folder, which is read as one JSON object in each file; for files of rows write a "
+        "pattern, data/*.jsonl",
+    ),
     "suffix": (
-        "data/a.parquet",
-        "4: dataset.path: found the suffix '.parquet'"
-        ", expected one of .jsonl, .ndjson, .json, .csv, .tsv, .yaml, .yml; "
-        "or say what it is with dataset.format",
+        "data/a.orc",
+        "4: dataset.path: found the suffix '.orc', expected one of .jsonl, .ndjson, .json, .csv, .tsv, .yaml, .yml, "
+        ".parquet (or one of them before .gz or .zst); or say what it is with dataset.format",
+    ),
+    "missing and unknown suffix": (
+        "data/b.orc",
+        "4: dataset.path: data/b.orc: there is no such file; did you mean 'a.orc'?",
     ),
     "empty": ("''", "4: dataset.path: found '' (text), expected text that is not empty"),
     "format": (
         "data/a.jsonl\n  format: jsonlines",
         "5: dataset.format: found 'jsonlines' (text), "
-        "expected one of jsonl, json, csv, tsv, yaml; did you mean 'jsonl'?",
+        "expected one of jsonl, json, csv, tsv, yaml, parquet, text; did you mean 'jsonl'?",
     ),
 }
 
@@ -117,7 +124,7 @@ PATHS = {
 @pytest.mark.parametrize(("path", "message"), PATHS.values(), ids=PATHS.keys())
 def test_paths(load: Load, path: str, message: str) -> None:
     with pytest.raises(SuiteError) as caught:
-        load(HEAD + path + "\n", {"data/a.jsonl": "{}"})
+        load(HEAD + path + "\n", {"data/a.jsonl": "{}", "data/a.orc": ""})
     assert str(caught.value) == f"s.yaml:{message}"
 
 

@@ -125,7 +125,9 @@ def test_the_examples_do_not_change_with_limit_and_shuffle(load: Load) -> None:
 
 def test_another_seed_draws_other_examples(load: Load) -> None:
     drawn = {
-        tuple(shot.id for shot in load(HEAD + f"prompt: {{fewshot: {{count: 3, seed: {seed}}}}}\n", DATA).shots)
+        tuple(
+            shot.id for shot in load(HEAD + f"prompt: {{fewshot: {{count: 3, seed: {seed}}}}}\n", DATA).shots.pools[""]
+        )
         for seed in range(5)
     }
     assert len(drawn) == 5
@@ -160,7 +162,7 @@ ERRORS = {
     ),
     "answer": (
         "prompt: {template: x, fewshot: {count: 1, answer: '{{ anwser }}'}}\n",
-        "4: prompt.fewshot.answer: sample '1' (d.jsonl:1): 'anwser' is undefined; "
+        "4: prompt.fewshot.answer: sample '1' (d.jsonl:1): in its example d.jsonl:4: 'anwser' is undefined; "
         "expected one of question, row, target",
     ),
     "NUL": (
@@ -204,7 +206,7 @@ LOADING = {
     ),
     "key": (
         "prompt: {fewshot: {count: 1, key: rows}}\n",
-        "4: prompt.fewshot.key: found no prompt.fewshot.path that it could lead into",
+        "4: prompt.fewshot.key: found no prompt.fewshot.path that it is for",
     ),
     "file": (
         "prompt: {fewshot: {count: 1, path: e.jsonl}}\n",
@@ -216,7 +218,8 @@ LOADING = {
     ),
     "sampler": (
         "prompt: {fewshot: {count: 1, sampler: first}}\n",
-        "4: prompt.fewshot.sampler: found 'first' (text), expected one of seeded, first_n; did you mean 'first_n'?",
+        "4: prompt.fewshot.sampler: found 'first' (text), expected one of seeded, first_n, lm_eval; "
+        "did you mean 'first_n'?",
     ),
 }
 

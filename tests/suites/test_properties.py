@@ -48,7 +48,7 @@ def test_ids_name_the_same_rows_under_where_shuffle_and_limit(
 @given(
     st.lists(st.integers(0, 3), min_size=8, max_size=12),
     st.integers(1, 3),
-    st.sampled_from(["seeded", "first_n"]),
+    st.sampled_from(["seeded", "first_n", "lm_eval"]),
     st.integers(0, 3),
     st.integers(1, 8),
     seeds,

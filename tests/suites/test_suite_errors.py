@@ -8,7 +8,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loader import load_suite, read_suite_name
-from pytest_llmeval.suites.schema import SCORERS
+from pytest_llmeval.suites.schema import SCORERS, SuiteSpec
 from tests.suites.conftest import Load
 
 HEAD = "suite: s\nscore: exact\n"
@@ -89,9 +89,7 @@ NOT_A_SUITE = {
     ),
     "unknown key like none at the top": (
         HEAD + ONE + "zzz: 1\n",
-        "4: unknown key 'zzz'; "
-        "expected one of suite, description, samples, dataset, prompt, choices, target, category, "
-        "score, generate, tags",
+        f"4: unknown key 'zzz'; expected one of {', '.join(SuiteSpec.model_fields)}",
     ),
     "two mistakes": (
         HEAD + ONE + "tags: 3\ndescription: 4\n",

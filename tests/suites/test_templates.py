@@ -82,7 +82,8 @@ REFUSED = {
     "{{ ('\n' * 100000) | indent(999) }}": TOO_LONG,
     "{{ x | random }}": (
         "line 1 of the template: there is no filter 'random'; expected one of abs, attr, batch, capitalize, center, "
-        "count, d, default, dictsort, first, float, format, …"
+        "count, d, default, dictsort, first, float, format, indent, index_or_text, indices, int, items, join, last, "
+        "length, list, list_or_text, literal, lower, …"
     ),
     "{{ big | int(base=16) }}": "the filter 'int' takes at most 5,000 digits, found 100,000",
     "{{ ('a ' * 5000000).split() | length }}": TOO_MANY,

@@ -6,11 +6,11 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from pytest_llmeval.suites.score_settings.one import ONE_SCORER, OneOf, OneScoreSettings, named_settings
+from pytest_llmeval.suites.score_settings.one import ONE_SCORER, CustomSettings, OneOf, OneScoreSettings, named_settings
 from pytest_llmeval.suites.score_settings.several import SeveralSettings
 from pytest_llmeval.suites.spec import Spec
 
-__all__ = ["SCORERS", "OneScoreSettings", "ScoreSettings", "SeveralSettings"]
+__all__ = ["SCORERS", "CustomSettings", "OneScoreSettings", "ScoreSettings", "SeveralSettings"]
 
 SCORERS: dict[str, type[Spec]] = {**ONE_SCORER, "several": SeveralSettings}
 """Names of the scorers, and the models of their settings."""
@@ -18,5 +18,5 @@ SCORERS: dict[str, type[Spec]] = {**ONE_SCORER, "several": SeveralSettings}
 ScoreSettings: TypeAlias = Annotated[
     OneOf | SeveralSettings,
     Field(discriminator="kind"),
-    BeforeValidator(lambda value: named_settings(value, SCORERS)),
+    BeforeValidator(lambda value, info: named_settings(value, SCORERS, info)),
 ]

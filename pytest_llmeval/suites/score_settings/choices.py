@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from pytest_llmeval.suites.spec import FROM_LIST, Spec, refuse
 
 __all__ = [
+    "ChoiceMetric",
+    "ChoiceNormalize",
     "ChoiceSettings",
     "ContinuationSettings",
     "LetterSettings",
@@ -19,13 +21,39 @@ __all__ = [
 ]
 
 Normalize: TypeAlias = Literal["token", "sum", "char", "byte"]
+ChoiceNormalize: TypeAlias = Literal["token", "sum", "char", "byte", "pmi"]
+ChoiceMetric: TypeAlias = Literal["f1_binary", "f1_macro", "f1_micro", "mcc", "greedy_match"]
 
 
 class ChoiceSettings(Spec):
     """Multiple choice by log-likelihood."""
 
     kind: Literal["choice"] = "choice"
-    normalize: Normalize = Field("token", description="What an option's loglikelihood is divided by.")
+    normalize: ChoiceNormalize = Field(
+        "token",
+        description="What an option's loglikelihood is divided by; or pmi, from which the option's loglikelihood "
+        "without a prompt is subtracted.",
+    )
+    continuation: str | None = Field(
+        None,
+        min_length=1,
+        description="Template of a text that is scored instead of the options: each option ends the prompt, and this "
+        "text follows it.",
+    )
+    metrics: Annotated[tuple[ChoiceMetric, ...], FROM_LIST] = Field(
+        (),
+        description="Further metrics: of classification, with the options' indices as classes; greedy_match is the "
+        "share of samples of which greedy decoding writes a right option (lm-eval's exact_match).",
+    )
+
+    @model_validator(mode="after")
+    def _options_are_scored_without_a_prompt(self) -> ChoiceSettings:
+        if self.continuation is not None and self.normalize == "pmi":
+            raise refuse(
+                "score.choice: found a continuation with normalize 'pmi', which asks how likely an option is without a "
+                "prompt; with a continuation the options are prompts themselves: remove one of the two"
+            )
+        return self
 
 
 class MassSettings(Spec):

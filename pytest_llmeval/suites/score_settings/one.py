@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
 
 from pytest_llmeval.suites.score_settings.choices import (
     ChoiceSettings,
@@ -30,10 +30,19 @@ from pytest_llmeval.suites.score_settings.texts import (
     RougeSettings,
     TerSettings,
 )
-from pytest_llmeval.suites.spec import Spec, refuse
+from pytest_llmeval.suites.spec import Spec, refuse_here, unknown_key
 from pytest_llmeval.suites.wording import describe, expected_one_of, quoted
 
-__all__ = ["ONE_SCORER", "OneOf", "OneScoreSettings", "kinds_of", "named_settings"]
+__all__ = ["ONE_SCORER", "CustomSettings", "OneOf", "OneScoreSettings", "kinds_of", "named_settings"]
+
+
+class CustomSettings(Spec):
+    """A scorer that is registered from Python under ``name``; ``settings`` are its keyword arguments."""
+
+    kind: Literal["custom"] = "custom"
+    name: str
+    settings: dict[str, Any] = Field({}, description="Keyword arguments of what is registered.")
+
 
 OneOf: TypeAlias = (
     ChoiceSettings
@@ -54,21 +63,25 @@ OneOf: TypeAlias = (
     | TerSettings
     | MeteorSettings
     | PerplexitySettings
+    | CustomSettings
 )
 """Settings of any one scorer."""
 
 
 def kinds_of(union: object) -> dict[str, type[Spec]]:
     """Names of the scorers of a union, and the models of their settings."""
-    return {str(model.model_fields["kind"].default): model for model in get_args(union)}
+    return {str(model.model_fields["kind"].default): model for model in get_args(union) if model is not CustomSettings}
 
 
 ONE_SCORER: dict[str, type[Spec]] = kinds_of(OneOf)
 """Names of the scorers that stand alone, and the models of their settings."""
 
 
-def named_settings(value: object, scorers: dict[str, type[Spec]], where: str = "score") -> object:
-    """``letter`` and ``{letter: {labels: lower}}`` as ``{kind: letter, labels: lower}``."""
+def named_settings(value: object, scorers: dict[str, type[Spec]], info: ValidationInfo) -> object:
+    """``letter`` and ``{letter: {labels: lower}}`` as ``{kind: letter, labels: lower}``.
+
+    Names that are registered from Python stand in the validation's context under ``scorers``.
+    """
     if isinstance(value, BaseModel):
         return value
     name: str
@@ -78,23 +91,24 @@ def named_settings(value: object, scorers: dict[str, type[Spec]], where: str = "
     elif isinstance(value, dict) and len(value) == 1 and isinstance(next(iter(value)), str):
         ((name, settings),) = value.items()
     elif isinstance(value, dict) and value:
-        raise refuse(
-            f"{where}: found {len(value)} names ({', '.join(map(str, value))}), expected the name of one scorer"
-        )
+        raise refuse_here(f"found {len(value)} names ({', '.join(map(str, value))}), expected the name of one scorer")
     else:
-        raise refuse(f"{where}: found {describe(value)}, expected the name of a scorer, or one name with its settings")
-    if name not in scorers:
-        raise refuse(f"{where}: there is no scorer {quoted(name)}{expected_one_of(name, scorers)}")
+        raise refuse_here(f"found {describe(value)}, expected the name of a scorer, or one name with its settings")
+    custom = (info.context or {}).get("scorers", {})
+    if name not in scorers and name not in custom:
+        raise refuse_here(f"there is no scorer {quoted(name)}{expected_one_of(name, [*scorers, *custom])}")
     if settings is None:
         settings = {}
     if not isinstance(settings, dict):
-        raise refuse(f"{where}.{name}: found {describe(settings)}, expected a mapping of its settings")
+        raise refuse_here(f"found {describe(settings)}, expected a mapping of its settings", name)
+    if name in custom:
+        return {"kind": "custom", "name": name, "settings": settings}
     if "kind" in settings:  # ours, to tell the models apart
-        raise refuse(f"unknown key 'kind' in {where}.{name}")
+        raise unknown_key(name, "kind")
     return {"kind": name, **settings}
 
 
 OneScoreSettings: TypeAlias = Annotated[
-    OneOf, Field(discriminator="kind"), BeforeValidator(lambda value: named_settings(value, ONE_SCORER))
+    OneOf, Field(discriminator="kind"), BeforeValidator(lambda value, info: named_settings(value, ONE_SCORER, info))
 ]
 """Settings of one scorer: its name, or its name with its settings."""

@@ -2,15 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import PydanticCustomError
 
-from pytest_llmeval.suites.spec import FROM_LIST, Spec
+from pytest_llmeval.suites.spec import FROM_LIST, Spec, refuse_here
+from pytest_llmeval.suites.wording import describe, nearest, quoted
 
-__all__ = ["ContainsSettings", "ExactSettings", "JsonSettings", "Normalization", "NumberSettings", "PatternSettings"]
+__all__ = [
+    "ContainsSettings",
+    "ExactSettings",
+    "JsonSettings",
+    "Normalization",
+    "NormalizationStep",
+    "NumberSettings",
+    "PatternSettings",
+    "Remove",
+]
 
-Normalization: TypeAlias = Literal["strip", "lower", "collapse_whitespace", "no_punctuation", "no_articles", "unicode"]
+Normalization: TypeAlias = Literal[
+    "strip",
+    "lower",
+    "collapse_whitespace",
+    "no_punctuation",
+    "no_ascii_punctuation",
+    "no_articles",
+    "no_digits",
+    "unicode",
+]
+
+
+class Remove(Spec):
+    """Without what a regular expression matches."""
+
+    remove: str = Field(description="A regular expression in Python's syntax.")
+
+
+def _step(value: object) -> object:
+    """A name, or ``{remove: …}``. pydantic's own words on a union name each of its parts."""
+    names = get_args(Normalization)
+    if isinstance(value, Remove) or value in names:
+        return value
+    if isinstance(value, dict) and list(value) == ["remove"]:
+        pattern = value["remove"]
+        if not isinstance(pattern, str):
+            raise refuse_here(f"found {describe(pattern)}, expected a regular expression in quotes", "remove")
+        return Remove(remove=pattern)
+    near = nearest(value, names) if isinstance(value, str) else None
+    advice = f"; did you mean {quoted(near)}?" if near else ""
+    expected = f"one of {', '.join(names)}, or {{remove: a regular expression}}{advice}"
+    raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": expected})
+
+
+NormalizationStep: TypeAlias = Annotated[Normalization | Remove, BeforeValidator(_step)]
+Normalizations: TypeAlias = Annotated[tuple[NormalizationStep, ...], FROM_LIST]
 
 
 class NumberSettings(Spec):
@@ -23,9 +69,22 @@ class ExactSettings(Spec):
     """The reply is one of the targets, after the same normalisations of both."""
 
     kind: Literal["exact"] = "exact"
-    normalize: Annotated[tuple[Normalization, ...], FROM_LIST] = Field(
+    normalize: Normalizations = Field(
         ("strip",), description="Done to the reply and to the targets, in this order, before they are compared."
     )
+    allow_empty: bool = Field(
+        False,
+        description="Take a target of which the normalisations leave nothing, as lm-eval's exact_match does: a reply "
+        "of which nothing is left is right then.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A key that came later leaves the fingerprints of suites that do without it as they were."""
+        values: dict[str, Any] = handler(self)
+        if not self.allow_empty:
+            values.pop("allow_empty", None)
+        return values
 
 
 class ContainsSettings(Spec):
@@ -33,15 +92,28 @@ class ContainsSettings(Spec):
 
     kind: Literal["contains"] = "contains"
     match: Literal["any", "all"] = Field("any", description="How many of the targets the reply has to hold.")
-    normalize: Annotated[tuple[Normalization, ...], FROM_LIST] = Field(
+    normalize: Normalizations = Field(
         (), description="Done to the reply and to the targets, in this order, before they are compared."
     )
 
 
 class JsonSettings(Spec):
-    """The reply is valid JSON, of a schema where one is given."""
+    """The reply is valid JSON; of a schema, where one is given; with the value of the target, where there is one."""
 
     kind: Literal["json"] = "json"
+    schema_: dict[str, Any] | bool | str | None = Field(
+        None,
+        alias="schema",
+        description="A JSON Schema, here or in a file of JSON or YAML, whose path is relative to the suite file.",
+    )
+    fenced: bool = Field(
+        False, description="Take what stands in the first block fenced by ``` where the reply has one, else all of it."
+    )
+
+    @model_serializer(mode="wrap")
+    def _by_its_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """``schema`` is a name that pydantic keeps for itself."""
+        return {key.rstrip("_"): value for key, value in handler(self).items()}
 
 
 class PatternSettings(Spec):

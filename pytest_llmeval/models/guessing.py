@@ -1,0 +1,117 @@
+"""What guessing gets: ``random`` picks an answer for each sample, ``majority`` always gives the commonest one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.base import AskedSample, Failed, ModelIdentity
+from pytest_llmeval.models.by_sample import SampleBackend
+from pytest_llmeval.types import (
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    Response,
+)
+
+__all__ = ["GuessingModel"]
+
+_BEHIND = -1e-300
+"""Log-likelihood of what was not picked. What was picked has 0: by whatever length one divides, it stays ahead, and the
+probabilities of all options come out equal.
+"""
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What is right in a suite: how often each place among the options, each option, and each text is.
+
+    ``texts`` gives each text that counts as right, as the scorer compares it, the form in which it is to be written.
+    """
+
+    places: Counter[int] = field(default_factory=Counter)
+    options: Counter[str] = field(default_factory=Counter)
+    keys: Counter[str] = field(default_factory=Counter)
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def add(self, sample: AskedSample) -> None:
+        self.places.update(sample.right)
+        self.options.update(sample.options[place] for place in sample.right)
+        self.keys.update(list(dict.fromkeys(sample.answer_keys)))
+        for key, text in zip(sample.answer_keys, sample.answers, strict=True):
+            self.texts.setdefault(key, text)
+
+
+class GuessingModel(SampleBackend):
+    """Guesses among a sample's options, else among the texts that are right somewhere in its suite.
+
+    ``random`` picks each option alike, by ``seed``, suite, sample and epoch. ``majority`` gives what is right most
+    often in the whole suite, selected or not (of equals, the one that comes first): for options that are scored the
+    place, for labels and texts the text. Options that are scored get equal probabilities, with the pick a hair ahead:
+    its Brier score is that of knowing nothing.
+    """
+
+    def __init__(self, name: str, kind: Literal["random", "majority"], seed: int = 0) -> None:
+        details = {"seed": seed} if kind == "random" else {}
+        super().__init__(
+            ModelIdentity(name=name, backend="guessing", fingerprint=f"{kind}:{seed}", details={**details})
+        )
+        self._kind = kind
+        self._seed = seed
+        self._suites: dict[str, _Answers] = {}
+
+    def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
+        """Count what is right."""
+        answers = self._suites[suite] = _Answers()
+        for sample in samples:
+            answers.add(sample)
+
+    def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
+        """See ``SampleModel``. A ``RequestError`` where there is nothing to guess."""
+        return [response for sample in asked for response in self._answer(sample)]
+
+    def _answer(self, sample: AskedSample) -> Iterator[Response | Failed]:
+        requests, options = sample.requests, sample.options
+        scored = [request for request in requests if isinstance(request, LoglikelihoodRequest)]
+        if len(scored) == len(requests) and len(options) > 1 and len(requests) % len(options) == 0:
+            picked = self._place(sample)
+            for index in range(len(requests)):
+                # what follows the options' own requests is compared with: the same for all
+                is_behind = index < len(options) and index != picked
+                yield LoglikelihoodResponse(
+                    loglikelihood=_BEHIND if is_behind else 0.0, num_tokens=1, is_greedy=index == picked
+                )
+            return
+        for request in requests:
+            if not isinstance(request, GenerateRequest):
+                yield RequestError(f"{self._kind}: this suite measures how likely a text is, which nobody can guess")
+            elif (text := self._text(sample, request.epoch)) is None:
+                yield RequestError(f"{self._kind}: this suite has no right answers to guess among")
+            else:
+                yield GenerateResponse(text=text)
+
+    def _place(self, sample: AskedSample) -> int:
+        if self._kind == "random":
+            return self._draw(sample, 0).randrange(len(sample.options))
+        counts = self._suites[sample.suite].places
+        return max(range(len(sample.options)), key=lambda place: counts[place])
+
+    def _text(self, sample: AskedSample, epoch: int) -> str | None:
+        known = self._suites[sample.suite]
+        if sample.options:
+            if self._kind == "random":
+                return self._draw(sample, epoch).choice(sample.options)
+            return max(sample.options, key=lambda option: known.options[option])
+        if not known.keys:
+            return None
+        if self._kind == "random":
+            return known.texts[self._draw(sample, epoch).choice(list(known.keys))]
+        return known.texts[known.keys.most_common(1)[0][0]]  # of equals the first that was counted
+
+    def _draw(self, sample: AskedSample, epoch: int) -> random.Random:
+        return random.Random(f"{self._seed}:{epoch}:{sample.suite}:{sample.id}")

@@ -1,0 +1,150 @@
+"""Metrics that are computed from all samples at once, with intervals by a bootstrap over samples.
+
+A sample's ingredients lie in ``Score.values`` beside its metrics, under names that are no metrics, and under
+``several`` with the same prefix as the metric: ``flexible.bleu_4`` is made of ``flexible.bleu_matches_1`` and so on.
+
+A module with formulas of its own imports ``CorpusFormula`` from ``corpus_formula.py``, and its table is merged into
+``CORPUS`` here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pytest_llmeval.scoring.calibration import CALIBRATION_FORMULAS
+from pytest_llmeval.scoring.classification import CLASSIFICATION
+from pytest_llmeval.scoring.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.definitions import split_name
+from pytest_llmeval.scoring.statistics import Bootstrapped, bootstrap, bootstrap_of_sums
+from pytest_llmeval.scoring.translation import translation_formula
+from pytest_llmeval.types import Score
+
+__all__ = [
+    "CORPUS",
+    "CorpusFormula",
+    "CorpusValue",
+    "Ingredients",
+    "Sums",
+    "corpus_difference",
+    "corpus_formula",
+    "corpus_ingredients",
+    "corpus_value",
+    "formula_of_sums",
+]
+
+CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION})
+"""Corpus metrics by name, but for those of ``translation.py``, some of which have a number in their names. Each has a
+definition of kind ``corpus`` in ``definitions.py``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusValue:
+    """``value`` is None where the formula gives none; so are the others.
+
+    ``stderr`` is the standard deviation over bootstrap samples, ``interval`` the 95% interval between their
+    percentiles: None for fewer than two samples, where bootstrap samples have no value, and where all have the same.
+    """
+
+    value: float | None
+    stderr: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+def corpus_formula(name: str) -> CorpusFormula | None:
+    """The formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of it."""
+    base = split_name(name)[1]
+    return CORPUS.get(base) or translation_formula(base)
+
+
+def corpus_ingredients(scores: Iterable[Score], name: str) -> list[Ingredients]:
+    """What the corpus metric ``name`` is made of, from those scores, unscored ones aside, that hold all of it."""
+    formula, (prefix, _) = _formula(name), split_name(name)
+    return [
+        {need: float(score.values[prefix + need]) for need in formula.needs}
+        for score in scores
+        if score.status != "unscored" and all(prefix + need in score.values for need in formula.needs)
+    ]
+
+
+def corpus_value(name: str, samples: Sequence[Ingredients]) -> CorpusValue:
+    """The corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite."""
+    formula = _formula(name)
+    _check_finite(name, samples)
+    value = _finite(formula.compute(samples)) if samples else None
+    if value is None:
+        return CorpusValue(None)
+    # The same samples have the same interval, whatever their order.
+    ordered = sorted(samples, key=lambda sample: [sample[need] for need in formula.needs])
+    if formula.sums is not None:
+        sums = formula.sums(ordered)
+        found = bootstrap_of_sums(sums.rows, lambda total: _finite(sums.value(total)))
+    else:
+        found = bootstrap(ordered, lambda resample: _finite(formula.compute(resample)))
+    return CorpusValue(value, *_error_and_interval(formula, value, found))
+
+
+def corpus_difference(
+    name: str, first: Sequence[Ingredients], second: Sequence[Ingredients]
+) -> tuple[float, float, CorpusValue] | None:
+    """Two models on the same samples, sample by sample: both values, and second minus first by a paired bootstrap.
+
+    None where one of the two has no value. ``ValueError`` for sequences of two lengths.
+    """
+    formula = _formula(name)
+    _check_finite(name, (*first, *second))
+    before, after = (_finite(formula.compute(samples)) if samples else None for samples in (first, second))
+    if before is None or after is None:
+        return None
+    pairs = sorted(
+        zip(first, second, strict=True), key=lambda pair: [[sample[need] for need in formula.needs] for sample in pair]
+    )
+    if formula.sums is not None:
+        one, other = formula.sums([pair[0] for pair in pairs]), formula.sums([pair[1] for pair in pairs])
+        width = len(one.rows[0])
+        found = bootstrap_of_sums(
+            [(*left, *right) for left, right in zip(one.rows, other.rows, strict=True)],
+            lambda total: _minus(other.value(total[width:]), one.value(total[:width])),
+        )
+    else:
+        found = bootstrap(
+            pairs,
+            lambda resample: _minus(
+                formula.compute([pair[1] for pair in resample]), formula.compute([pair[0] for pair in resample])
+            ),
+        )
+    return before, after, CorpusValue(after - before, *_error_and_interval(formula, after - before, found))
+
+
+def _formula(name: str) -> CorpusFormula:
+    formula = corpus_formula(name)
+    if formula is None:
+        raise ValueError(f"{name} is no corpus metric")
+    return formula
+
+
+def _minus(second: float | None, first: float | None) -> float | None:
+    return None if first is None or second is None else _finite(second - first)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _error_and_interval(
+    formula: CorpusFormula, value: float, found: Bootstrapped | None
+) -> tuple[float | None, tuple[float, float] | None]:
+    # No width is not what is known: every sample is like the others, and a further one need not be.
+    if found is None or math.isclose(found.low, found.high, rel_tol=1e-12, abs_tol=1e-12):
+        return None, None
+    bias = found.mean - value if formula.is_centred else 0.0
+    return found.stderr, (found.low - bias, found.high - bias)
+
+
+def _check_finite(name: str, samples: Iterable[Ingredients]) -> None:
+    for sample in samples:
+        for need, value in sample.items():
+            if not math.isfinite(value):
+                raise ValueError(f"a score's value of {need} is {value}: {name} is not computed from it")

@@ -1,0 +1,58 @@
+"""What a corpus metric is: a number that is computed from all samples at once, and is no mean over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["CorpusFormula", "Ingredients", "Sums", "formula_of_sums"]
+
+Ingredients: TypeAlias = Mapping[str, float]
+"""A sample's numbers that a corpus metric is made of, by their names in ``Score.values``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """A corpus metric as a function of sums: ``rows`` holds one row of numbers for each sample, all of one length.
+
+    ``value`` gives the metric for the sums of the rows' columns, over any selection of the samples and with samples
+    taken more than once; None where there is none.
+    """
+
+    rows: Sequence[Sequence[float]]
+    value: Callable[[Sequence[float]], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFormula:
+    """A metric over samples whose values hold all of ``needs``.
+
+    ``compute`` takes those samples' values and gives the metric, None where there is none (one class only, nothing to
+    divide by); the order of the samples makes no difference. ``sums``, where it is given, says the same as a function
+    of sums, which a bootstrap computes a hundred times faster than by calling ``compute``.
+
+    ``is_centred``: the interval is moved down by the mean over bootstrap samples minus the metric. It is for a metric
+    of absolute values, which chance can only make larger: a bootstrap sample adds its own noise to that of the samples,
+    and percentiles alone can lie wholly above the metric.
+    """
+
+    needs: tuple[str, ...]
+    compute: Callable[[Sequence[Ingredients]], float | None]
+    sums: Callable[[Sequence[Ingredients]], Sums] | None = None
+    is_centred: bool = False
+
+
+def formula_of_sums(
+    needs: tuple[str, ...], sums: Callable[[Sequence[Ingredients]], Sums], *, is_centred: bool = False
+) -> CorpusFormula:
+    """The formula that computes its metric from exact sums of the columns of ``sums``."""
+
+    def compute(samples: Sequence[Ingredients]) -> float | None:
+        if not samples:
+            return None
+        found = sums(samples)
+        return found.value([math.fsum(column) for column in zip(*found.rows, strict=True)])
+
+    return CorpusFormula(needs, compute, sums, is_centred)

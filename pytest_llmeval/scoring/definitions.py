@@ -1,0 +1,327 @@
+"""What the names of metrics mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import regex
+
+__all__ = ["METRICS", "Kind", "MetricDefinition", "definition", "is_known", "shown_order", "split_name"]
+
+Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled", "corpus"]
+"""``proportion``: a mean of values that are all 0 or 1. ``count``: a number of samples, without an interval.
+``pooled``: made of one ratio of two sums over the samples (``pooled.py``). ``corpus``: computed from all samples at
+once (``corpus.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """What a metric's name means.
+
+    ``higher_is_better`` is None where neither direction is. No value lies below ``lowest`` or above ``highest``, and no
+    interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone.
+    """
+
+    name: str
+    kind: Kind
+    higher_is_better: bool | None
+    description: str
+    lowest: float = -math.inf
+    highest: float = math.inf
+    in_terminal: bool = True
+
+
+METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            MetricDefinition(
+                "accuracy", "proportion", True, "Share of the samples that were answered right.", 0.0, 1.0
+            ),
+            MetricDefinition(
+                "skill",
+                "mean",
+                True,
+                "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect.",
+                highest=1.0,
+            ),
+            MetricDefinition(
+                "brier",
+                "mean",
+                False,
+                "Mean over a sample's options of (p - y)²: 0 is perfect, at most 2/k for k options.",
+                lowest=0.0,
+                highest=1.0,
+            ),
+            MetricDefinition(
+                "brier_sum",
+                "mean",
+                False,
+                "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst.",
+                lowest=0.0,
+                highest=2.0,
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "accuracy_token",
+                "proportion",
+                True,
+                "Accuracy of the option with the highest logprob per token.",
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "accuracy_sum",
+                "proportion",
+                True,
+                "Accuracy of the option with the highest loglikelihood.",
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "accuracy_char",
+                "proportion",
+                True,
+                "Accuracy of the option with the highest loglikelihood per character.",
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "accuracy_byte",
+                "proportion",
+                True,
+                "Accuracy of the option with the highest loglikelihood per UTF-8 byte.",
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "accuracy_pmi",
+                "proportion",
+                True,
+                "Accuracy of the option whose loglikelihood the prompt raises most.",
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "greedy_match",
+                "proportion",
+                True,
+                "Share of the samples of which greedy decoding writes a right option.",
+            ),
+            MetricDefinition(
+                "probability_mass",
+                "mean",
+                True,
+                "Mean probability of the right options together: 1 is perfect.",
+                lowest=0.0,
+                highest=1.0,
+            ),
+            MetricDefinition(
+                "nll",
+                "mean",
+                False,
+                "Mean of -ln(probability of the right options), in nats: 0 is perfect.",
+                lowest=0.0,
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "ece",
+                "corpus",
+                False,
+                "Expected calibration error of the likeliest option, in 15 bins of equal width: 0 is perfect.",
+                lowest=0.0,
+                highest=1.0,
+                in_terminal=False,
+            ),
+            MetricDefinition(
+                "perplexity",
+                "pooled",
+                False,
+                "exp(-mean over samples of the target's loglikelihood): 1 is perfect.",
+                lowest=1.0,
+            ),
+            MetricDefinition(
+                "word_perplexity",
+                "pooled",
+                False,
+                "exp(-sum of loglikelihoods / sum of words): 1 is perfect. Words are what white space separates.",
+                lowest=1.0,
+            ),
+            MetricDefinition(
+                "byte_perplexity",
+                "pooled",
+                False,
+                "exp(-sum of loglikelihoods / sum of UTF-8 bytes): 1 is perfect.",
+                lowest=1.0,
+            ),
+            MetricDefinition(
+                "bits_per_byte",
+                "pooled",
+                False,
+                "-sum of loglikelihoods / ln 2 / sum of UTF-8 bytes: 0 is perfect.",
+                lowest=0.0,
+            ),
+            MetricDefinition(
+                "token_perplexity",
+                "pooled",
+                False,
+                "exp(-sum of loglikelihoods / sum of tokens): 1 is perfect. Comparable for one tokenizer only.",
+                lowest=1.0,
+            ),
+            MetricDefinition(
+                "mcc",
+                "corpus",
+                True,
+                "Matthews correlation of the classes answered with the right ones: 0 is guessing, 1 is perfect.",
+                lowest=-1.0,
+                highest=1.0,
+            ),
+            MetricDefinition("f1_binary", "corpus", True, "F1 of class 1, of two classes: 1 is perfect.", 0.0, 1.0),
+            MetricDefinition("f1_macro", "corpus", True, "Mean over the classes of their F1: 1 is perfect.", 0.0, 1.0),
+            MetricDefinition(
+                "f1_micro",
+                "corpus",
+                True,
+                "F1 over all classes' decisions; with one class for each sample it is accuracy.",
+                0.0,
+                1.0,
+            ),
+            MetricDefinition(
+                "f1",
+                "mean",
+                True,
+                "Mean over samples of the F1 of the reply's words, as SQuAD's script computes it: 1 is perfect.",
+                0.0,
+                1.0,
+            ),
+            MetricDefinition(
+                "rouge_l",
+                "mean",
+                True,
+                "Mean of the samples' ROUGE-L (longest common subsequence), as F1: 1 is perfect.",
+                0.0,
+                1.0,
+            ),
+            MetricDefinition(
+                "rouge_lsum",
+                "mean",
+                True,
+                "Mean of the samples' ROUGE-Lsum (ROUGE-L over the union of lines), as F1: 1 is perfect.",
+                0.0,
+                1.0,
+            ),
+            MetricDefinition("chrf", "corpus", True, "Corpus chrF: 100 is perfect.", 0.0, 100.0),
+            MetricDefinition(
+                "chrf_p", "corpus", True, "Corpus chrF+, chrF with single words: 100 is perfect.", 0.0, 100.0
+            ),
+            MetricDefinition(
+                "chrf_pp", "corpus", True, "Corpus chrF++, chrF with one and two words: 100 is perfect.", 0.0, 100.0
+            ),
+            MetricDefinition("sentence_chrf", "mean", True, "Mean of the samples' chrF: 100 is perfect.", 0.0, 100.0),
+            MetricDefinition(
+                "sentence_chrf_p", "mean", True, "Mean of the samples' chrF+: 100 is perfect.", 0.0, 100.0
+            ),
+            MetricDefinition(
+                "sentence_chrf_pp", "mean", True, "Mean of the samples' chrF++: 100 is perfect.", 0.0, 100.0
+            ),
+            MetricDefinition(
+                "ter", "corpus", False, "Corpus translation edit rate: 0 is perfect, above 100 is possible.", 0.0
+            ),
+            MetricDefinition(
+                "sentence_ter",
+                "mean",
+                False,
+                "Mean of the samples' translation edit rate: 0 is perfect, above 100 is possible.",
+                0.0,
+            ),
+            MetricDefinition("meteor", "mean", True, "Mean of the samples' METEOR: 1 is perfect.", 0.0, 1.0),
+            MetricDefinition("correct", "count", True, "Samples that were answered right."),
+            MetricDefinition("total", "count", None, "Samples that were scored."),
+            MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
+            MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
+            MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
+        )
+    }
+)
+"""The metrics that scorers here give, by name, in the order in which they are shown."""
+
+
+_FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
+    (
+        r"bleu_([1-9]\d?)",
+        MetricDefinition(
+            "bleu_{}", "corpus", True, "Corpus BLEU of n-grams of up to {} words: 100 is perfect.", 0.0, 100.0
+        ),
+    ),
+    (
+        r"sentence_bleu_([1-9]\d?)",
+        MetricDefinition(
+            "sentence_bleu_{}",
+            "mean",
+            True,
+            "Mean of the samples' BLEU of n-grams of up to {} words: 100 is perfect.",
+            0.0,
+            100.0,
+        ),
+    ),
+    (
+        r"rouge_([1-9])",
+        MetricDefinition("rouge_{}", "mean", True, "Mean of the samples' ROUGE-{}, as F1: 1 is perfect.", 0.0, 1.0),
+    ),
+    (
+        r"pass@([1-9]\d*)",
+        MetricDefinition("pass@{}", "mean", True, "Mean of the probability that one of {} replies is right.", 0.0, 1.0),
+    ),
+    (
+        r"pass\^([1-9]\d*)",
+        MetricDefinition("pass^{}", "mean", True, "Mean of the probability that {} replies are all right.", 0.0, 1.0),
+    ),
+)
+"""Metrics with a number in their names, shown after those of ``METRICS``: a pattern, and the definition by number."""
+
+
+def definition(name: str) -> MetricDefinition:
+    """The definition of a metric's name; one that a user gave is a mean, of which the better direction is unknown.
+
+    ``flexible.accuracy``, the accuracy of one scorer of several, is defined as ``accuracy`` is, under its own name.
+    """
+    prefix, base = split_name(name)
+    found = _unprefixed(base)
+    if found is None:
+        return MetricDefinition(name, "mean", None, f"Mean of {name}.")
+    return replace(found, name=name) if prefix else found
+
+
+def is_known(name: str) -> bool:
+    """Whether the name, with or without a prefix, is one that this package defines."""
+    return _unprefixed(split_name(name)[1]) is not None
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """``flexible.accuracy`` as (``flexible.``, ``accuracy``); the prefix is empty where the rest is no known name.
+
+    ``correct`` and ``total`` count what the deciding scorer says, so that with a prefix they are no metrics of ours.
+    """
+    prefix, dot, base = name.rpartition(".")
+    if dot and prefix and base not in ("correct", "total") and _unprefixed(base) is not None:
+        return f"{prefix}.", base
+    return "", name
+
+
+def shown_order(name: str) -> tuple[int, str, int, int, str]:
+    """The key by which names are sorted for a reader: known ones in their order, those with a prefix, others."""
+    prefix, base = split_name(name)
+    if base in METRICS:
+        return (int(bool(prefix)), prefix, list(METRICS).index(base), 0, "")
+    for place, (pattern, _) in enumerate(_FAMILIES):
+        if found := regex.fullmatch(pattern, base):
+            return (int(bool(prefix)), prefix, len(METRICS) + place, int(found[1]), "")
+    return (2, "", 0, 0, name)
+
+
+def _unprefixed(base: str) -> MetricDefinition | None:
+    if base in METRICS:
+        return METRICS[base]
+    for pattern, family in _FAMILIES:
+        if found := regex.fullmatch(pattern, base):
+            return replace(family, name=base, description=family.description.format(found[1]))
+    return None

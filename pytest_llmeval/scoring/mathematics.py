@@ -1,0 +1,194 @@
+"""The final expression of the reply, compared with that of the target. See ``math_answers.py`` for where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
+
+from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.math_answers import (
+    MAX_ANSWER,
+    MAX_REPLY,
+    Answer,
+    find_answer,
+    for_math_verify,
+    last_box,
+    same_text,
+)
+from pytest_llmeval.scoring.math_hendrycks import equal_texts, published_box
+from pytest_llmeval.scoring.math_minerva import normalized_answer
+from pytest_llmeval.scoring.math_process import Bounds, Verdict, shared_process
+from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
+from pytest_llmeval.suites.schema import GenerateSpec
+from pytest_llmeval.suites.score_settings.mathematics import Extract, MathCompare, MathSettings
+from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
+
+__all__ = ["MathScorer"]
+
+_WAYS: Mapping[MathCompare, tuple[Extract, ...]] = MappingProxyType(
+    {
+        "math_verify": ("boxed", "answer", "math", "number"),
+        "hendrycks": ("dollars",),
+        "minerva": ("minerva",),
+    }
+)
+_EXTRA = "install it with: pip install 'pytest-llmeval-suites[math]'"
+
+
+@dataclass(frozen=True, slots=True)
+class MathScorer:
+    """Right if the reply's answer equals that of a target. Made by ``of``, which checks that the libraries are there.
+
+    What is compared by value is compared in a process with bounds. A reply on which that runs out of time or memory
+    has not given the answer: it is wrong, and ``details`` say why. A target that does so by itself leaves the sample
+    unscored, for that is the suite's mistake.
+    """
+
+    settings: MathSettings
+
+    @classmethod
+    def of(cls, settings: MathSettings) -> MathScorer:
+        """``ValueError`` where a library that these settings need is not installed."""
+        if settings.compare != "hendrycks":
+            _check_libraries(settings.compare)
+        return cls(settings)
+
+    @property
+    def ways(self) -> tuple[Extract, ...]:
+        """How a reply is searched, in order."""
+        return self.settings.extract or _WAYS[self.settings.compare]
+
+    @property
+    def name(self) -> str:
+        return "math"
+
+    @property
+    def version(self) -> int:
+        return 1
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "no_answer")
+
+    @property
+    def default_template(self) -> str:
+        return "{{ question }}"
+
+    def present(self, sample: Sample) -> Presented:
+        r"""A target is a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these: any is right.
+
+        ``ValueError`` for a target without an answer, and for one that is longer than an answer can be.
+        """
+        texts = target_texts(sample)
+        answers = [self._expected(text) for text in texts]
+        if self._searches_itself:
+            return Presented(sample=sample, references=texts, target=several_or_one(answers))
+        return Presented(sample=sample, references=tuple(answers), target=several_or_one(answers))
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """None of its own."""
+        return {}
+
+    def answer_text(self, presented: Presented) -> str:
+        """The first target, whole: a few-shot example shows the solution, not only its answer."""
+        return target_texts(presented.sample)[0]
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """One reply, generated as the suite's ``generate`` says."""
+        return (reply_request(prompt, generate),)
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Accuracy; a reply in which no answer is found is wrong. Details: how it was found and read, and why not."""
+        text = reply(responses)
+        if self._searches_itself:
+            answer = Answer(text[-MAX_REPLY:], "math_verify") if text.strip() else None
+        else:
+            answer = find_answer(text, self.ways)
+        if answer is None:
+            return _wrong(None, {"why": f"no answer found by {', '.join(self.ways)}"})
+        details: dict[str, JSON] = {}
+        shown = None if self._searches_itself else answer.text
+        for reference in presented.references:
+            verdict = self._compare(reference, answer)
+            if verdict.problem is not None and (fault := self._fault_of(reference)) is not None:
+                return Score(status="unscored", answer=shown, reason=f"target {quote(reference)}: {fault}")
+            details = {"extracted_by": answer.by, **_details(verdict)}
+            shown = verdict.reply if self._searches_itself else answer.text
+            if verdict.equal:
+                return Score(status="correct", answer=shown, values={"accuracy": 1.0}, details=details)
+        return _wrong(shown, details)
+
+    def _fault_of(self, reference: str) -> str | None:
+        """Why a target cannot be compared, whatever the reply: not with 1 either."""
+        return self._compare(reference, Answer("1", "whole")).problem
+
+    @property
+    def _searches_itself(self) -> bool:
+        return self.ways == ("math_verify",)
+
+    def _expected(self, text: str) -> str:
+        """The answer in a target."""
+        box = last_box if self.settings.compare == "math_verify" else published_box
+        boxed = box(text[-MAX_REPLY:])
+        if boxed is not None:
+            answer = boxed
+        else:
+            found = find_answer(text, ("answer",)) if self.settings.compare == "math_verify" else None
+            answer = text if found is None else found.text
+        if not answer.strip():
+            raise ValueError(f"target {quote(text)} has no answer to compare with")
+        if len(answer) > MAX_ANSWER:
+            raise ValueError(f"target {quote(text)} is longer than the {MAX_ANSWER} characters that an answer can have")
+        return answer
+
+    def _compare(self, reference: str, answer: Answer) -> Verdict:
+        """Equal texts are equal, also where nothing can be computed; for the rest the process is asked."""
+        if self.settings.compare == "hendrycks":
+            return Verdict(equal_texts(answer.text, reference))
+        if self._searches_itself:
+            return shared_process().compare("searched", reference, answer.text, self._bounds)
+        if self.settings.compare == "minerva":
+            one, other = normalized_answer(reference), normalized_answer(answer.text)
+            if one == other != "":
+                return Verdict(True)
+            return shared_process().compare("minerva", one, other, self._bounds)
+        one, other = for_math_verify(Answer(reference, "whole")), for_math_verify(answer)
+        if same_text(one, other):
+            return Verdict(True)
+        return shared_process().compare("math_verify", one, other, self._bounds)
+
+    @property
+    def _bounds(self) -> Bounds:
+        return Bounds(self.settings.timeout_s, self.settings.memory_mb)
+
+
+def _wrong(answer: str | None, details: Mapping[str, JSON]) -> Score:
+    return Score(
+        status="wrong", answer=answer, no_answer=answer is None, values={"accuracy": 0.0}, details=dict(details)
+    )
+
+
+def _details(verdict: Verdict) -> dict[str, JSON]:
+    """How the two were read, and why they are not equal where no value says so."""
+    found: dict[str, JSON] = {"parsed": verdict.reply, "parsed_target": verdict.target}
+    why = verdict.problem or verdict.note
+    return {name: value for name, value in {**found, "why": why}.items() if value is not None}
+
+
+def _check_libraries(compare: MathCompare) -> None:
+    try:
+        version("math-verify")
+    except PackageNotFoundError:
+        raise ValueError(f"score.math with compare: {compare} needs Math-Verify; {_EXTRA}") from None
+    if compare == "minerva":
+        antlr = version("antlr4-python3-runtime")
+        if not antlr.startswith(("4.11", "4.12", "4.13")):
+            raise ValueError(
+                "score.math with compare: minerva reads LaTeX with sympy, which needs antlr4-python3-runtime 4.11 to "
+                f"4.13 and not {antlr}; {_EXTRA}"
+            )

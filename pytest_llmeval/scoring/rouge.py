@@ -1,0 +1,57 @@
+"""ROUGE of a reply against references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_llmeval.scoring.libraries import require
+from pytest_llmeval.scoring.reference_scorer import ReferenceScorer
+from pytest_llmeval.suites.score_settings.texts import RougeSettings
+
+if TYPE_CHECKING:
+    from rouge_score.rouge_scorer import RougeScorer as Rouge
+
+__all__ = ["RougeScorer"]
+
+
+@dataclass(frozen=True, slots=True)
+class RougeScorer(ReferenceScorer):
+    """ROUGE as F1, of each type the largest over the references, by Google's ``rouge_score``.
+
+    Its words are runs of ASCII letters and digits in lower case: texts in other scripts have none, and score 0.
+    """
+
+    settings: RougeSettings
+
+    @classmethod
+    def of(cls, settings: RougeSettings) -> RougeScorer:
+        """``ValueError`` where rouge_score is not installed."""
+        require("rouge", "rouge_score", package="rouge-score", extra="metrics")
+        return cls(settings)
+
+    @property
+    def name(self) -> str:
+        return "rouge"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (*(f"rouge_{type.lower()}" for type in self.settings.types), "no_answer")
+
+    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
+        """The sample's ROUGE of each type, from 0 to 1."""
+        types = tuple(f"rouge{type}" for type in self.settings.types)
+        found = _rouge(types, self.settings.stemmer).score_multi(references, text)
+        return {
+            f"rouge_{type.lower()}": float(found[own].fmeasure)
+            for type, own in zip(self.settings.types, types, strict=True)
+        }
+
+
+@lru_cache(maxsize=8)
+def _rouge(types: tuple[str, ...], stemmer: bool) -> Rouge:
+    from rouge_score.rouge_scorer import RougeScorer as Rouge
+
+    return Rouge(list(types), use_stemmer=stemmer)

@@ -1,0 +1,261 @@
+"""What stands above samples in pytest's tree: suites, and the level of a model in them."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.items import SampleItem, relative_path, suite_paths_key
+from pytest_llmeval.lookahead import Lookahead
+from pytest_llmeval.model_fixtures import check_replies, is_overridden, responses_key
+from pytest_llmeval.models.base import AskedSample
+from pytest_llmeval.models.replay import DataResponses
+from pytest_llmeval.options import settings_key
+from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.records import SuiteInfo
+from pytest_llmeval.scoring.asked import whole_suite
+from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.several_models import compared_models
+from pytest_llmeval.suites.benchmark import Benchmark, check_name, load_benchmark
+from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.overrides import Override, parse_override
+from pytest_llmeval.suites.own_responses import has_own_responses
+from pytest_llmeval.suites.schema import SCORERS
+from pytest_llmeval.suites.suite import Suite
+
+__all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode", "collect_benchmark"]
+
+_SCORERS_GROUP = "pytest_llmeval.scorers"
+_installed_scorers_key = pytest.StashKey[dict[str, Callable[..., Any]]]()
+
+_RESERVED_MARKS = frozenset(
+    ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
+)
+
+
+class SuiteNode(pytest.Collector):
+    """A suite, whatever it is written in."""
+
+    evaluation: Evaluation
+    info: SuiteInfo
+    fingerprints: dict[str, str]
+    responses: DataResponses | None = None
+    """The replies that the data carry, where there is no model to ask."""
+    lookahead: Lookahead | None = None
+    """Of its own where nobody is asked: no other suite's model is to make room for that."""
+
+    @functools.cached_property
+    def samples_asked(self) -> list[AskedSample]:
+        """All samples as models see them that answer by sample, without requests."""
+        return whole_suite(self.evaluation)
+
+    @abstractmethod
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        """Read the suite and its data. ``scorers`` are those registered from Python."""
+
+    def collect(self) -> Iterator[SampleItem | SuiteModel]:
+        """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
+        settings = self.config.stash[settings_key]
+        suite = self.load([parse_override(text) for text in settings.set], registered_scorers(self))
+        paths = self.session.stash.setdefault(suite_paths_key, {})
+        other = paths.setdefault(suite.name, self.nodeid)
+        if other != self.nodeid:
+            where = relative_path(self.config.rootpath / other)
+            raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
+        self.evaluation = Evaluation(suite)
+        fingerprint, self.fingerprints = self.evaluation.fingerprints()
+        self.info = SuiteInfo(
+            name=suite.name,
+            path=self.nodeid,
+            description=suite.spec.description,
+            scorer=self.evaluation.scorer.name,
+            settings=self.evaluation.settings,
+            fingerprint=fingerprint,
+            num_samples=len(suite.samples),
+            metrics=self.evaluation.scorer.metrics,
+            overridden=suite.overridden,
+        )
+        self._add_tags(suite.spec.tags)
+        self._take_responses(suite)
+        check_replies(self.config, self.path, suite.name, lambda: self.samples_asked)
+        models = compared_models(self.config, self.path)
+        for model, name in models.items():
+            yield SuiteModel.of(self, name, model)
+        if not models:
+            yield from self.items(self, None)
+
+    def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
+        """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
+        items: list[SampleItem] = []
+        with _collecting_no_garbage():
+            for number, sample in enumerate(self.evaluation.suite.samples, 1):
+                items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
+        yield from items
+
+    def _take_responses(self, suite: Suite) -> None:
+        """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
+        known = self.config.stash.setdefault(responses_key, {})
+        known[self.path] = False
+        if not self.config.stash[settings_key].models and not is_overridden(self.config, self.path):
+            known[self.path] = has_own_responses(suite)
+        if known[self.path]:
+            self.responses, self.lookahead = DataResponses(), Lookahead()
+
+    def _add_tags(self, tags: Sequence[str]) -> None:
+        for place, tag in enumerate(tags):
+            where = ("tags", place)
+            if tag in _marks_with_meaning(self.config):
+                raise self.evaluation.suite.error(
+                    f"{tag!r} is the name of a mark with a meaning of its own", keys=where
+                )
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", pytest.PytestUnknownMarkWarning)
+                    mark = getattr(pytest.mark, tag)
+            except pytest.PytestUnknownMarkWarning:
+                self.config.addinivalue_line("markers", f"{tag}: tag of an LLM suite")
+                mark = getattr(pytest.mark, tag)
+            except pytest.fail.Exception:
+                message = f"{tag!r} is not among the registered markers, and --strict-markers is on: register it"
+                raise self.evaluation.suite.error(message, keys=where) from None
+            self.add_marker(mark)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One message without a traceback for what the user can mend."""
+        if isinstance(excinfo.value, LLMEvalError):
+            return printable(str(excinfo.value), keep="\n")
+        return super().repr_failure(excinfo)
+
+
+class SuiteFile(SuiteNode, pytest.Module):
+    """A suite file. A Module: autouse fixtures of module scope need one above every item (doctest does the same)."""
+
+    obj = None
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path) -> SuiteFile:
+        """The suite at ``path``.
+
+        pytest gives a file that is named on the command line and lies outside of the rootdir no name in node ids: two
+        suites would share theirs.
+        """
+        root = parent.config.rootpath
+        if path.is_relative_to(root):
+            suite: SuiteFile = cls.from_parent(parent, path=path)
+        else:
+            suite = cls.from_parent(parent, path=path, nodeid=Path(os.path.relpath(path, root)).as_posix())
+        return suite
+
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        """Read the file."""
+        return load_suite(self.path, overrides=overrides, shown_path=relative_path(self.path), scorers=scorers)
+
+
+class BenchmarkSuite(SuiteNode):
+    """A suite that a class in a Python file makes."""
+
+    kind: type[Benchmark]
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, kind: type[Benchmark]) -> BenchmarkSuite:
+        """The suite of the class ``kind``, which stands in the module ``parent``."""
+        suite: BenchmarkSuite = cls.from_parent(parent, name=kind.__name__)
+        suite.kind = kind
+        return suite
+
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        """Have the class load its rows."""
+        shown_path = relative_path(self.path)
+        check_name(self.kind, self.path, shown_path)
+        return load_benchmark(self.kind, self.path, overrides=overrides, shown_path=shown_path, scorers=scorers)
+
+
+def collect_benchmark(collector: pytest.Module | pytest.Class, obj: object) -> BenchmarkSuite | None:
+    """The suite of a class that derives from ``Benchmark`` and stands in this module; None for anything else."""
+    if not isinstance(collector, pytest.Module) or not isinstance(obj, type) or not issubclass(obj, Benchmark):
+        return None
+    own = obj.__module__ == getattr(collector.obj, "__name__", None)
+    return BenchmarkSuite.of(collector, obj) if own and obj.load is not Benchmark.load else None
+
+
+def registered_scorers(node: pytest.Collector) -> dict[str, Callable[..., Any]]:
+    """Scorers that are registered from Python for the suite at ``node``. Raises ``OptionError`` for a name given twice.
+
+    From entry points, and from the hook of plugins and of each conftest.py above the suite.
+    """
+    config = node.config
+    if _installed_scorers_key not in config.stash:
+        config.stash[_installed_scorers_key] = {
+            point.name: point.load() for point in metadata.entry_points(group=_SCORERS_GROUP)
+        }
+    found = {**config.stash[_installed_scorers_key]}
+    for given in node.session.gethookproxy(node.path).pytest_llmeval_scorers():
+        for name, scorer in given.items():
+            if found.setdefault(name, scorer) is not scorer:
+                raise OptionError(f"pytest_llmeval_scorers: two scorers are called {name!r}; rename one of them")
+    for name, scorer in found.items():
+        if name in SCORERS:
+            raise OptionError(f"pytest_llmeval_scorers: {name!r} is a scorer of pytest-llmeval-suites; rename yours")
+        if not callable(scorer):
+            raise OptionError(
+                f"pytest_llmeval_scorers: {name!r} is a {type(scorer).__name__}, expected a function or a class"
+            )
+    return found
+
+
+class SuiteModel(pytest.Collector):
+    """One model's samples of a suite: the level between file and sample where several models are given."""
+
+    model: str
+    file: SuiteNode
+
+    @classmethod
+    def of(cls, file: SuiteNode, name: str, model: str) -> SuiteModel:
+        """The level of ``model`` under ``file``, called ``name`` in node ids."""
+        level: SuiteModel = cls.from_parent(file, name=name)
+        level.model, level.file = model, file
+        return level
+
+    def collect(self) -> Iterator[SampleItem]:
+        """The suite's samples, loaded and checked by then, for this model."""
+        return self.file.items(self, self.model)
+
+
+class NotASuite(pytest.File):
+    """A YAML file that was named on the command line and that nobody collects."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Say what a suite begins with."""
+        raise self.CollectError(
+            f"{self.nodeid}: not a suite: its first key must be `suite`, "
+            "and `score` with `samples` or `dataset` must stand at the start of a line"
+        )
+
+
+@contextmanager
+def _collecting_no_garbage() -> Iterator[None]:
+    """No passes of the garbage collector: of items, all of which stay, each would look at all that there are."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _marks_with_meaning(config: pytest.Config) -> set[str]:
+    """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
+    registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
+    return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}

@@ -1,0 +1,146 @@
+"""A task that calls Python, made one that does not: its functions' values become columns of its rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.dataset_spec import RowsSpec
+from pytest_llmeval.suites.files import Source
+from pytest_llmeval.suites.hub import HubDataset, load_split
+from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, example_split, load_arguments
+from pytest_llmeval.suites.lm_eval.keys import check_fewshot_config
+from pytest_llmeval.suites.lm_eval.task_code import TaskCode
+from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.rows import Row
+from pytest_llmeval.suites.suite import Origin
+from pytest_llmeval.suites.wording import Keys, describe
+
+__all__ = ["CodedTask", "coded_task"]
+
+_TEXTS = ("doc_to_text", "doc_to_target", "doc_to_choice")
+_PREFIX = "task_code_"
+
+
+@dataclass(slots=True)
+class CodedTask:
+    """``task`` has columns where the original has functions; ``read_rows`` gives the rows that hold them.
+
+    ``multiple_input``: its ``doc_to_text`` is the index of the option that belongs into the prompt.
+    """
+
+    task: TaskFile
+    code: TaskCode
+    multiple_input: bool = False
+    _documents: dict[tuple[str, bool], list[dict[str, Any]]] = field(default_factory=dict)
+
+    def read_rows(self, spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
+        """The processed documents of a split, with the columns of the functions. Raises ``SuiteError``."""
+        as_examples = keys != ("dataset",)
+        split = spec.split or ""
+        documents = self.documents(split, as_examples=as_examples)
+        shares_rows = not as_examples  # examples may be drawn from the rows that are evaluated
+        source = Source(Path(f"{self.task.value.get('dataset_path')} ({split})"), f"{self.task.value.get('dataset_path')}")
+        for number, document in enumerate(documents, 1):
+            columns = dict(document)
+            for name, value in self._columns(document, number, as_examples=as_examples, both=shares_rows):
+                columns[name] = value
+            yield Row(columns, source, number, None)
+
+    def documents(self, split: str, *, as_examples: bool = False) -> list[dict[str, Any]]:
+        """The documents of a split after ``process_docs``, which runs once for each split."""
+        own = ("fewshot_config", "process_docs")
+        keys = own if as_examples and own in self.code.functions else ("process_docs",)
+        key = (split, keys == own)
+        if key not in self._documents:
+            table = self._table(split)
+            process = self.code.get(*keys)
+            made: Iterable[Any] = table if process is None else self.code.call(keys, f"the split {split}", table)
+            self._documents[key] = [dict(document) for document in made]
+        return self._documents[key]
+
+    def _table(self, split: str) -> Any:
+        task, path = self.code.task, self.code.task.value.get("dataset_path")
+        if not isinstance(path, str) or not path:
+            message = f"dataset_path: found {describe(path)}, expected the name of a data set"
+            raise task.error(message, ("dataset_path",))
+        arguments = load_arguments(task)
+        revision, streaming = arguments.pop("revision", None), arguments.pop("streaming", False)
+        dataset = HubDataset(
+            path,
+            config=task.value.get("dataset_name"),
+            split=split,
+            revision=revision,
+            streaming=bool(streaming),
+            arguments=arguments,
+            is_local=path in FILE_BUILDERS,
+        )
+
+        def error(message: str, key: str) -> SuiteError:
+            at = "dataset_name" if key == "config" else "dataset_path"
+            return task.error(f"{at}: {message}", (at,))
+
+        return load_split(dataset, error)
+
+    def _columns(
+        self, document: Mapping[str, Any], number: int, *, as_examples: bool, both: bool
+    ) -> Iterator[tuple[str, Any]]:
+        for name in _TEXTS:
+            example: Keys = ("fewshot_config", name)
+            has_own = example in self.code.functions
+            if (name,) in self.code.functions and not (as_examples and has_own):
+                yield _PREFIX + name, self._called((name,), document, number)
+            if has_own and as_examples:
+                yield f"{_PREFIX}example_{name}", self._called(example, document, number)
+            elif has_own and both:
+                yield from self._tried(example, name, document, number)
+
+    def _tried(self, keys: Keys, name: str, document: Mapping[str, Any], number: int) -> Iterator[tuple[str, Any]]:
+        """A function of examples, for a document that may not be one."""
+        try:
+            yield f"{_PREFIX}example_{name}", self._called(keys, document, number)
+        except SuiteError:
+            return
+
+    def _called(self, keys: Keys, document: Mapping[str, Any], number: int) -> Any:
+        made = self.code.call(keys, f"document {number - 1}", copy.deepcopy(dict(document)))
+        return list(made) if isinstance(made, tuple) else made
+
+
+def coded_task(code: TaskCode) -> CodedTask:
+    """The task without its functions, and the rows that have their values. Raises ``SuiteError``."""
+    task = code.task
+    value = {key: part for key, part in task.value.items() if key not in ("process_docs", "process_results")}
+    for key in ("doc_to_decontamination_query", "dataset_kwargs"):
+        value.pop(key, None)
+    if value.get("dataset_path") in FILE_BUILDERS:  # read with all its arguments by read_rows, and by nobody else
+        value["dataset_path"] = f"files read by datasets as {value['dataset_path']}"
+    config = dict(check_fewshot_config(task))
+    config.pop("process_docs", None)
+    samples = code.get("fewshot_config", "samples")
+    if samples is not None:
+        config["samples"] = code.call(("fewshot_config", "samples"), "the examples")
+    for name in _TEXTS:
+        if (name,) in code.functions:
+            value[name] = _PREFIX + name
+        if ("fewshot_config", name) in code.functions:
+            config[name] = f"{_PREFIX}example_{name}"
+    if config or "fewshot_config" in value:
+        value["fewshot_config"] = config
+    coded = CodedTask(replace(task, value=value), code)
+    if ("doc_to_text",) in code.functions and value.get("doc_to_choice") is not None:
+        first = coded.documents(evaluated_split(task))[:1]
+        coded.multiple_input = any(isinstance(coded._called(("doc_to_text",), one, 1), int) for one in first)
+    if config.get("samples") is not None and example_split(task, config) is None:
+        config["samples"] = [_with_columns(coded, sample, place) for place, sample in enumerate(config["samples"], 1)]
+    return coded
+
+
+def _with_columns(coded: CodedTask, sample: Mapping[str, Any], number: int) -> dict[str, Any]:
+    return {**sample, **dict(coded._columns(sample, number, as_examples=True, both=False))}
+
+

@@ -1,0 +1,76 @@
+"""``generation_kwargs`` of a task as ``generate`` of a suite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.wording import Keys, describe, expected_one_of, quoted
+
+__all__ = ["generation"]
+
+_AT: Keys = ("generation_kwargs",)
+_MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""In the order in which lm-eval looks for them."""
+_KNOWN = ("until", "do_sample", "temperature", "top_p", "num_beams", *_MAX_TOKENS)
+_DEFAULT_MAX_TOKENS = 256
+
+
+def generation(task: TaskFile, fewshot_delimiter: str) -> dict[str, tuple[Any, Keys]]:
+    """The settings of ``generate``, each with its keys in the task file. Raises ``SuiteError``.
+
+    As lm-eval's ``normalize_gen_kwargs`` has it: ``do_sample: false`` is greedy whatever the temperature is.
+    """
+    given = task.value.get("generation_kwargs")
+    if given is None:
+        given = {"until": [fewshot_delimiter]}
+    if not isinstance(given, dict):
+        raise task.error(f"generation_kwargs: found {describe(given)}, expected a mapping", _AT)
+    for key in given:
+        if key not in _KNOWN:
+            message = f"unknown key {quoted(str(key))} in generation_kwargs{expected_one_of(str(key), _KNOWN)}"
+            raise task.error(message, (*_AT, key))
+    beams = given.get("num_beams", 1)
+    if beams != 1:
+        message = f"generation_kwargs.num_beams: found {describe(beams)}, expected 1; replies are written token by token"
+        raise task.error(message, (*_AT, "num_beams"))
+    settings: dict[str, tuple[Any, Keys]] = {}
+    max_key = next((key for key in _MAX_TOKENS if given.get(key) is not None), None)
+    settings["max_tokens"] = (given[max_key] if max_key else _DEFAULT_MAX_TOKENS, (*_AT, max_key) if max_key else _AT)
+    settings["stop"] = (_stops(task, given, fewshot_delimiter), (*_AT, "until"))
+    temperature = _temperature(task, given)
+    settings["temperature"] = (temperature, (*_AT, "temperature"))
+    if temperature > 0:
+        if given.get("top_p") is not None:
+            settings["top_p"] = (given["top_p"], (*_AT, "top_p"))
+    elif given.get("top_p", 1) != 1:
+        message = "generation_kwargs.top_p: greedy decoding takes the likeliest token; set do_sample: true"
+        raise task.error(message, (*_AT, "top_p"))
+    return settings
+
+
+def _stops(task: TaskFile, given: dict[str, Any], fewshot_delimiter: str) -> list[str]:
+    until = given.get("until", [fewshot_delimiter])
+    stops = [until] if isinstance(until, str) else until
+    if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
+        message = f"generation_kwargs.until: found {describe(until)}, expected a text or a list of texts"
+        raise task.error(message, (*_AT, "until"))
+    return list(stops)
+
+
+def _temperature(task: TaskFile, given: dict[str, Any]) -> float:
+    sample, value = given.get("do_sample"), given.get("temperature", 0.0)
+    if sample is not None and not isinstance(sample, bool):
+        message = f"generation_kwargs.do_sample: found {describe(sample)}, expected true or false"
+        raise task.error(message, (*_AT, "do_sample"))
+    try:
+        temperature = float(value)
+    except (TypeError, ValueError):
+        message = f"generation_kwargs.temperature: found {describe(value)}, expected a number"
+        raise task.error(message, (*_AT, "temperature")) from None
+    if sample is False:
+        return 0.0
+    if sample is True and not temperature > 0:
+        message = "generation_kwargs.do_sample: found true, which needs a temperature above 0"
+        raise task.error(message, (*_AT, "do_sample"))
+    return temperature

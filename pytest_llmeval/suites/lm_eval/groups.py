@@ -1,0 +1,228 @@
+"""What a group file, or a name, stands for: task files, each with what its groups change in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.suites.files import Source
+from pytest_llmeval.suites.lm_eval.keys import TASK_KEYS
+from pytest_llmeval.suites.lm_eval.names import TaskIndex, index_of, installed_tasks
+from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
+from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
+
+__all__ = ["Leaf", "is_group", "leaves_of", "paths_of_name", "read_leaf"]
+
+_GROUP_KEYS = ("group", "group_alias", "task", "tag", "aggregate_metric_list", "metadata")
+_MAX_DEPTH = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One task of a group. ``changes`` are keys that the group sets, each with the group file and its keys there.
+
+    ``inline`` is the name of a task that has no file: all of it are ``changes`` of ``source``, the group file.
+    """
+
+    source: Source
+    changes: Mapping[str, tuple[TaskFile, Keys]] = field(default_factory=dict)
+    inline: str | None = None
+
+
+def is_group(task: TaskFile) -> bool:
+    """Whether the file is a group: with the key ``group``, or with a list as ``task``."""
+    return "class" not in task.value and ("group" in task.value or isinstance(task.value.get("task"), list))
+
+
+def read_leaf(leaf: Leaf) -> TaskFile:
+    """The task's file with what its groups change. Raises ``SuiteError``."""
+    if leaf.inline is not None:
+        return _inline_task(leaf)
+    return _changed(read_task_file(leaf.source), leaf.changes)
+
+
+def leaves_of(group: TaskFile) -> list[Leaf]:
+    """The tasks of a group file in order, each once, through groups and tags of groups.
+
+    Raises ``SuiteError`` for a name that is unknown, at its line and with the nearest spelling.
+    """
+    return list(_once(_Resolver(group.source).members(group, {}, ())))
+
+
+def paths_of_name(name: str) -> list[Path]:
+    """The files to collect for a task, a group or a tag of the installed lm_eval package.
+
+    ``LookupError`` says in one line that there is no such name, with the nearest spelling, or no such package.
+    """
+    root = installed_tasks()
+    if root is None:
+        raise LookupError("lm_eval is not installed: install it, or name the task file itself")
+    index = index_of(root)
+    for files in (index.groups, index.tasks):
+        if name in files:
+            return [files[name]]
+    tagged = index.tagged(name)
+    if not tagged:
+        raise LookupError(f"lm_eval has no task, group or tag {quoted(name)}{expected_one_of(name, index.names)}")
+    return tagged
+
+
+def _once(leaves: Iterator[Leaf]) -> Iterator[Leaf]:
+    seen: set[tuple[str, str | None]] = set()
+    for leaf in leaves:
+        key = (os.path.realpath(leaf.source.path), leaf.inline)
+        if key not in seen:
+            seen.add(key)
+            yield leaf
+
+
+class _Resolver:
+    """Finds the members of groups: in the group file's own folder, then in the installed package."""
+
+    def __init__(self, source: Source) -> None:
+        installed = installed_tasks()
+        own = source.path.parent.resolve()
+        self._is_installed = installed is not None and own.is_relative_to(installed)
+        self._base = source
+        roots = [installed] if installed is not None and self._is_installed else [own]
+        if installed is not None and not self._is_installed:
+            roots.append(installed)
+        self._makers: list[Callable[[], TaskIndex]] = [lambda root=root: index_of(root) for root in roots]  # type: ignore[misc]
+
+    def members(
+        self, group: TaskFile, changes: Mapping[str, tuple[TaskFile, Keys]], chain: tuple[str, ...]
+    ) -> Iterator[Leaf]:
+        """The leaves of a group file; ``changes`` are those of the groups above it, which win over its own."""
+        real = os.path.realpath(group.source.path)
+        if real in chain or len(chain) > _MAX_DEPTH:
+            raise group.error("the group is a member of itself", ("task",))
+        own = self._own_changes(group, group.value, ())
+        yield from self._list(group, group.value.get("task"), ("task",), {**own, **changes}, (*chain, real))
+
+    def _own_changes(self, group: TaskFile, mapping: Mapping[str, Any], keys: Keys) -> dict[str, tuple[TaskFile, Keys]]:
+        changes = {}
+        for key in mapping:
+            if key in _GROUP_KEYS:
+                continue
+            if key not in TASK_KEYS:
+                known = sorted({*TASK_KEYS, *_GROUP_KEYS})
+                raise group.error(f"unknown key {quoted(str(key))}{expected_one_of(str(key), known)}", (*keys, key))
+            changes[str(key)] = (group, (*keys, key))
+        return changes
+
+    def _list(
+        self,
+        group: TaskFile,
+        members: Any,
+        keys: Keys,
+        changes: Mapping[str, tuple[TaskFile, Keys]],
+        chain: tuple[str, ...],
+    ) -> Iterator[Leaf]:
+        if isinstance(members, str):
+            members = [members]
+        if not isinstance(members, list) or not members:
+            raise group.error(f"{dotted(keys)}: found {describe(members)}, expected a list of tasks", keys)
+        for place, member in enumerate(members):
+            yield from self._member(group, member, (*keys, place), changes, chain)
+
+    def _member(
+        self,
+        group: TaskFile,
+        member: Any,
+        keys: Keys,
+        changes: Mapping[str, tuple[TaskFile, Keys]],
+        chain: tuple[str, ...],
+    ) -> Iterator[Leaf]:
+        if isinstance(member, str):
+            yield from self._named(group, member, keys, changes, chain)
+            return
+        if not isinstance(member, dict):
+            raise group.error(f"{dotted(keys)}: found {describe(member)}, expected a name or a mapping", keys)
+        own = self._own_changes(group, member, keys)
+        if "group" in member:
+            name = member["group"]
+            if isinstance(name, str) and self._find(name) is not None:
+                yield from self._named(group, name, (*keys, "group"), {**changes, **own}, chain)
+            else:
+                yield from self._list(group, member.get("task"), (*keys, "task"), {**own, **changes}, chain)
+            return
+        name = member.get("task")
+        if not isinstance(name, str):
+            raise group.error(f"{dotted(keys)}: expected the key task, a name, or the key group", keys)
+        if ("dataset_path" in member or "include" in member) and self._find(name, with_tags=False) is None:
+            inline = {**changes, **{str(key): (group, (*keys, key)) for key in member}}
+            yield Leaf(group.source, inline, inline=name)
+            return
+        yield from self._named(group, name, (*keys, "task"), {**changes, **own}, chain)
+
+    def _named(
+        self,
+        group: TaskFile,
+        name: str,
+        keys: Keys,
+        changes: Mapping[str, tuple[TaskFile, Keys]],
+        chain: tuple[str, ...],
+    ) -> Iterator[Leaf]:
+        found = self._find(name)
+        if found is None:
+            known = [known for maker in self._makers for known in maker().names]
+            message = f"{dotted(keys)}: there is no task, group or tag {quoted(name)}{expected_one_of(name, known)}"
+            raise group.error(message, keys)
+        kind, paths = found
+        for path in paths:
+            source = self._source(path)
+            if kind == "group":
+                yield from self.members(read_task_file(source), changes, chain)
+            else:
+                yield Leaf(source, changes)
+
+    def _find(self, name: str, *, with_tags: bool = True) -> tuple[str, Sequence[Path]] | None:
+        for maker in self._makers:
+            index = maker()
+            if name in index.groups:
+                return "group", [index.groups[name]]
+            if name in index.tasks:
+                return "task", [index.tasks[name]]
+        for maker in self._makers if with_tags else ():
+            if tagged := maker().tagged(name):
+                return "tag", tagged
+        return None
+
+    def _source(self, path: Path) -> Source:
+        """The file as a user who named the group would write it."""
+        relative = os.path.relpath(path, self._base.path.parent.resolve())
+        return Source(path, os.path.normpath(os.path.join(os.path.dirname(self._base.shown), relative)))
+
+
+def _changed(task: TaskFile, changes: Mapping[str, tuple[TaskFile, Keys]]) -> TaskFile:
+    if not changes:
+        return task
+    value = dict(task.value)
+    places = {keys: place for keys, place in task.places.items() if not keys or keys[0] not in changes}
+    for key, (group, at) in changes.items():
+        inside: Any = group.value
+        for part in at:
+            inside = inside[part]
+        value[key] = inside
+        for keys, place in group.places.items():
+            if keys[: len(at)] == at:
+                places[(key, *keys[len(at) :])] = place
+    return replace(task, value=value, places=places)
+
+
+def _inline_task(leaf: Leaf) -> TaskFile:
+    base = TaskFile(leaf.source, {}, {(): (leaf.source, 1)})
+    include = leaf.changes.get("include")
+    if include is not None:
+        group, at = include
+        name: Any = group.value
+        for part in at:
+            name = name[part]
+        if not isinstance(name, str):
+            raise group.error(f"{dotted(at)}: found {describe(name)}, expected the name of a file", at)
+        base = replace(read_task_file(leaf.source.beside(name)), source=leaf.source)
+    changes = {key: change for key, change in leaf.changes.items() if key != "include"}
+    return _changed(base, changes)

@@ -1,0 +1,103 @@
+"""Loads a task file as a suite, and writes it as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.files import Source
+from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
+from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
+from pytest_llmeval.suites.lm_eval.keys import check_keys, functions
+from pytest_llmeval.suites.lm_eval.native import NativeSuite, origin_factory
+from pytest_llmeval.suites.lm_eval.results import SCORER, ResultsSpec, results_scoring
+from pytest_llmeval.suites.lm_eval.scores import MetricPair
+from pytest_llmeval.suites.lm_eval.task_code import load_task_code
+from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
+from pytest_llmeval.suites.lm_eval.translate import translate
+from pytest_llmeval.suites.lm_eval.yaml_text import as_yaml
+from pytest_llmeval.suites.loader import suite_of
+from pytest_llmeval.suites.overrides import Override
+from pytest_llmeval.suites.suite import NO_SCORERS, Suite
+
+__all__ = ["convert", "load_task", "metric_pairs", "read_tasks"]
+
+
+def read_tasks(source: Source) -> list[Leaf]:
+    """What the file stands for: itself, or the tasks of the group that it is. Raises ``SuiteError``."""
+    task = read_task_file(source)
+    return leaves_of(task) if is_group(task) else [Leaf(source)]
+
+
+def load_task(
+    leaf: Leaf,
+    *,
+    overrides: Sequence[Override] = (),
+    scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
+    results_scorer: Callable[[ResultsSpec], Callable[..., Any]] | None = None,
+) -> Suite:
+    """The task as a suite, with its samples. Raises ``SuiteError`` for whatever has no like here.
+
+    ``results_scorer`` is given where the task's functions are trusted, which then run if it is one of the installed
+    lm_eval package; it makes the scorer of a task with ``process_results``.
+    """
+    task = read_leaf(leaf)
+    if results_scorer is None or next(functions(task.value), None) is None:
+        native, _ = translate(task)
+        return suite_of(native.document(), overrides=overrides, origin_of=origin_factory(native), scorers=scorers)
+    native, _, coded, results = translate_coded(task)
+    if results is not None:
+        scorers = {**scorers, SCORER: results_scorer(results)}
+    return suite_of(
+        native.document(),
+        overrides=overrides,
+        origin_of=origin_factory(native),
+        scorers=scorers,
+        read_rows=coded.read_rows,
+    )
+
+
+def translate_coded(
+    task: TaskFile,
+) -> tuple[NativeSuite, tuple[MetricPair, ...], CodedTask, ResultsSpec | None]:
+    """A task whose functions are run: its suite, metrics, rows and results. Raises ``SuiteError``."""
+    check_keys(task)
+    code = load_task_code(task)
+    coded = coded_task(code)
+    results = scoring = None
+    if ("process_results",) in code.functions:
+        output_type = task.value.get("output_type", "generate_until")
+        scoring, results = results_scoring(code, str(output_type))
+    native, pairs = translate(coded.task, multiple_input=coded.multiple_input, scoring=scoring)
+    return native, pairs, coded, results
+
+
+def metric_pairs(path: str | os.PathLike[str], *, trust_code: bool = False) -> tuple[MetricPair, ...]:
+    """What each metric of a task is called here: lm-eval's ``acc,none`` is ``MetricPair("acc", "none", "accuracy_sum")``.
+
+    ``trust_code``: for a task of the installed lm_eval package that calls functions. Raises ``SuiteError``.
+    """
+    task = _single(path)
+    return translate_coded(task)[1] if trust_code else translate(task)[1]
+
+
+def convert(path: str | os.PathLike[str]) -> str:
+    """The text of a suite file that does what the task file does. Raises ``SuiteError``.
+
+    A data file is named as seen from the task file's folder.
+    """
+    task = _single(path)
+    native, pairs = translate(task)
+    names = [f"# {pair.metric},{pair.pipeline} in lm-eval is {pair.name} here" for pair in pairs]
+    return "\n".join([f"# lm-eval's task {native.value['suite']}", *names, "", as_yaml(native.value, task.source)])
+
+
+def _single(path: str | os.PathLike[str]) -> TaskFile:
+    source = Source(Path(path), os.fspath(path))
+    task = read_task_file(source)
+    if is_group(task):
+        raise SuiteError("is a group: convert its tasks one by one", path=source.shown)
+    return task

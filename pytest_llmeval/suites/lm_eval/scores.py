@@ -1,0 +1,264 @@
+"""``metric_list``, ``filter_list`` and ``repeats`` of a task as ``score``, ``filters`` and ``epochs`` of a suite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from pytest_llmeval.suites.lm_eval.filters import Pipeline, read_pipelines
+from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
+
+__all__ = ["AGGREGATIONS", "DEFAULT_METRICS", "MetricPair", "Metrics", "Scoring", "read_metrics", "scoring_of"]
+
+DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "multiple_choice": ("acc", "acc_norm"),
+        "generate_until": ("exact_match",),
+        "loglikelihood": ("perplexity", "acc"),
+        "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
+    }
+)
+"""What lm-eval computes for a task without a ``metric_list``."""
+
+_OF_CHOICE = MappingProxyType(
+    {
+        "acc": "accuracy_sum",
+        "acc_norm": "accuracy_char",
+        "acc_bytes": "accuracy_byte",
+        "acc_mutual_info": "accuracy_pmi",
+        "brier_score": "brier_sum",
+        "f1": "f1_binary",
+        "mcc": "mcc",
+        "exact_match": "greedy_match",
+    }
+)
+_OF_REPLY = MappingProxyType(
+    {"exact_match": "accuracy", "bleu": "bleu_4", "chrf": "chrf", "chrf++": "chrf++", "ter": "ter"}
+)
+_OF_TARGET = MappingProxyType({"acc": "accuracy", "perplexity": "perplexity"})
+_OF_TEXT = MappingProxyType({name: name for name in DEFAULT_METRICS["loglikelihood_rolling"]})
+_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "multiple_choice": _OF_CHOICE,
+        "generate_until": _OF_REPLY,
+        "loglikelihood": _OF_TARGET,
+        "loglikelihood_rolling": _OF_TEXT,
+    }
+)
+"""By output type: lm-eval's metrics, and ours of the same value."""
+
+AGGREGATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "bleu": "bleu",
+        "chrf": "chrf",
+        "chrf++": "chrf++",
+        "ter": "ter",
+        "perplexity": "perplexity",
+        "word_perplexity": "weighted_perplexity",
+        "byte_perplexity": "weighted_perplexity",
+        "bits_per_byte": "bits_per_byte",
+        "brier_score": "brier_score",
+        "mcc": "matthews_corrcoef",
+        "f1": "f1",
+    }
+)
+"""By metric, how lm-eval makes one number of the samples' where a task does not say; of all others it is the mean."""
+
+_NORMALIZE = MappingProxyType({"acc": "sum", "acc_norm": "char", "acc_bytes": "byte", "acc_mutual_info": "pmi"})
+_MATCH_ARGUMENTS = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
+_PART_NAME = re.compile(r"[^\w@^-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPair:
+    """``metric`` and ``pipeline`` are lm-eval's (``acc,none`` in its results); ``name`` is our metric of that value."""
+
+    metric: str
+    pipeline: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A task's metrics in order, each with its arguments and its keys in the task file."""
+
+    output_type: str
+    entries: tuple[tuple[str, Mapping[str, Any], Keys], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What of a suite says how replies are scored, and what its numbers are called in lm-eval."""
+
+    score: Any
+    filters: list[Any]
+    epochs: Any
+    pairs: tuple[MetricPair, ...]
+
+
+def read_metrics(task: TaskFile, output_type: str) -> Metrics:
+    """The task's ``metric_list``, checked. Raises ``SuiteError``."""
+    given = task.value.get("metric_list")
+    if given is None:
+        return Metrics(output_type, tuple((name, {}, ("output_type",)) for name in DEFAULT_METRICS[output_type]))
+    if not isinstance(given, list) or not given:
+        message = f"metric_list: found {describe(given)}, expected a list of metrics"
+        raise task.error(message, ("metric_list",))
+    entries = []
+    for place, entry in enumerate(given):
+        keys: Keys = ("metric_list", place)
+        if not isinstance(entry, dict) or "metric" not in entry:
+            raise task.error(f"{dotted(keys)}: found {describe(entry)}, expected a mapping with the key metric", keys)
+        entries.append((*_entry(task, entry, keys, output_type), keys))
+    return Metrics(output_type, tuple(entries))
+
+
+def _entry(
+    task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: str
+) -> tuple[str, Mapping[str, Any]]:
+    name = entry["metric"]
+    known = _NAMES[output_type]
+    if not isinstance(name, str) or name not in known:
+        message = f"{dotted(keys)}.metric: found {describe(name)}, which {output_type} has not here"
+        raise task.error(message + expected_one_of(str(name), known), (*keys, "metric"))
+    aggregation = entry.get("aggregation", AGGREGATIONS.get(name, "mean"))
+    expected = AGGREGATIONS.get(name, "mean")
+    if aggregation != expected:
+        message = f"{dotted(keys)}.aggregation: found {describe(aggregation)}, expected {expected} for {name}"
+        raise task.error(message, (*keys, "aggregation"))
+    arguments = {key: value for key, value in entry.items() if key not in ("metric", "aggregation", "higher_is_better")}
+    if not isinstance(arguments.pop("weight_by_size", True), bool):  # for a group's mean; no task's number has it
+        raise task.error(f"{dotted(keys)}.weight_by_size: expected true or false", (*keys, "weight_by_size"))
+    if arguments.get("hf_evaluate") is False:
+        del arguments["hf_evaluate"]
+    takes = _MATCH_ARGUMENTS if (output_type, name) == ("generate_until", "exact_match") else ()
+    for key in arguments:
+        if key not in takes:
+            why = expected_one_of(key, takes) if takes else f"; lm-eval's {name} of {output_type} acts on no argument"
+            raise task.error(f"unknown argument {quoted(key)} in {dotted(keys)}{why}", (*keys, key))
+    return name, arguments
+
+
+def scoring_of(task: TaskFile, metrics: Metrics) -> Scoring:
+    """The task's scoring in the suite format. Raises ``SuiteError`` for what has no like there."""
+    match metrics.output_type:
+        case "multiple_choice":
+            return _choice(task, metrics)
+        case "loglikelihood":
+            return Scoring("continuation", [], None, _pairs(task, metrics))
+        case "loglikelihood_rolling":
+            return Scoring("perplexity", [], None, _pairs(task, metrics))
+        case _:
+            return _replies(task, metrics)
+
+
+def _pairs(task: TaskFile, metrics: Metrics) -> tuple[MetricPair, ...]:
+    names = _NAMES[metrics.output_type]
+    return tuple(
+        MetricPair(metric, pipeline.name, names[metric])
+        for pipeline in read_pipelines(task, needs_first=True)
+        for metric in metrics.names
+    )
+
+
+def _choice(task: TaskFile, metrics: Metrics) -> Scoring:
+    settings: dict[str, Any] = {}
+    settings["normalize"] = next((_NORMALIZE[name] for name in metrics.names if name in _NORMALIZE), "sum")
+    if "acc_mutual_info" in metrics.names:
+        settings["normalize"] = "pmi"
+    if "brier_score" in metrics.names and settings["normalize"] != "sum":
+        place = metrics.names.index("brier_score")
+        message = "brier_score is of the same probabilities as acc; put acc before the other metrics"
+        raise task.error(f"metric_list.{place}: {message}", metrics.entries[place][2])
+    further = [_OF_CHOICE[name] for name in metrics.names if name in ("f1", "mcc", "exact_match")]
+    if further:
+        settings["metrics"] = further
+    return Scoring({"choice": settings}, [], None, _pairs(task, metrics))
+
+
+def _replies(task: TaskFile, metrics: Metrics) -> Scoring:
+    repeats = _repeats(task)
+    pipelines = read_pipelines(task, repeats=repeats)
+    needs_epochs = any(pipeline.reduce != "first" for pipeline in pipelines)
+    epochs = None
+    parts: dict[str, Any] = {}
+    pairs: list[MetricPair] = []
+    several = len(pipelines) * len(metrics.names) > 1
+    for pipeline in pipelines:
+        for metric, arguments, keys in metrics.entries:
+            part: dict[str, Any] = {"filters": list(pipeline.filters)} if pipeline.filters else {}
+            part["score"] = _reply_score(task, metric, arguments, keys)
+            if needs_epochs:
+                part["reduce"] = pipeline.reduce
+            name = _part_name(pipeline, metric, len(pipelines), len(metrics.names))
+            while name in parts:
+                name += "_"
+            prefix = f"{name}." if parts else ""
+            parts[name] = part
+            pairs.append(MetricPair(metric, pipeline.name, prefix + _OF_REPLY[metric]))
+    if needs_epochs:
+        epochs = {"count": repeats, "reduce": pipelines[0].reduce}
+    if several:
+        return Scoring({"several": {"scorers": parts}}, [], epochs, tuple(pairs))
+    (part,) = parts.values()
+    return Scoring(part["score"], part.get("filters", []), epochs, tuple(pairs))
+
+
+def _part_name(pipeline: Pipeline, metric: str, num_pipelines: int, num_metrics: int) -> str:
+    own = _PART_NAME.sub("_", pipeline.name).strip("_")
+    safe = metric.replace("+", "p")
+    name = own if num_metrics == 1 else safe if num_pipelines == 1 else f"{own}-{safe}"
+    return name if name[:1].isalpha() else f"pipeline_{name}"
+
+
+def _reply_score(task: TaskFile, metric: str, arguments: Mapping[str, Any], keys: Keys) -> Any:
+    match metric:
+        case "bleu":
+            return {"bleu": {"k": [4]}}
+        case "chrf":
+            return {"chrf": {"word_order": [0]}}
+        case "chrf++":
+            return {"chrf": {"word_order": [2]}}
+        case "ter":
+            return "ter"
+        case _:
+            return {"exact": _match_settings(task, arguments, keys)}
+
+
+def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
+    """lm-eval leaves out what matches, then sets in lower case, then takes off ASCII punctuation, then digits."""
+    ignored = arguments.get("regexes_to_ignore")
+    if ignored is None:
+        ignored = []
+    if not isinstance(ignored, list) or not all(isinstance(pattern, str) for pattern in ignored):
+        message = f"{dotted(keys)}.regexes_to_ignore: found {describe(ignored)}, expected a list of texts"
+        raise task.error(message, (*keys, "regexes_to_ignore"))
+    steps: list[Any] = [{"remove": pattern} for pattern in ignored]
+    for key, name in (
+        ("ignore_case", "lower"),
+        ("ignore_punctuation", "no_ascii_punctuation"),
+        ("ignore_numbers", "no_digits"),
+    ):
+        value = arguments.get(key, False)
+        if not isinstance(value, bool):
+            message = f"{dotted(keys)}.{key}: found {describe(value)}, expected true or false"
+            raise task.error(message, (*keys, key))
+        if value:
+            steps.append(name)
+    return {"normalize": steps, "allow_empty": True} if steps else {"normalize": steps}
+
+
+def _repeats(task: TaskFile) -> int:
+    repeats = task.value.get("repeats", 1)
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+        raise task.error(f"repeats: found {describe(repeats)}, expected a whole number above 0", ("repeats",))
+    return repeats
+

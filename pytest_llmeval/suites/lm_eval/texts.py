@@ -1,0 +1,138 @@
+"""``doc_to_text``, ``doc_to_target``, ``doc_to_choice`` and their like, as columns and templates of the suite format.
+
+lm-eval renders each to text and reads the text again: digits as an index, what looks like a list as a list. The filters
+``index_or_text``, ``list_or_text`` and ``literal`` of a suite's templates do the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from jinja2 import Environment, TemplateSyntaxError, nodes
+
+from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.wording import Keys, describe, dotted
+
+__all__ = ["choices_rule", "has_markup", "is_column", "prompt_template", "target_rule", "text_template"]
+
+_MARKUP = re.compile(r"\{[{%#]")
+_EXPRESSION = re.compile(r"\{\{(?![-+])(.*)(?<![-+])\}\}", re.DOTALL)
+_NOT_NAMES = frozenset(["row", "true", "false", "none", "True", "False", "None", "and", "or", "not", "if", "else", "in", "is", "loop", "self", "range", "dict"])
+_ENVIRONMENT = Environment()
+
+
+def has_markup(text: str) -> bool:
+    """Whether Jinja2 would change the text."""
+    return _MARKUP.search(text) is not None
+
+
+def is_column(text: str) -> bool:
+    """Whether a text without markup is taken for the name of a column: one word."""
+    return text.isidentifier()
+
+
+def text_template(text: str) -> str:
+    """A text such as ``description`` or ``gen_prefix``: itself, but for one word, which may be a column."""
+    return _column_or_itself(text) if is_column(text) else text
+
+
+def prompt_template(task: TaskFile, rule: object, keys: Keys) -> str:
+    """``doc_to_text`` as a template. Raises ``SuiteError``."""
+    if isinstance(rule, bool) or not isinstance(rule, str):
+        raise task.error(f"{dotted(keys)}: found {describe(rule)}, expected a template or a column", keys)
+    if not rule or has_markup(rule):
+        return rule
+    return f"{{{{ {_column(rule)} }}}}" if is_column(rule) else _column_or_itself(rule)
+
+
+def target_rule(task: TaskFile, rule: object, keys: Keys, *, has_choices: bool) -> Any:
+    """``doc_to_target`` as the rule of a field. Raises ``SuiteError``.
+
+    With choices, digits are an index; what is written as a list is a list either way.
+    """
+    if isinstance(rule, bool) or not isinstance(rule, int | str | list):
+        expected = "expected a column, a template, a whole number or a list"
+        raise task.error(f"{dotted(keys)}: found {describe(rule)}, {expected}", keys)
+    if isinstance(rule, list):
+        return [_verbatim(item) for item in rule]
+    if isinstance(rule, int):
+        return rule if has_choices else str(rule)
+    filter_ = "index_or_text" if has_choices else "list_or_text"
+    if has_markup(rule):
+        return _filtered(rule, filter_)
+    if is_column(rule):
+        return rule
+    if rule.isdecimal() and rule.isascii():
+        return int(rule) if has_choices else _verbatim(rule)
+    return _filtered(_column_or_itself(rule) if rule else "{{ '' }}", filter_)
+
+
+def choices_rule(task: TaskFile, rule: object, keys: Keys) -> Any:
+    """``doc_to_choice`` as the rule of a field. Raises ``SuiteError``."""
+    if isinstance(rule, dict):
+        rule = list(rule.values())
+    if isinstance(rule, list):
+        if not all(isinstance(item, str) for item in rule):
+            odd = next(item for item in rule if not isinstance(item, str))
+            raise task.error(f"{dotted(keys)}: found {describe(odd)}, expected texts; put it in quotes", keys)
+        return [_verbatim(item) for item in rule]
+    if not isinstance(rule, str) or not rule:
+        raise task.error(f"{dotted(keys)}: found {describe(rule)}, expected a list, a template or a column", keys)
+    if has_markup(rule):
+        return rule if _is_list(rule) else _filtered(rule, "literal")
+    if is_column(rule):
+        return rule
+    try:
+        made = ast.literal_eval(rule)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return _filtered(_column_or_itself(rule), "literal")
+    return choices_rule(task, list(made) if isinstance(made, tuple) else made, keys)
+
+
+def _column(name: str) -> str:
+    return name if name.isidentifier() and name not in _NOT_NAMES else f"row[{name!r}]"
+
+
+def _column_or_itself(text: str) -> str:
+    """lm-eval takes a text for a column where there is one of that name, and else for itself."""
+    return f"{{{{ row[{text!r}] if {text!r} in row else {text!r} }}}}"
+
+
+def _verbatim(item: Any) -> Any:
+    """An entry of a list that no template is made of."""
+    return f"{{% raw %}}{item}{{% endraw %}}" if isinstance(item, str) and has_markup(item) else item
+
+
+def _filtered(template: str, filter_: str) -> str:
+    expression = _expression(template)
+    if expression is not None:
+        return f"{{{{ {expression} | {filter_} }}}}"
+    return f"{{% set made %}}{template}{{% endset %}}{{{{ made | {filter_} }}}}"
+
+
+def _expression(template: str) -> str | None:
+    """The expression of a template that is one ``{{ expression }}``, in brackets where a filter would bind closer."""
+    found = _EXPRESSION.fullmatch(template)
+    node = _only_expression(template)
+    if found is None or node is None:
+        return None
+    text = found.group(1).strip()
+    closed = (nodes.Name, nodes.Getattr, nodes.Getitem, nodes.Call, nodes.Filter, nodes.List, nodes.Const)
+    return text if isinstance(node, closed) else f"({text})"
+
+
+def _only_expression(template: str) -> nodes.Expr | None:
+    try:
+        body = _ENVIRONMENT.parse(template).body
+    except TemplateSyntaxError:  # of a filter that is lm-eval's alone, or a mistake that is explained later
+        return None
+    if len(body) == 1 and isinstance(body[0], nodes.Output) and len(body[0].nodes) == 1:
+        node = body[0].nodes[0]
+        return None if isinstance(node, nodes.TemplateData) else node
+    return None
+
+
+def _is_list(template: str) -> bool:
+    return isinstance(_only_expression(template), nodes.List) and _EXPRESSION.fullmatch(template) is not None

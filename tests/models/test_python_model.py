@@ -1,0 +1,329 @@
+"""What ``python:MODULE:NAME`` finds, and how it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_llmeval.errors import ModelError, OptionError, RequestError
+from pytest_llmeval.models.base import Model, identify
+from pytest_llmeval.models.python_model import CallableModel, NamedModel
+from pytest_llmeval.models.registry import check_model, load_model, parse_model_spec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, Message
+from tests.models.support import one_line_of
+
+SOURCE = """
+import asyncio
+from pytest_llmeval.types import GenerateResponse
+
+def echo(prompt):
+    return f"<{prompt}>"
+
+def shout(prompt, times=1, *, loud=False):
+    return (prompt.upper() if loud else prompt) * times
+
+def settings(prompt, max_tokens, stop=(), temperature=None, seed=None, **others):
+    return f"{max_tokens} {stop} {temperature} {seed} {sorted(others)}"
+
+def chat(messages):
+    return " | ".join(f"{turn['role']}: {turn['content']}" for turn in messages)
+
+def counted(prompt):
+    return GenerateResponse(text=prompt, num_tokens=7)
+
+def nothing(prompt):
+    return None
+
+def number(prompt):
+    return 5
+
+def breaks(prompt, api_key="k"):
+    return helper(prompt, api_key)
+
+def helper(prompt, api_key):
+    if "bad" in prompt:
+        raise ValueError(f"no luck with {api_key}")
+    return "fine"
+
+running = most = 0
+
+async def slow(prompt, prefix=""):
+    global running, most
+    running += 1
+    most = max(most, running)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    running -= 1
+    if "bad" in prompt:
+        raise KeyError("gone")
+    return prefix + prompt
+
+def later(prompt):
+    return slow(prompt)
+
+loops = set()
+
+async def same_loop(prompt):
+    loops.add(id(asyncio.get_running_loop()))
+    return str(len(loops))
+
+class Agent:
+    def __init__(self, k=1, name="agent"):
+        self.k, self.name = k, name
+    def __call__(self, prompt):
+        return f"{self.name} {self.k}"
+
+class AsyncAgent:
+    async def __call__(self, prompt):
+        return "async"
+
+class Scores:
+    def __init__(self, base=0.0):
+        self.base = base
+    def loglikelihood(self, requests):
+        from pytest_llmeval.types import LoglikelihoodResponse
+        return [LoglikelihoodResponse(loglikelihood=-self.base, num_tokens=1) for _ in requests]
+
+class Neither:
+    pass
+
+def make(k=1):
+    return Agent(k, "made")
+
+def make_from(size):
+    return Agent(size, "made")
+
+def make_text(size=1):
+    return "text"
+
+def make_broken(size=1):
+    raise RuntimeError("no network")
+
+agent = Agent(3, "global")
+scores = Scores(2.0)
+value = 5
+
+class tools:
+    echo = staticmethod(echo)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module that can be imported, under a name that no other test uses."""
+    name = f"agents_of_{abs(hash(str(tmp_path)))}"
+    (tmp_path / f"{name}.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield name
+    sys.modules.pop(name, None)
+
+
+def load(spec: str) -> Model:
+    return load_model(parse_model_spec(spec), ModelSettings())
+
+
+def write(model: Model, *prompts: str) -> list[str]:
+    """Texts, or the messages of errors."""
+    responses = model.generate([GenerateRequest(prompt) for prompt in prompts])
+    return [response.text if isinstance(response, GenerateResponse) else str(response) for response in responses]
+
+
+def refusal(spec: str) -> str:
+    with pytest.raises(ModelError) as caught:
+        load(spec)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("echo", "<hi>"),
+        ("tools.echo", "<hi>"),
+        ("shout?times=2&loud=true", "HIHI"),
+        ("counted", "hi"),
+        ("slow?prefix=so-", "so-hi"),
+        ("later", "hi"),
+        ("Agent", "agent 1"),
+        ("Agent?k=5&name=x", "x 5"),
+        ("AsyncAgent", "async"),
+        ("make", "made 1"),
+        ("make?k=4", "made 4"),
+        ("make_from?size=9", "made 9"),
+        ("agent", "global 3"),
+        ("settings?temperature=0.5", "256 [] 0.5 0 []"),
+    ],
+)
+def test_what_can_be_named(module: str, name: str, text: str) -> None:
+    model = load(f"python:{module}:{name}")
+    assert write(model, "hi") == [text]
+    assert identify(model).name == f"python:{module}:{name}"
+
+
+def test_a_file(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds its neighbours, and is run once."""
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    (folder / "neighbour.py").write_text("WORD = 'hello'\n")
+    (folder / "own.py").write_text("from neighbour import WORD\ncount = 0\ndef f(prompt):\n    return WORD + prompt\n")
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    assert write(load(f"python:{folder / 'own.py'}:f"), "!") == ["hello!"]
+    monkeypatch.chdir(tmp_path)
+    assert write(load("python:deep/own.py:f"), "!") == ["hello!"]
+
+
+def test_settings_are_offered_by_name(module: str) -> None:
+    model = load(f"python:{module}:settings")
+    request = GenerateRequest("x", max_tokens=3, stop=("#",), temperature=0.5, seed=7, top_p=0.9)
+    (response,) = model.generate([request])
+    assert isinstance(response, GenerateResponse)
+    assert response.text == "3 ['#'] 0.5 7 []"
+
+
+def test_who_takes_no_stop_strings_is_cut(module: str) -> None:
+    model = load(f"python:{module}:echo")
+    (response,) = model.generate([GenerateRequest("one two three", stop=("three", "two", ""))])
+    assert isinstance(response, GenerateResponse)
+    assert response.text == "<one "
+
+
+def test_a_chat_is_a_list_of_messages(module: str) -> None:
+    turns = (Message(role="system", content="Be brief."), Message(role="user", content="Hi"))
+    (response,) = load(f"python:{module}:chat").generate([GenerateRequest(turns)])
+    assert isinstance(response, GenerateResponse)
+    assert response.text == "system: Be brief. | user: Hi"
+
+
+@pytest.mark.parametrize("name", ["breaks", "slow", "later"])
+def test_what_it_raises_is_that_requests_error(module: str, name: str) -> None:
+    found = write(load(f"python:{module}:{name}"), "good", "bad", "good")
+    assert "raised" not in found[0] + found[2]
+    first, *lines = found[1].split("\n")
+    error = "ValueError: no luck with k" if name == "breaks" else "KeyError: 'gone'"
+    assert first == f"python:{module}:{name} raised {error}"
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "pytest_llmeval" not in found[1]
+    assert f"{module}.py" in lines[1]
+    assert lines[-1] == error
+
+
+def test_secrets_stay_inside(module: str) -> None:
+    model = load(f"python:{module}:breaks?api_key=hush-hush")
+    (message,) = write(model, "bad")
+    assert "hush" not in message + identify(model).name + refusal(
+        f"python:{module}:make_text?size=hush-hush&key=hush-hush"
+    )
+    assert "no luck with ***" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("nothing", "returned None, expected a str"), ("number", "returned 5 (int), expected a str")]
+)
+def test_what_is_no_text_is_an_error(module: str, name: str, words: str) -> None:
+    (response,) = load(f"python:{module}:{name}").generate([GenerateRequest("x")])
+    assert isinstance(response, RequestError)
+    assert one_line_of(response) == f"python:{module}:{name} {words}"
+
+
+@pytest.mark.parametrize(("arguments", "most"), [("", 8), ("?concurrency=3", 3)])
+def test_concurrency_is_bounded(module: str, arguments: str, most: int) -> None:
+    prompts = [f"p{n}" for n in range(20)]
+    assert write(load(f"python:{module}:slow{arguments}"), *prompts) == prompts
+    assert sys.modules[module].most == most
+
+
+def test_all_calls_share_one_loop(module: str) -> None:
+    model = load(f"python:{module}:same_loop")
+    assert write(model, "a") + write(model, "b", "c") == ["1"] * 3
+
+
+def test_progress_is_told(module: str) -> None:
+    for name in ("echo", "slow"):
+        told: list[tuple[int, int]] = []
+        model = load(f"python:{module}:{name}")
+        assert isinstance(model, CallableModel)
+        model.on_progress = lambda done, total, told=told: told.append((done, total))
+        write(model, "a", "b")
+        assert told == [(1, 2), (2, 2)]
+
+
+def test_an_object_keeps_its_methods(module: str) -> None:
+    model = load(f"python:{module}:Scores?base=3")
+    assert isinstance(model, NamedModel)
+    (response,) = model.loglikelihood([LoglikelihoodRequest("a", " b")])
+    assert getattr(response, "loglikelihood", None) == -3.0
+    assert not hasattr(model, "generate")
+    assert identify(load(f"python:{module}:scores")).name == f"python:{module}:scores"
+
+
+def test_a_function_has_no_likelihoods(module: str) -> None:
+    with pytest.raises(ModelError, match=r"a function returns a text.*loglikelihood\(requests\)"):
+        load(f"python:{module}:echo").loglikelihood([LoglikelihoodRequest("a", " b")])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ecko", "there is no 'ecko' in"),
+        ("ecko", "did you mean 'echo'?"),
+        ("value", "value is a int"),
+        ("Neither", "made a Neither, expected something to call"),
+        ("make_text", "make_text() made a str, expected something to call"),
+        ("make_broken", "raised RuntimeError: no network"),
+        ("shout?tims=2", "did you mean 'times'?"),
+        ("Agent?kk=2", "cannot be called so"),
+        ("agent?k=2", "cannot be called so"),
+        ("scores?base=2", "scores is an object, and base have nowhere to go"),
+    ],
+)
+def test_what_cannot_be_asked(module: str, name: str, words: str) -> None:
+    message = refusal(f"python:{module}:{name}")
+    assert words in message
+    assert message.startswith(f"model python:{module}:{name}: ")
+    assert ("Traceback" in message) == (name == "make_broken")
+
+
+def test_code_that_fails_when_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "fails_on_import.py").write_text("import json\n\njson.loads('{')\n")
+    first, *lines = refusal("python:fails_on_import:f").split("\n")
+    assert first.startswith("model python:fails_on_import:f: cannot import fails_on_import: JSONDecodeError: ")
+    assert 'fails_on_import.py", line 3' in lines[1]
+    (tmp_path / "syntax_error_here.py").write_text("def f(:\n")
+    assert "syntax_error_here.py" in refusal("python:syntax_error_here:f")
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(3)\n")
+    assert "it ends the process (sys.exit(3))" in refusal("python:exits:f")
+
+
+def test_missing_modules_are_refused_without_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "never_imported.py").write_text("raise RuntimeError\n")
+    check_model(parse_model_spec("python:never_imported:f"), ModelSettings())
+    for spec, words in (
+        ("python:not_there_at_all:f", "there is no module 'not_there_at_all' on the import path"),
+        ("python:never_imported.inside:f", "'never_imported' is a module and no package"),
+        ("python:not/there.py:f", "there is no file not/there.py"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            check_model(parse_model_spec(spec), ModelSettings())
+        assert words in one_line_of(caught.value)
+
+
+@pytest.mark.parametrize("value", ["0", "many", "true"])
+def test_concurrency_is_a_number(module: str, value: str) -> None:
+    with pytest.raises(OptionError, match=r"concurrency is .*, expected a whole number above 0"):
+        load(f"python:{module}:slow?concurrency={value}")
+
+
+def test_a_skip_of_pytest_comes_through() -> None:
+    async def skips(prompt: str) -> str:
+        await asyncio.sleep(0)
+        pytest.skip("no quota")
+
+    model = CallableModel(skips, identify(object()), {})
+    with pytest.raises(pytest.skip.Exception, match="no quota"):
+        model.generate([GenerateRequest("x")])

@@ -1,0 +1,257 @@
+"""Scorers that a conftest.py or an installed package registers, and benchmarks that are classes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support import FAKE_MODEL_CONFTEST, fake_model_conftest
+
+NEAR = """
+def near(reply, target, tolerance=0.1):
+    try:
+        return abs(float(reply) - target) <= tolerance
+    except ValueError:
+        return None
+
+def words(reply):
+    return len(reply.split())
+
+def several(reply, sample):
+    return {"accuracy": float(reply == "2"), "words": len(reply.split()), "choices": len(sample.choices)}
+
+def broken(reply):
+    raise RuntimeError("no luck")
+
+def pytest_llmeval_scorers():
+    return {"near": near, "words": words, "several_values": several, "broken": broken, "odd": lambda reply: reply}
+"""
+SUITE = """
+suite: sums
+samples:
+  - {id: a, question: one plus one, target: 2}
+  - {id: b, question: two plus two, target: 4}
+  - {id: c, question: three, target: 3}
+score: SCORE
+"""
+REPLIES = {"one plus one": "2", "two plus two": "4.3", "three": "three"}
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(fake_model_conftest(replies=REPLIES) + NEAR)
+    return llm_pytester
+
+
+def run(project: pytest.Pytester, score: str, *arguments: str) -> pytest.RunResult:
+    project.makefile(".yaml", sums=SUITE.replace("SCORE", score))
+    return project.runpytest_subprocess(*arguments, "--llm-report=out.json")
+
+
+def records(project: pytest.Pytester) -> dict[str, dict[str, object]]:
+    report = json.loads((project.path / "out.json").read_text())
+    return {record["id"]: record for record in report["records"]}
+
+
+def test_a_function_judges_replies(project: pytest.Pytester, workers: list[str]) -> None:
+    result = run(project, "near", *workers)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["sums*3  0.333*", "sums: no answer 1", "*1 passed, 2 wrong*"])
+    found = records(project)
+    assert [found[one]["status"] for one in "abc"] == ["correct", "wrong", "wrong"]
+    assert [found[one]["no_answer"] for one in "abc"] == [False, False, True]
+
+
+def test_its_settings_come_from_the_suite(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, "{near: {tolerance: 0.5}}", *workers).ret == 0
+    assert [one["status"] for one in records(project).values()] == ["correct", "correct", "wrong"]
+
+
+def test_numbers_are_scores_without_right_or_wrong(project: pytest.Pytester, workers: list[str]) -> None:
+    result = run(project, "words", *workers)
+    result.stdout.fnmatch_lines(["*1.000*"])
+    assert {one["status"] for one in records(project).values()} == {"scored"}
+    report = json.loads((project.path / "out.json").read_text())
+    assert report["suites"][0]["metrics"]["score"]["value"] == pytest.approx((1 + 1 + 1) / 3)
+
+
+def test_a_mapping_gives_several_metrics(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, "several_values", *workers).ret == 0
+    metrics = json.loads((project.path / "out.json").read_text())["suites"][0]["metrics"]
+    assert metrics["accuracy"]["value"] == pytest.approx(1 / 3)
+    assert metrics["words"]["n"] == 3
+
+
+def test_what_it_raises_costs_the_sample(project: pytest.Pytester, workers: list[str]) -> None:
+    result = run(project, "broken", *workers)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["*sample 'a': the scorer broken raised RuntimeError: no luck"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret == 1
+
+
+def test_a_return_value_without_a_meaning(project: pytest.Pytester) -> None:
+    result = run(project, "odd")
+    result.stdout.fnmatch_lines(["*the scorer odd returned a str, expected True or False, a number, None, *"])
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        ("naer", "sums.yaml:6: score: there is no scorer 'naer'; did you mean 'near'?"),
+        ("{near: {tolerence: 1}}", "*score: unknown key 'tolerence' in score.near; did you mean 'tolerance'?"),
+    ],
+)
+def test_mistakes_in_the_suite(project: pytest.Pytester, score: str, message: str) -> None:
+    result = run(project, score)
+    result.stdout.fnmatch_lines([f"*{message}"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_a_name_that_is_ours_is_refused(project: pytest.Pytester) -> None:
+    project.makeconftest("def pytest_llmeval_scorers(): return {'exact': print}")
+    result = run(project, "exact")
+    result.stdout.fnmatch_lines(["*'exact' is a scorer of pytest-llmeval-suites; rename yours"])
+
+
+def test_an_installed_package_registers_by_entry_point(
+    project: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.makeconftest(FAKE_MODEL_CONFTEST)
+    folder = project.mkdir("site")
+    (folder / "polite_scorer.py").write_text("def polite(reply, target):\n    return 'please' in reply\n")
+    info = folder / "polite_scorer-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: polite-scorer\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[pytest_llmeval.scorers]\npolite = polite_scorer:polite\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    result = run(project, "polite", *workers)
+    result.stdout.fnmatch_lines(["sums*3  0.000*"])
+
+
+CAPITALS = '''
+from pytest_llmeval import Benchmark
+
+
+class Capitals(Benchmark):
+    """Capitals of Europe."""
+
+    category = "area"
+
+    def load(self):
+        for line in (self.folder / "capitals.txt").read_text().splitlines():
+            country, capital, area = line.split()
+            yield {"id": country, "question": f"The capital of {country}", "target": capital, "area": area}
+
+    def normalise(self, text):
+        return text.strip(" .").lower()
+
+
+class Sizes(Benchmark):
+    score = "choice"
+
+    def load(self):
+        return [{"question": "Which is larger", "choices": ["ant", "elephant"], "target": 1}]
+
+
+def test_of_my_own():
+    pass
+'''
+
+
+@pytest.fixture
+def capitals(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(
+        fake_model_conftest(replies={"of France": " Paris.", "of Norway": "bergen", "of Greece": " "})
+    )
+    llm_pytester.makepyfile(test_capitals=CAPITALS)
+    (llm_pytester.path / "capitals.txt").write_text("France Paris west\nNorway Oslo north\nGreece Athens south\n")
+    return llm_pytester
+
+
+def test_a_benchmark_in_python_is_collected_as_a_suite(capitals: pytest.Pytester, workers: list[str]) -> None:
+    result = capitals.runpytest_subprocess(*workers, "-v", "--llm-report=out.json")
+    result.stdout.fnmatch_lines_random(
+        [
+            "*PASSED*test_capitals.py::Capitals::France*" if "-n2" in workers else "*::Capitals::France PASSED*",
+            "*Capitals*3  0.333*",
+            "*Sizes*1 *",
+            "*no answer 1",
+        ]
+    )
+    report = json.loads((capitals.path / "out.json").read_text())
+    assert [(one["suite"], one["id"], one["status"]) for one in report["records"] if one["suite"] == "Capitals"] == [
+        ("Capitals", "France", "correct"),
+        ("Capitals", "Norway", "wrong"),
+        ("Capitals", "Greece", "wrong"),
+    ]
+    info = report["suites"][0]
+    assert (info["path"], info["description"]) == ("test_capitals.py::Capitals", "Capitals of Europe.")
+    assert sorted(info["categories"]) == ["north", "south", "west"]
+
+
+def test_one_sample_of_it_by_its_node_id(capitals: pytest.Pytester, workers: list[str]) -> None:
+    result = capitals.runpytest_subprocess(*workers, "test_capitals.py::Capitals::France")
+    result.assert_outcomes(passed=1)
+
+
+def test_its_wrong_answers_run_again(capitals: pytest.Pytester) -> None:
+    capitals.runpytest_subprocess()
+    capitals.runpytest_subprocess("--lf", "-v", "test_capitals.py::Capitals").stdout.fnmatch_lines(
+        ["*Norway WRONG*", "*Greece WRONG*", "*= 2 wrong in *"]
+    )
+
+
+def test_overrides_reach_it(capitals: pytest.Pytester) -> None:
+    override = "Capitals: prompt={template: 'Say it. {{ question }}'}"
+    result = capitals.runpytest_subprocess("--llm-set", override, "--llm-show-prompts")
+    result.stdout.fnmatch_lines(["*Say it. The capital of France*"])
+
+
+def test_a_benchmark_without_rows_and_one_with_a_broken_row(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
+    llm_pytester.makepyfile(
+        test_two="""
+        from pytest_llmeval import Benchmark
+
+        class Empty(Benchmark):
+            def load(self):
+                return []
+
+        class Broken(Benchmark):
+            def load(self):
+                return [{"question": "q", "target": "t"}, "no mapping"]
+        """
+    )
+    result = llm_pytester.runpytest_subprocess()
+    result.stdout.fnmatch_lines_random(
+        [
+            "test_two.py:3: samples: found an empty list, expected samples",
+            "test_two.py:7: Broken.load: row 2 is a str, expected a mapping of columns",
+        ]
+    )
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_a_base_class_of_another_name_is_refused(llm_pytester: pytest.Pytester) -> None:
+    """The controller of pytest-xdist knows a benchmark by the name of what it derives from."""
+    llm_pytester.makepyfile(
+        base="""
+        from pytest_llmeval import Benchmark as Parent
+
+        class House(Parent):
+            def load(self):
+                return [{"question": "q", "target": "t"}]
+        """,
+        test_it="""
+        from base import House
+
+        class Mine(House):
+            pass
+        """,
+    )
+    result = llm_pytester.runpytest_subprocess("-p", "no:xdist")
+    result.stdout.fnmatch_lines(
+        ["test_it.py:3: Mine derives from 'House': the name of what a benchmark derives from *"]
+    )

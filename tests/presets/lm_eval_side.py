@@ -1,0 +1,127 @@
+"""lm-eval's own task beside a suite: the same rows, the same made-up responses, its requests and its numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import datasets
+import lm_eval
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.tasks._yaml_loader import load_yaml
+
+from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.types import (
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    Request,
+    Response,
+)
+
+TASKS = Path(lm_eval.__file__).parent / "tasks"
+Row = dict[str, Any]
+
+
+@dataclass
+class Peer:
+    """A task of lm-eval over given rows. ``replies`` are what a model is made to write, in turn."""
+
+    file: str
+    splits: Mapping[str, Sequence[Row]]
+    replies: Sequence[str] = ()
+    num_fewshot: int | None = None
+    task: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        splits = {
+            **dict.fromkeys(("train", "dev", "validation", "test"), next(iter(self.splits.values()))),
+            **self.splits,
+        }
+        data = datasets.DatasetDict(
+            {name: datasets.Dataset.from_list([dict(row) for row in rows]) for name, rows in splits.items()}
+        )
+        config = load_yaml(TASKS / self.file, resolve_func=True)
+        with mock.patch("datasets.load_dataset", return_value=data):
+            self.task = ConfigurableTask(config=config)
+        self.task.set_fewshot_seed(1234)
+        if self.num_fewshot is not None:
+            self.task.set_config("num_fewshot", self.num_fewshot)
+        self.instances: list[list[Any]] = []
+        for number, doc in enumerate(self.task.eval_docs):
+            context = self.task.fewshot_context(doc, num_fewshot=self.task.config.num_fewshot or 0)
+            made = self.task.construct_requests(
+                doc=doc, ctx=context, metadata=(self.task.config.task, number, 1), apply_chat_template=False
+            )
+            self.instances.append(made if isinstance(made, list) else [made])
+
+    def arguments(self) -> list[list[tuple[Any, ...]]]:
+        """What each document's requests hold."""
+        return [[instance.arguments for instance in own] for own in self.instances]
+
+    def numbers(self) -> dict[str, list[float]]:
+        """Each document's metrics, by ``metric`` or ``metric,filter``, for the made-up responses."""
+        for place, own in enumerate(self.instances):
+            for instance in own:
+                instance.resps = [response_of(instance.arguments, self.replies, place)]
+        self.task._instances = [instance for own in self.instances for instance in own]
+        self.task.apply_filters()
+        found: dict[str, list[float]] = {}
+        keys = list(self.instances[0][0].filtered_resps)
+        for key in keys:
+            for own in self.instances:
+                results = [instance.filtered_resps[key] for instance in own]
+                for metric, value in self.task.process_results(own[0].doc, results).items():
+                    found.setdefault(f"{metric},{key}" if len(keys) > 1 else metric, []).append(value)
+        return found
+
+
+def response_of(arguments: tuple[Any, ...], replies: Sequence[str], place: int) -> Any:
+    """What the made-up model answers: a reply in turn, or a log-likelihood drawn from the request's own text."""
+    if isinstance(arguments[1], dict):
+        return replies[place % len(replies)]
+    drawn = random.Random(repr(arguments[:2]))
+    return -drawn.uniform(1, 20), drawn.random() < 0.5
+
+
+def ours_of(request: Request, replies: Sequence[str], place: int) -> Response:
+    """The same answer in our types."""
+    if isinstance(request, GenerateRequest):
+        return GenerateResponse(text=replies[place % len(replies)])
+    if not isinstance(request, LoglikelihoodRequest):
+        raise TypeError(type(request))
+    value, is_greedy = response_of((request.context, request.continuation), (), place)
+    return LoglikelihoodResponse(loglikelihood=value, is_greedy=is_greedy, num_tokens=3)
+
+
+def arguments_of(request: Request) -> tuple[Any, ...]:
+    """Our request as lm-eval writes its own; generation settings without what lm-eval leaves to the model."""
+    if isinstance(request, GenerateRequest):
+        return request.prompt, {"until": list(request.stop), "temperature": request.temperature}
+    if not isinstance(request, LoglikelihoodRequest):
+        raise TypeError(type(request))
+    return request.context, request.continuation
+
+
+def comparable(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """lm-eval's arguments, with generation settings as ``arguments_of`` has them."""
+    if isinstance(arguments[1], dict):
+        settings = arguments[1]
+        return arguments[0], {"until": settings["until"], "temperature": float(settings.get("temperature", 0.0))}
+    return arguments[:2]
+
+
+def values_of(evaluation: Evaluation, replies: Sequence[str]) -> dict[str, list[float | None]]:
+    """Our metrics of each sample, by name."""
+    found: dict[str, list[float | None]] = {}
+    for place, sample in enumerate(evaluation.suite.samples):
+        question = evaluation.question(sample)
+        score = evaluation.score(question, [ours_of(request, replies, place) for request in question.requests])
+        for name, value in score.values.items():
+            found.setdefault(name, []).append(value)
+    return found

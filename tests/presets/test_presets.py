@@ -1,0 +1,200 @@
+"""How a preset and a suite become one, and what is said where they do not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.overrides import parse_override
+from pytest_llmeval.suites.presets import all_presets, load_preset, with_preset
+from pytest_llmeval.suites.schema import SuiteSpec
+from pytest_llmeval.suites.suite import Suite
+from tests.presets import rows
+
+Load = Callable[..., Suite]
+MINE = {"suite": "mine"}
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """``load(yaml, {name: rows or text}, *overrides)`` writes ``s.yaml`` and its files, and loads the suite."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_and_load(text: str, files: Mapping[str, Any] | None = None, *overrides: str) -> Suite:
+        Path("s.yaml").write_text(text)
+        for name, content in (files or {}).items():
+            lines = content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content)
+            Path(name).write_text(lines)
+        return load_suite(Path("s.yaml"), overrides=[parse_override(text) for text in overrides])
+
+    return write_and_load
+
+
+@pytest.mark.parametrize("preset", list(all_presets()), ids=lambda preset: preset.name)
+def test_every_preset_is_a_valid_suite_that_says_where_it_comes_from(preset: Any) -> None:
+    value, found = with_preset({"suite": "s", "preset": preset.name})
+    assert found == preset
+    spec = SuiteSpec.model_validate(value)
+    assert spec.dataset is not None
+    assert spec.prompt.template is not None
+    for text in (preset.description, preset.source, preset.formula):
+        assert text.strip()
+    assert load_preset(preset.name) == preset
+
+
+def test_the_presets_that_are_promised() -> None:
+    names = {preset.name for preset in all_presets()}
+    assert names >= {
+        *("mmlu", "arc-easy", "arc-challenge", "hellaswag", "winogrande", "truthfulqa-mc1", "truthfulqa-mc2"),
+        *("gsm8k", "gsm8k-number", "csqa", "csqa-text", "boolq", "boolq-lm-eval", "bbh-cot-navigate"),
+        *("bbh-direct-snarks", "math-hendrycks", "math-minerva", "math", "squad", "perplexity"),
+        *("chronologic-brier", "chronologic-mcq"),
+    }
+    assert sum(name.startswith("bbh-") for name in names) == 2 * 27
+
+
+def test_keys_of_the_suite_win(load: Load) -> None:
+    suite = load(
+        """
+suite: s
+preset: csqa
+dataset: {path: rows.jsonl, fields: {extra: "{{ question | upper }}"}}
+prompt: {delimiter: "\\n"}
+score: {choice: {normalize: byte}}
+""",
+        {"rows.jsonl": rows.CSQA},
+    )
+    assert suite.spec.prompt.delimiter == "\n"
+    assert suite.spec.prompt.template is not None
+    assert suite.spec.prompt.template.startswith("Question:")
+    assert suite.samples[0].variables["extra"] == " WHERE WOULD YOU FIND A PILLOW?"
+    assert suite.spec.score.model_dump()["normalize"] == "byte"
+
+
+def test_a_source_of_the_suite_replaces_the_presets(load: Load) -> None:
+    suite = load("suite: s\npreset: csqa\ndataset: {path: rows.jsonl}\n", {"rows.jsonl": rows.CSQA})
+    assert suite.spec.dataset is not None
+    assert (suite.spec.dataset.hub, suite.spec.dataset.split) == (None, None)
+
+
+def test_another_config_of_the_same_hub_data_set() -> None:
+    value: Any = with_preset({"suite": "s", "preset": "mmlu", "dataset": {"config": "anatomy"}})[0]
+    assert (value["dataset"]["hub"], value["dataset"]["config"]) == ("cais/mmlu", "anatomy")
+    assert "columns" not in value["dataset"]  # of the CSV files only
+
+
+def test_samples_in_the_suite_itself(load: Load) -> None:
+    suite = load(
+        "suite: s\npreset: boolq\nsamples:\n  - {question: is it, passage: It is., answer: true}\n"
+        "  - {question: was it, passage: No., answer: false}\n"
+    )
+    assert [sample.target for sample in suite.samples] == [True, False]
+
+
+def test_overrides_win_over_the_preset(load: Load) -> None:
+    text = "suite: s\npreset: gsm8k\ndataset: {path: rows.jsonl}\n"
+    suite = load(text, {"rows.jsonl": rows.GSM8K}, "s: prompt.fewshot.count=0", "s: generate.max_tokens=7")
+    assert (suite.spec.generate.max_tokens, suite.spec.generate.stop[0]) == (7, "Question:")
+
+
+def test_mmlu_as_published_without_a_header(load: Load) -> None:
+    text = """
+suite: s
+preset: mmlu
+dataset: {path: test.csv, fields: {subject: "anatomy"}}
+prompt: {fewshot: {path: dev.csv, columns: [question, A, B, C, D, answer], count: 2}}
+""".replace('"anatomy"', "\"{{ 'anatomy' }}\"")
+    files = {
+        "test.csv": 'Which?,one,"two, or more",three,four,B\nWhere?,here,there,up,down,D\n',
+        "dev.csv": "Who?,a,b,c,d,A\nWhen?,e,f,g,h,C\n",
+    }
+    evaluation = Evaluation(load(text, files))
+    first, second = evaluation.suite.samples
+    assert (first.target, second.target) == (1, 3)
+    assert evaluation.question(first).prompt == (
+        "The following are multiple choice questions (with answers) about anatomy.\n\n"
+        "Who?\nA. a\nB. b\nC. c\nD. d\nAnswer: A\n\n"
+        "When?\nA. e\nB. f\nC. g\nD. h\nAnswer: C\n\n"
+        "Which?\nA. one\nB. two, or more\nC. three\nD. four\nAnswer:"
+    )
+
+
+def test_nested_rows_as_published(load: Load) -> None:
+    nested = [
+        {
+            "id": row["id"],
+            "answerKey": row["answerKey"],
+            "question": {
+                "stem": row["question"],
+                "choices": [
+                    {"label": label, "text": text}
+                    for label, text in zip(row["choices"]["label"], row["choices"]["text"], strict=True)
+                ],
+            },
+        }
+        for row in rows.ARC
+    ]
+    text = "suite: s\npreset: arc-easy\ndataset: {path: rows.jsonl}\n"
+    flat, deep = (Evaluation(load(text, {"rows.jsonl": some})) for some in (rows.ARC, nested))
+    for one, other in zip(flat.suite.samples, deep.suite.samples, strict=True):
+        assert flat.question(one).requests == deep.question(other).requests
+
+
+def test_bbh_as_published_is_an_object_with_examples(load: Load) -> None:
+    document = json.dumps({"canary": "…", "examples": rows.BBH})
+    suite = load("suite: s\npreset: bbh-direct-navigate\ndataset: {path: navigate.json}\n", {"navigate.json": document})
+    assert len(suite.samples) == len(rows.BBH)
+
+
+PROBLEMS = {
+    "suite: s\npreset: gsm9k\n": "s.yaml:2: preset: there is no preset 'gsm9k'; did you mean 'gsm8k'?",
+    "suite: s\npreset: bbh-cot\n": "s.yaml:2: preset: 'bbh-cot' is a family of presets, expected one of bbh-cot-",
+    "suite: s\npreset: 3\n": "s.yaml:2: preset: found 3 (a whole number), expected text; put it in quotes",
+    "suite: s\npreset: gsm8k\ndataset: {path: rows.jsonl}\n": (
+        "s.yaml:3: preset gsm8k: shows 5 examples of the split 'train' before each question, and the suite's own data "
+        "has none: name their file with prompt.fewshot.path, or write prompt.fewshot.count: 0"
+    ),
+    "suite: s\npreset: csqa\ndataset: {path: other.jsonl}\n": (
+        "s.yaml:2: preset csqa: target: other.jsonl:1: 'answerKey' is undefined"
+    ),
+    "suite: s\npreset: csqa\ndataset: {path: rows.jsonl}\nprompt: {templat: x}\n": (
+        "s.yaml:4: unknown key 'templat' in prompt; did you mean 'template'?"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", PROBLEMS)
+def test_problems_name_the_line_and_the_preset(load: Load, text: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        load(
+            text,
+            {"rows.jsonl": rows.CSQA, "other.jsonl": [{"question": "q", "choices": {"label": ["A"], "text": ["a"]}}]},
+        )
+    assert PROBLEMS[text] in str(caught.value)
+
+
+def test_a_preset_is_collected_and_runs(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    from tests.support import fake_model_conftest
+
+    llm_pytester.makeconftest(fake_model_conftest(replies={"Mia has": "3 + 4 = 7\n#### 7", "6 times": "it is 42."}))
+    for name, some in (("rows", rows.GSM8K), ("shots", rows.GSM8K_TRAIN)):
+        (llm_pytester.path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    suite = {
+        "suite": "gsm8k",
+        "preset": "gsm8k",
+        "dataset": {"path": "rows.jsonl"},
+        "prompt": {"fewshot": {"path": "shots.jsonl", "count": 1}},
+    }
+    llm_pytester.makefile(".yaml", gsm8k=yaml.safe_dump(suite, sort_keys=False))
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json")
+    assert result.ret == 0
+    metrics = json.loads((llm_pytester.path / "out.json").read_text())["suites"][0]["metrics"]
+    assert (metrics["accuracy"]["value"], metrics["flexible.accuracy"]["value"]) == pytest.approx((1 / 7, 2 / 7))

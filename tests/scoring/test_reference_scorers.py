@@ -1,0 +1,143 @@
+"""What holds for every scorer that compares a reply with reference texts and says nothing of right or wrong."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.scoring import libraries
+from pytest_llmeval.scoring.definitions import definition, is_known
+from pytest_llmeval.scoring.metrics import checked, summarize
+from pytest_llmeval.scoring.scorers import make_scorer
+from pytest_llmeval.suites.schema import ScoreSettings
+from pytest_llmeval.suites.score_settings.texts import (
+    BleuSettings,
+    ChrfSettings,
+    MeteorSettings,
+    RougeSettings,
+    TerSettings,
+)
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
+from tests.scoring.helpers import GENERATE, a_sample, judge_reply
+from tests.support import REPOSITORY, clean_environment
+
+ALL: list[ScoreSettings] = [
+    BleuSettings(),
+    BleuSettings(tokenize="intl", smoothing="add-k", k=(2,), lowercase=True),
+    RougeSettings(types=("1", "L", "Lsum"), stemmer=True),
+    ChrfSettings(),
+    TerSettings(normalized=True, asian_support=True),
+    MeteorSettings(synonyms=False),
+]
+each = pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.kind)
+
+
+@each
+def test_a_scorer_describes_itself_and_travels_to_workers(settings: ScoreSettings) -> None:
+    scorer = make_scorer(settings)
+    assert (scorer.name, scorer.version, scorer.default_template) == (settings.kind, 1, "{{ question }}")
+    assert all(is_known(name) for name in scorer.metrics)
+    assert len(set(scorer.metrics)) == len(scorer.metrics)
+    presented = scorer.present(a_sample(["one", "two"]))
+    assert scorer.variables(presented) == {}
+    assert (scorer.answer_text(presented), presented.target) == ("one", ("one", "two"))
+    copy = pickle.loads(pickle.dumps(scorer))
+    assert (copy, copy.present(a_sample(["one", "two"]))) == (scorer, presented)
+
+
+@each
+def test_generation_is_as_the_suite_says(settings: ScoreSettings) -> None:
+    scorer = make_scorer(settings)
+    (request,) = scorer.requests(scorer.present(a_sample("x")), "Q", delimiter=" ", generate=GENERATE)
+    assert request == GenerateRequest("Q", max_tokens=77, stop=("\n",), temperature=0.5, seed=3)
+
+
+@each
+@given(reply=st.text(st.characters(), max_size=100), reference=st.text(st.characters(), max_size=60))
+def test_any_reply_has_every_number(settings: ScoreSettings, reply: str, reference: str) -> None:
+    score = judge_reply(settings, reference, reply)
+    assert score.status == "scored"
+    assert score.no_answer == (score.answer is None) == (not reply.strip())
+    assert checked(score) is score
+    for name, metric in summarize([score], make_scorer(settings).metrics).items():
+        assert metric.n == 1
+        assert metric.value is not None
+        assert definition(name).lowest <= metric.value <= definition(name).highest
+
+
+@each
+@given(text=st.lists(st.sampled_from(["one", "two", "three", "four", "five"]), min_size=4, max_size=12).map(" ".join))
+def test_the_reference_itself_is_perfect(settings: ScoreSettings, text: str) -> None:
+    for name, metric in summarize([judge_reply(settings, ["zero", text], text)], make_scorer(settings).metrics).items():
+        if name == "meteor":  # one chunk is still a chunk
+            assert metric.value == pytest.approx(1 - 0.5 / len(text.split()) ** 3)
+        elif definition(name).kind != "count":
+            assert metric.value == pytest.approx(0 if name.endswith("ter") else definition(name).highest), name
+
+
+@each
+@pytest.mark.parametrize("piece", ["9", "1 ", "-", " ", "\x00", "\ud800", "A", "the "])
+def test_a_long_reply_is_judged(settings: ScoreSettings, piece: str) -> None:
+    reply = piece * (100_000 // len(piece))
+    assert judge_reply(settings, "the cat sat on the mat", reply).status == "scored"
+
+
+@each
+def test_a_model_that_does_not_answer_with_a_reply_is_named(settings: ScoreSettings) -> None:
+    scorer = make_scorer(settings)
+    presented = scorer.present(a_sample("x"))
+    reply = GenerateResponse(text="x")
+    for responses in ([], [reply, reply], [LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1)]):
+        with pytest.raises(ModelError, match="expected one GenerateResponse from the model, found"):
+            scorer.score(presented, responses)
+
+
+@each
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (None, "has no target"),
+        ([], "empty list"),
+        (True, "no text"),
+        ({"a": 1}, "expected a text or a list of texts"),
+        (["a", ["b"]], "expected a text or a list of texts"),
+    ],
+)
+def test_a_target_that_is_no_text_is_refused(settings: ScoreSettings, target: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_scorer(settings).present(a_sample(target))
+
+
+@each
+def test_a_missing_library_is_named_with_its_extra(settings: ScoreSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = {"bleu": "sacrebleu", "chrf": "sacrebleu", "ter": "sacrebleu", "rouge": "rouge_score", "meteor": "nltk"}
+    absent = missing[settings.kind]
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == absent else find_spec(name))
+    package = absent.replace("_", "-")
+    expected = rf"^score: {settings.kind} needs {package}, .*; pip install 'pytest-llmeval-suites\[metrics\]'$"
+    with pytest.raises(ValueError, match=expected):
+        make_scorer(settings)
+
+
+def test_importing_the_scorers_imports_no_library_of_theirs() -> None:
+    code = (
+        "import sys, pytest_llmeval.scoring.scorers, pytest_llmeval.scoring.metrics, pytest_llmeval.reporting.report; "
+        "print([name for name in ('sacrebleu', 'rouge_score', 'nltk', 'numpy', 'scipy') if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean_environment(),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "[]"
