@@ -123,6 +123,7 @@ def _described(preset: Any) -> str:
     has_hub = "hub" in preset.defaults.get("dataset", {})
     use = f"suite: my_{preset.name.replace('-', '_')}\npreset: {preset.name}\n"
     use += "" if has_hub else "dataset: {path: YOUR_FILE.jsonl}\n"
+
     class Dumper(yaml.SafeDumper):
         """Text of several lines as a block, and nothing as an alias."""
 

@@ -173,9 +173,7 @@ def _brings_responses(config: pytest.Config, file: Path) -> bool:
     return known.get(file, False)
 
 
-def check_replies(
-    config: pytest.Config, file: Path, suite: str, samples: Callable[[], Sequence[AskedSample]]
-) -> None:
+def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callable[[], Sequence[AskedSample]]) -> None:
     """Find out, when a suite is collected, whether the files of replies fit it. Raises ``LLMEvalError``.
 
     Else each of its samples would fail alike.

@@ -60,6 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
     try:
         settings = config.stash[settings_key] = options.read_settings(config)
+        if settings.suite:
+            from pytest_llmeval.task_nodes import add_named_suites
+
+            add_named_suites(config, settings)
         if any(model.startswith("python:") for model in settings.models):
             from pytest_llmeval.model_fixtures import make_importable
 
@@ -87,10 +91,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _check(config: pytest.Config, settings: Settings) -> None:
     """Find out before the run what would spoil it. Raises ``LLMEvalError``."""
-    if settings.suite:
-        from pytest_llmeval.task_nodes import add_named_suites
-
-        add_named_suites(config, settings)
     if settings.set:
         from pytest_llmeval.suites.overrides import parse_override
 
@@ -136,6 +136,15 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"llm-model: {line}" for line in describe_models(settings)]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if not parent.config.stash[settings_key].suite:
+        return None
+    from pytest_llmeval.task_nodes import collect_installed_folder
+
+    return collect_installed_folder(parent, path)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
@@ -156,7 +165,7 @@ def pytest_collect_file(
         if is_task_file(file_path):
             from pytest_llmeval.task_nodes import collect_task_file
 
-            return [*collectors, collect_task_file(parent, file_path)]
+            return [*collectors, *collect_task_file(parent, file_path)]
     if not collectors and is_named:
         from pytest_llmeval.suite_nodes import NotASuite
 

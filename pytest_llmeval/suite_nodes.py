@@ -189,6 +189,17 @@ def collect_benchmark(collector: pytest.Module | pytest.Class, obj: object) -> B
     return BenchmarkSuite.of(collector, obj) if own and obj.load is not Benchmark.load else None
 
 
+def _installed_scorers() -> dict[str, Callable[..., Any]]:
+    found = {}
+    for point in metadata.entry_points(group=_SCORERS_GROUP):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            where = f"the entry point {point.name} = {point.value} of the group {_SCORERS_GROUP}"
+            raise OptionError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
+    return found
+
+
 def registered_scorers(node: pytest.Collector) -> dict[str, Callable[..., Any]]:
     """Scorers that are registered from Python for the suite at ``node``. Raises ``OptionError`` for a name given twice.
 
@@ -196,10 +207,9 @@ def registered_scorers(node: pytest.Collector) -> dict[str, Callable[..., Any]]:
     """
     config = node.config
     if _installed_scorers_key not in config.stash:
-        config.stash[_installed_scorers_key] = {
-            point.name: point.load() for point in metadata.entry_points(group=_SCORERS_GROUP)
-        }
-    found = {**config.stash[_installed_scorers_key]}
+        config.stash[_installed_scorers_key] = _installed_scorers()
+    installed: dict[str, Callable[..., Any]] = config.stash[_installed_scorers_key]
+    found = dict(installed)
     for given in node.session.gethookproxy(node.path).pytest_llmeval_scorers():
         for name, scorer in given.items():
             if found.setdefault(name, scorer) is not scorer:

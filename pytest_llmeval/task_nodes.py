@@ -18,11 +18,12 @@ from pytest_llmeval.suite_nodes import SuiteFile
 from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, read_tasks
+from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.recognize import is_group_file
 from pytest_llmeval.suites.overrides import Override
 from pytest_llmeval.suites.suite import Suite
 
-__all__ = ["TaskGroup", "TaskSuite", "add_named_suites", "collect_task_file"]
+__all__ = ["TaskGroup", "TaskSuite", "add_named_suites", "collect_installed_folder", "collect_task_file"]
 
 _seen_key = pytest.StashKey[set[str]]()
 
@@ -37,7 +38,7 @@ class TaskSuite(SuiteFile):
         """The suite of ``leaf``. One that stands inside a group file has a node id as if it were a file of its own."""
         path = leaf.source.path
         if leaf.inline is None:
-            suite = cls.of(parent, path)
+            suite: TaskSuite = cls.of(parent, path)  # type: ignore[assignment]
         else:
             name = leaf.inline.replace("/", "_").replace("::", "_")
             virtual = os.path.relpath(path.with_suffix("") / f"{name}.yaml", parent.config.rootpath)
@@ -53,7 +54,7 @@ class TaskSuite(SuiteFile):
 
 
 class TaskGroup(pytest.Collector):
-    """A group file. No ``pytest.File``: ``--lf`` skips the files that hold no failed test, and this one holds suites."""
+    """A group file. No ``pytest.File``: of those ``--lf`` skips what holds no failed test, and this holds suites."""
 
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path) -> TaskGroup:
@@ -64,11 +65,9 @@ class TaskGroup(pytest.Collector):
 
     def collect(self) -> Iterator[TaskSuite]:
         """The tasks, through groups in it, each once in a session."""
-        seen = self.session.stash.setdefault(_seen_key, set())
         for leaf in read_tasks(Source(self.path, relative_path(self.path))):
             suite = TaskSuite.of_leaf(self, leaf)
-            if suite.nodeid not in seen:
-                seen.add(suite.nodeid)
+            if _is_first(suite):
                 yield suite
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -78,11 +77,29 @@ class TaskGroup(pytest.Collector):
         return super().repr_failure(excinfo)
 
 
-def collect_task_file(parent: pytest.Collector, path: Path) -> TaskGroup | TaskSuite:
-    """The task or group at ``path``, which is a task file."""
+def collect_task_file(parent: pytest.Collector, path: Path) -> list[pytest.Collector]:
+    """The task or group at ``path``, which is a task file; nothing for a task that a group has collected."""
     if is_group_file(path):
-        return TaskGroup.of(parent, path)
-    return TaskSuite.of_leaf(parent, Leaf(Source(path, relative_path(path))))
+        return [TaskGroup.of(parent, path)]
+    suite = TaskSuite.of_leaf(parent, Leaf(Source(path, relative_path(path))))
+    return [suite] if _is_first(suite) or parent.session.isinitpath(path) else []
+
+
+def _is_first(suite: TaskSuite) -> bool:
+    seen = suite.session.stash.setdefault(_seen_key, set())
+    if suite.nodeid in seen:
+        return False
+    seen.add(suite.nodeid)
+    return True
+
+
+def collect_installed_folder(parent: pytest.Collector, path: Path) -> pytest.Collector | None:
+    """A folder of the installed lm_eval package, which pytest would import as a package of tests."""
+    tasks = installed_tasks()
+    if tasks is None or not path.is_relative_to(tasks.parent):
+        return None
+    folder: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
+    return folder
 
 
 def add_named_suites(config: pytest.Config, settings: Settings) -> None:

@@ -18,6 +18,7 @@ from pytest_llmeval.models.messages import describe, one_line, redact
 from pytest_llmeval.types import JSON
 
 __all__ = [
+    "concurrency_of",
     "find_object",
     "make_answerer",
     "missing_module",
@@ -33,6 +34,7 @@ _PROMPT_NAMES = frozenset(
 _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch")
 _METHODS = ("generate", "loglikelihood", "answer_samples")
 _MOST_FRAMES = 20
+_CONCURRENCY = 8
 
 
 def split_target(location: str, model: str) -> tuple[str, str]:
@@ -49,6 +51,14 @@ def split_target(location: str, model: str) -> tuple[str, str]:
             "file that ends with .py"
         )
     return module, name
+
+
+def concurrency_of(arguments: Mapping[str, JSON], model: str) -> int:
+    """How many calls of an async function run at a time: the argument ``concurrency``. Raises ``OptionError``."""
+    found = arguments.get("concurrency", _CONCURRENCY)
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+        raise OptionError(f"--llm-model {model}: concurrency is {found!r}, expected a whole number above 0")
+    return found
 
 
 def missing_module(module: str) -> str | None:

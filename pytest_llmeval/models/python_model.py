@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from pytest_llmeval.errors import ModelError, OptionError, RequestError
+from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, ModelIdentity, identify
 from pytest_llmeval.models.messages import describe
 from pytest_llmeval.models.python_import import (
+    concurrency_of,
     find_object,
     make_answerer,
     offered_settings,
@@ -34,7 +35,6 @@ from pytest_llmeval.types import (
 __all__ = ["CallError", "CallableModel", "NamedModel", "load_python"]
 
 _T = TypeVar("_T")
-_CONCURRENCY = 8
 _SHORTEST_SECRET = 4
 
 
@@ -45,12 +45,10 @@ class CallError(RequestError):
 def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, JSON]) -> Model:
     """What the module names, ready to be asked. ``name`` is what records are keyed by.
 
-    Raises ``ModelError``, ``OptionError`` for a ``concurrency`` that is no number.
+    Raises ``ModelError``.
     """
-    own = dict(arguments)
-    concurrency = own.pop("concurrency", _CONCURRENCY)
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise OptionError(f"--llm-model {name}: concurrency is {concurrency!r}, expected a whole number above 0")
+    own = {key: value for key, value in arguments.items() if key != "concurrency"}
+    concurrency = concurrency_of(arguments, name)
     secrets = tuple(
         str(value) for key, value in own.items() if is_secret_name(key) and len(str(value)) >= _SHORTEST_SECRET
     )
@@ -100,7 +98,7 @@ class CallableModel(Backend):
         identity: ModelIdentity,
         arguments: Mapping[str, JSON],
         *,
-        concurrency: int = _CONCURRENCY,
+        concurrency: int = 1,
         secrets: Sequence[str] = (),
     ) -> None:
         self._function = function

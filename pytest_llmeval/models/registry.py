@@ -19,7 +19,7 @@ from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.checkpoint import check_adapter, check_checkpoint
 from pytest_llmeval.models.hub_cache import cached_snapshot, is_offline
 from pytest_llmeval.models.messages import model_error, one_line
-from pytest_llmeval.models.python_import import missing_module, split_target
+from pytest_llmeval.models.python_import import concurrency_of, missing_module, split_target
 from pytest_llmeval.models.settings import ModelSettings, check_settings
 from pytest_llmeval.models.spec_arguments import check_names, hide_secrets, parse_arguments, split_arguments
 from pytest_llmeval.suites.files import Source, open_bytes
@@ -97,6 +97,7 @@ def _with_arguments(text: str, kind: Literal["replay", "python"], rest: str) -> 
     arguments = parse_arguments(after, text)
     if kind == "python":
         split_target(location, name)
+        concurrency_of(arguments, name)
     else:
         if not location:
             raise OptionError(f"--llm-model {name}: expected replay:FILE, such as replay:outputs.jsonl")

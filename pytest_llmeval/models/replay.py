@@ -268,7 +268,7 @@ def _scored(reply: Reply, count: int, is_text: bool) -> Iterator[LoglikelihoodRe
                 "another kind belong into a column scores"
             )
         num_tokens = 0 if counts is None else counts[place]
-        if counts is not None and (num_tokens < 1 or num_tokens != int(num_tokens)):
+        if counts is not None and (num_tokens < 1 or not float(num_tokens).is_integer()):
             raise ReplyProblem(f"{reply.place}: num_tokens: found {num_tokens}, expected a whole number above 0")
         yield LoglikelihoodResponse(
             loglikelihood=number,

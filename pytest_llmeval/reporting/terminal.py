@@ -19,7 +19,7 @@ __all__ = ["Terminal", "summary_lines", "write_summary"]
 
 _MAX_UNSCORED = 20
 _MAX_CATEGORIES = 50
-_MACRO = ("accuracy", "skill", "brier")
+_MACRO = {"accuracy": "accuracy", "skill": "skill", "brier": "Brier"}
 """Metrics whose mean over categories stands below their table; the report has them all."""
 
 
@@ -115,7 +115,7 @@ def _counts(suite: SuiteReport) -> str:
 
 def _macro(suite: SuiteReport) -> str:
     """The means over categories of the metrics that a table shows first."""
-    shown = [f"{printable(name)} {number(suite.macro[name])}" for name in _MACRO if name in suite.macro]
+    shown = [f"{heading} {number(suite.macro[name])}" for name, heading in _MACRO.items() if name in suite.macro]
     shown = shown or [f"{printable(name)} {number(value)}" for name, value in [*suite.macro.items()][:1]]
     return f"mean over categories: {', '.join(shown)}" if shown else ""
 

@@ -44,7 +44,7 @@ class CustomScorer:
 
     @property
     def version(self) -> int:
-        """The function's attribute ``version``, else a checksum of its source, else 1; part of a suite's fingerprint."""
+        """The function's attribute ``version``, else a checksum of its source, else 1; part of a fingerprint."""
         declared = getattr(self.judge, "version", None)
         if isinstance(declared, int):
             return declared

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -307,7 +308,10 @@ class _Reading:
             pool = self._pool(fewshot, self._inline_rows(fewshot.samples, (*keys, "samples")))
             holder = "prompt.fewshot.samples holds"
         elif fewshot.path is not None or fewshot.hub is not None:
-            pool = self._pool(fewshot, self.read_rows(fewshot, keys, self.origin))
+            examples: Iterable[Row] = self.read_rows(fewshot, keys, self.origin)
+            if fewshot.streaming and fewshot.sampler == "first_n" and fewshot.match is None:
+                examples = islice(examples, fewshot.count + 1)  # one may be the sample itself
+            pool = self._pool(fewshot, examples)
             holder = f"{shown_source(fewshot, self.origin)} holds"
         else:
             is_own = True

@@ -20,6 +20,7 @@ __all__ = ["FIELDS", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_chara
 FIELDS = ("id", "question", "choices", "target", "choice_types", "category", "response")
 """The names that a sample gives a meaning to; any other field is a variable for templates."""
 
+_FILE = "file_name"
 _UNUSABLE = re.compile("[\x00\ud800-\udfff]")
 _Value: TypeAlias = Callable[[Row, Mapping[str, object]], JSON]
 
@@ -54,7 +55,8 @@ class FieldMap:
     """The rules of one suite: for each field, the keys at which the rule stands, and the rule.
 
     In a rule, a column wins over a field of the same name, so that ``question`` can be made of ``question.stem`` and
-    ``choices`` of ``question.choices``; everywhere else the field wins. With ``columns_first`` the column wins
+    ``choices`` of ``question.choices``; in its template ``file_name`` is the name of the row's file without suffixes
+    (MMLU's subjects stand nowhere else). Everywhere else the field wins. With ``columns_first`` the column wins
     everywhere, and no field is made of a column because it has its name. With a ``first_id`` a sample's id is its row's
     number, counted from there, whatever columns there are.
     """
@@ -65,8 +67,10 @@ class FieldMap:
     columns_first: bool = False
     first_id: int | None = None
     _values: list[tuple[str, _Value]] = field(init=False)
+    _names_files: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self._names_files = any(_FILE in rule for _, rule in self.rules.values() if isinstance(rule, str))
         self._values = [(name, self._compile(keys, rule)) for name, (keys, rule) in self.rules.items()]
 
     def apply(self, row: Row, *, shot: bool = False) -> Mapped:
@@ -78,6 +82,8 @@ class FieldMap:
         columns = row.columns
         fields: dict[str, JSON] = {}
         variables: dict[str, object] = {**columns, "row": columns}
+        if self._names_files and not row.inline:
+            variables.setdefault(_FILE, row.source.path.name.partition(".")[0])
         for name, value in self._values:
             try:
                 fields[name] = made = value(row, variables)
@@ -96,6 +102,8 @@ class FieldMap:
             variables.update({name: made for name, made in fields.items() if name not in columns})
         else:
             variables.update(fields)
+        if self._names_files and _FILE not in columns:
+            variables.pop(_FILE, None)
         variables["row"] = columns
         return Mapped(row, fields, variables, self.columns_first)
 

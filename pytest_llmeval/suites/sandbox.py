@@ -7,7 +7,6 @@ rendering.
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
 import re
@@ -21,19 +20,16 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
+from pytest_llmeval.suites.text_filters import MAX_NESTING, MAX_OUTPUT, TEXT_FILTERS, RefusedError, too_much_text
 from pytest_llmeval.suites.wording import describe, expected_one_of, quoted
 
-__all__ = ["MAX_OUTPUT", "MAX_STEPS", "VALUE_FILTERS", "RefusedError", "Sandbox"]
+__all__ = ["MAX_OUTPUT", "MAX_STEPS", "RefusedError", "Sandbox"]
 
-MAX_OUTPUT = 10_000_000
 MAX_STEPS = 1_000_000
 MAX_ITEMS = 100_000
 MAX_BITS = 10_000
 MAX_DIGITS = 5_000
 MAX_WIDTH = 1_000
-MAX_NESTING = 50
-MAX_LITERAL = 100_000
-MAX_REGEX_SECONDS = 1.0
 
 _TEXT_METHODS = """
 capitalize casefold count endswith find index isalnum isalpha isascii isdecimal isdigit islower isnumeric isspace
@@ -54,8 +50,6 @@ max min reject rejectattr replace reverse round select selectattr slice sort str
 upper wordcount
 """
 _SIZED_FILTERS = frozenset(("batch", "center", "indent", "round", "slice", "tojson", "truncate"))
-VALUE_FILTERS = frozenset(("literal", "list_or_text", "index_or_text"))
-"""Filters that make a value of a text."""
 _STATEMENTS = {
     nodes.Macro: "macro",
     nodes.CallBlock: "call",
@@ -67,10 +61,6 @@ _STATEMENTS = {
     nodes.ScopedEvalContextModifier: "autoescape",
 }
 _WIDE_FORMAT = re.compile(r"%(?:\([^)]*\))?[^%a-zA-Z]*(?:\*|\d{4,})")
-
-
-class RefusedError(Exception):
-    """What a template asks for is refused: more memory or time than it can need, or what is surely a mistake."""
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -88,9 +78,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self._steps_left = MAX_STEPS
         available = {name: self.filters[name] for name in _FILTERS.split()}
         available.update(attr=_attr, indices=_indices, tojson=_tojson, join=self._join)
-        available.update(
-            literal=_literal, list_or_text=_list_or_text, index_or_text=_index_or_text, regex_replace=_regex_replace
-        )
+        available.update(TEXT_FILTERS)
         self.filters = {name: self._guarded(name, function) for name, function in available.items()}
         self.filters.update({_CONCAT: self._concat, _LOOP: self._loop, _MADE: self._made})
         del self.globals["lipsum"]
@@ -251,7 +239,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             parts.append(str(item))
             size += len(parts[-1]) + len(separator)
             if size > MAX_OUTPUT:
-                raise _too_much_text()
+                raise too_much_text()
         return str(separator).join(parts)
 
     def _guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -291,7 +279,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _check_size(self, sequence: str | list[Any] | tuple[Any, ...], size: int) -> None:
         if isinstance(sequence, str):
             if size > MAX_OUTPUT:
-                raise _too_much_text()
+                raise too_much_text()
             self._charge(max(size, 0) // 64)
         elif size > MAX_ITEMS:
             raise RefusedError(f"a list of more than {MAX_ITEMS:,} entries")
@@ -366,10 +354,6 @@ def _filtered(node: nodes.Node, name: str, args: list[nodes.Expr]) -> nodes.Filt
     return nodes.Filter(node, name, args, [], None, None, lineno=node.lineno)
 
 
-def _too_much_text() -> RefusedError:
-    return RefusedError(f"it makes a text of more than {MAX_OUTPUT:,} characters")
-
-
 def _check_filter(name: str, given: Sequence[Any]) -> None:
     """Refuse what a filter would make too large. ``given`` are the filtered value and the filter's arguments."""
     value, *arguments = given
@@ -385,12 +369,12 @@ def _check_filter(name: str, given: Sequence[Any]) -> None:
                 raise RefusedError(f"the filter {name!r} takes at most {MAX_WIDTH:,}, found {describe(width)}")
             per_line = len(width) if isinstance(width, str) else width if isinstance(width, int) else 0
             if name == "indent" and str(value).count("\n") * per_line > MAX_OUTPUT:
-                raise _too_much_text()
+                raise too_much_text()
 
 
 def _check_replace(text: str, old: str = "", new: str = "") -> None:
     if len(text) + text.count(old) * max(len(new) - len(old), 0) > MAX_OUTPUT:
-        raise _too_much_text()
+        raise too_much_text()
 
 
 def _check_format(text: str) -> None:
@@ -411,61 +395,3 @@ def _indices(values: Iterable[Any], wanted: Any) -> list[int]:
 def _tojson(value: Any, indent: int | None = None) -> str:
     """JSON as text. Jinja2's own filter escapes ``<``, ``>`` and ``&`` for HTML, which a prompt does not want."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _literal(value: Any) -> Any:
-    """A text that is a Python literal as its value: ``"['a', 'b']" | literal`` is a list. Other values as they are."""
-    if not isinstance(value, str):
-        return value
-    if len(value) > MAX_LITERAL:
-        raise RefusedError(f"the filter 'literal' takes at most {MAX_LITERAL:,} characters, found {len(value):,}")
-    depth = 0
-    for character in value:
-        depth += (character in "([{") - (character in ")]}")
-        if depth > MAX_NESTING:
-            raise RefusedError(f"the filter 'literal' takes at most {MAX_NESTING} levels of brackets")
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        raise RefusedError(f"the filter 'literal' found {quoted(value)}, expected a list such as ['a', 'b']") from None
-
-
-def _list_or_text(value: Any) -> Any:
-    """A text in square brackets that is a Python list as that list; any other value as text."""
-    text = value if isinstance(value, str) else str(value)
-    if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
-        try:
-            return _literal(text)
-        except RefusedError:
-            return text
-    return text
-
-
-def _index_or_text(value: Any) -> Any:
-    """Digits as a whole number, and everything else as ``list_or_text`` has it: how lm-eval reads a target."""
-    text = value if isinstance(value, str) else str(value)
-    is_number = text.isdecimal() and text.isascii() and len(text) <= 20 and (text[0] != "0" or not text.strip("0"))
-    return int(text) if is_number else _list_or_text(text)
-
-
-def _regex_replace(text: str, pattern: str, replacement: str, count: int = 0) -> str:
-    """``re.sub``, in bounded time and memory."""
-    import regex  # not needed by most suites
-
-    parts: list[str] = []
-    size = end = 0
-    try:
-        compiled = regex.compile(pattern)
-        for number, match in enumerate(compiled.finditer(text, timeout=MAX_REGEX_SECONDS), 1):
-            parts += (text[end : match.start()], match.expand(replacement))
-            size += len(parts[-1]) + len(parts[-2])
-            end = match.end()
-            if size > MAX_OUTPUT:
-                raise _too_much_text()
-            if number == count:
-                break
-    except regex.error as error:
-        raise RefusedError(f"the filter 'regex_replace': {error}") from None
-    except TimeoutError:
-        raise RefusedError(f"the filter 'regex_replace' takes longer than {MAX_REGEX_SECONDS:g} s") from None
-    return "".join((*parts, text[end:]))

@@ -12,7 +12,8 @@ from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.runtime import Context
 
 from pytest_llmeval.suites.example_memo import ExampleMemo
-from pytest_llmeval.suites.sandbox import MAX_OUTPUT, VALUE_FILTERS, RefusedError, Sandbox
+from pytest_llmeval.suites.sandbox import MAX_OUTPUT, RefusedError, Sandbox
+from pytest_llmeval.suites.text_filters import VALUE_FILTERS
 from pytest_llmeval.suites.wording import expected_one_of
 from pytest_llmeval.types import JSON
 
@@ -87,7 +88,9 @@ class Templates:
 
     def _expression(self, source: str) -> Template | None:
         tree = self._sandbox.parse_restricted(source.strip())
-        *before, output = tree.body or [None]
+        if not tree.body:
+            return None
+        *before, output = tree.body
         if not all(isinstance(node, nodes.Assign | nodes.AssignBlock) for node in before):
             return None
         if not isinstance(output, nodes.Output) or len(output.nodes) != 1:
@@ -149,6 +152,5 @@ def _plain(value: Any) -> JSON:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Iterable) and not callable(value):
         return [_plain(item) for item in value]
-    raise RefusedError(
-        f"it gives {getattr(value, 'described', f'a Python {type(value).__name__}')}, expected text, a number, a bool, a list or a mapping"
-    )
+    found = getattr(value, "described", f"a Python {type(value).__name__}")
+    raise RefusedError(f"it gives {found}, expected text, a number, a bool, a list or a mapping")

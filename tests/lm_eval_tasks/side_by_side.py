@@ -17,7 +17,6 @@ from pytest_llmeval.suites.lm_eval.load import load_task
 from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.suites.overrides import parse_override
 from pytest_llmeval.types import (
-    GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
@@ -35,7 +34,7 @@ def theirs(config: Mapping[str, Any], splits: Any, num_fewshot: int | None) -> A
     from lm_eval.api.task import ConfigurableTask
 
     own = {key: value for key, value in copy.deepcopy(dict(config)).items() if key not in ("tag", "group")}
-    with mock.patch("datasets.load_dataset", lambda *args, **kwargs: splits):
+    with mock.patch("datasets.load_dataset", return_value=splits):
         task = ConfigurableTask(config=own)
     task.set_config("num_fewshot", num_fewshot if num_fewshot is not None else task.config.num_fewshot or 0)
     task.set_fewshot_seed(_SEED)
@@ -56,7 +55,7 @@ def theirs(config: Mapping[str, Any], splits: Any, num_fewshot: int | None) -> A
 def ours(path: Path, splits: Any, num_fewshot: int | None, **settings: Any) -> Evaluation:
     """The same task here."""
     overrides = [] if num_fewshot is None else [parse_override(f"*: prompt.fewshot.count={num_fewshot}")]
-    with mock.patch("datasets.load_dataset", lambda *args, **kwargs: splits):
+    with mock.patch("datasets.load_dataset", return_value=splits):
         return Evaluation(load_task(Leaf(Source(path, path.name)), overrides=overrides, **settings))
 
 

@@ -12,7 +12,10 @@ from jinja2 import Environment, nodes
 
 Row = dict[str, Any]
 
-_WORDS = "a the of is Über naïve 北京 cat Dog, river. 12 3.5 $7 (A) B Yes no True \"quoted\" it's x=y émigré ok! 0".split()
+_WORDS = (
+    *("a", "the", "of", "is", "Über", "naïve", "北京", "cat", "Dog,", "river.", "12", "3.5", "$7", "(A)", "B", "Yes"),
+    *("no", "True", '"quoted"', "it's", "x=y", "émigré", "ok!", "0"),
+)
 _TEMPLATES = ("doc_to_text", "doc_to_target", "doc_to_choice", "description", "gen_prefix")
 _LIST_USES = ("join", "length", "list", "first", "last", "map", "select", "count")
 _ENVIRONMENT = Environment()
@@ -73,17 +76,23 @@ class Shapes:
             return
         tree = _ENVIRONMENT.parse(rule)
         self._names: dict[str, Shape] = {}
-        only = tree.body[0].nodes[0] if len(tree.body) == 1 and isinstance(tree.body[0], nodes.Output) else None
-        if only is not None and len(tree.body[0].nodes) == 1:  # type: ignore[attr-defined]
-            shape = self._path(only)
-            if key == "doc_to_choice" and shape is not None and not shape.parts:
-                shape.entry()
-            if key == "doc_to_target" and shape is not None and self.config.get("doc_to_choice") is not None:
-                if not shape.parts and not shape.is_list and not isinstance(only, nodes.Call):
-                    shape.is_index = True
-                elif isinstance(only, nodes.Call) and isinstance(config_choices := self.config["doc_to_choice"], list):
-                    shape.constants += config_choices
+        body = tree.body[0] if len(tree.body) == 1 else None
+        if isinstance(body, nodes.Output) and len(body.nodes) == 1:
+            self._read_only_expression(key, body.nodes[0])
         self._walk(tree)
+
+    def _read_only_expression(self, key: str, node: nodes.Node) -> None:
+        """What a template that is one expression says of the value that it names."""
+        named, choices = self._path(node), self.config.get("doc_to_choice")
+        if named is None:
+            return
+        if key == "doc_to_choice" and not named.parts:
+            named.entry()
+        if key == "doc_to_target" and choices is not None:
+            if not named.parts and not named.is_list and not isinstance(node, nodes.Call):
+                named.is_index = True
+            elif isinstance(node, nodes.Call) and isinstance(choices, list):
+                named.constants += choices
 
     def _path(self, node: nodes.Node) -> Shape | None:
         """The shape of what an expression names: a column, an entry of it, its own methods left out."""
@@ -181,8 +190,8 @@ class Shapes:
             return
         base: nodes.Node = node.arg
         offset = 0
-        if isinstance(base, nodes.Sub) and isinstance(base.right, nodes.Const):
-            base, offset = base.left, int(base.right.value)
+        if isinstance(node.arg, nodes.Sub) and isinstance(node.arg.right, nodes.Const):
+            base, offset = node.arg.left, int(node.arg.right.value)
         index = self._path(base)
         if index is None:
             return
@@ -201,9 +210,17 @@ class Shapes:
         for operand in node.ops:
             if shape is not None and isinstance(operand.expr, nodes.Const) and operand.op in ("eq", "ne"):
                 shape.constants.append(operand.expr.value)
-            if shape is not None and isinstance(operand.expr, nodes.Const) and operand.op in ("gt", "lt", "gteq", "lteq"):
+            if (
+                shape is not None
+                and isinstance(operand.expr, nodes.Const)
+                and operand.op in ("gt", "lt", "gteq", "lteq")
+            ):
                 shape.is_index = True
-            if shape is not None and isinstance(operand.expr, nodes.List | nodes.Const | nodes.Tuple) and operand.op == "in":
+            if (
+                shape is not None
+                and isinstance(operand.expr, nodes.List | nodes.Const | nodes.Tuple)
+                and operand.op == "in"
+            ):
                 shape.constants += list(operand.expr.as_const())
 
     def _add(self, node: nodes.BinExpr) -> None:
@@ -233,7 +250,9 @@ def rows_for(config: Mapping[str, Any], shapes: Shapes, count: int, seed: str) -
         for holder, key, shape in late:
             holder[key] = stream.choice(_found(shape.among, shapes.columns, row) or ["A"])
         rows.append(row)
-    if isinstance(samples, list) and "defined" in str(config.get("doc_to_target")):  # what only the examples have is no column of the data set
+    if isinstance(samples, list) and "defined" in str(
+        config.get("doc_to_target")
+    ):  # what only the examples have is no column of the data set
         only = {name for sample in samples for name in sample} - set(_used_by_all(config))
         for row in rows:
             for name in only & set(row):
@@ -279,7 +298,11 @@ def _value(shape: Shape, stream: random.Random, place: int, row: Row, late: list
             return [stream.randrange(2) for _ in range(4)]
         return [f"{_text(stream)} {number}" for number in range(5)]
     if shape.constants:
-        return stream.choice(sorted(set(shape.constants), key=repr)) if len({type(c) for c in shape.constants}) == 1 else shape.constants[0]
+        return (
+            stream.choice(sorted(set(shape.constants), key=repr))
+            if len({type(c) for c in shape.constants}) == 1
+            else shape.constants[0]
+        )
     if shape.is_index:
         return stream.randrange(shape.length or 2) + shape.offset
     text = f"{_text(stream)} {place}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,9 +29,8 @@ from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")
 pytest.importorskip("datasets", reason="datasets is not installed")
-
-from tests.lm_eval_tasks import side_by_side
-from tests.lm_eval_tasks.synthetic import Splits
+side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
+synthetic = pytest.importorskip("tests.lm_eval_tasks.synthetic")
 
 pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 
@@ -59,19 +59,18 @@ def test_nearly_all_tasks_load(leaves: Mapping[Path, Mapping[str, Any]], capsys:
     reasons: Counter[str] = Counter()
     examples: dict[str, Path] = {}
     for path, config in leaves.items():
-        splits = Splits(config, path.name, count=max(3, (config.get("num_fewshot") or 0) + 2))
+        splits = synthetic.Splits(config, path.name, count=max(3, (config.get("num_fewshot") or 0) + 2))
         try:
-            with mock.patch("datasets.load_dataset", lambda *args, splits=splits, **kwargs: splits):
+            with mock.patch("datasets.load_dataset", return_value=splits):
                 suite = load_task(Leaf(Source(path, path.name)))
             Evaluation(suite).fingerprints()  # renders every prompt and checks every sample
         except SuiteError as error:
             reasons[error.message] += 1
             examples.setdefault(error.message, path)
     num_loaded = len(leaves) - sum(reasons.values())
-    with capsys.disabled():
-        print(f"\n{num_loaded} of {len(leaves)} task files load: {num_loaded / len(leaves):.2%}")
-        for reason, count in reasons.most_common():
-            print(f"  {count} such as {examples[reason].relative_to(ROOT)}: {reason}")
+    told = [f"{num_loaded} of {len(leaves)} task files load: {num_loaded / len(leaves):.2%}"]
+    told += [f"  {n} such as {examples[why].relative_to(ROOT)}: {why}" for why, n in reasons.most_common()]
+    tell(told, capsys)
     assert num_loaded >= 0.99 * len(leaves)
 
 
@@ -88,11 +87,14 @@ def test_requests_and_numbers_are_lm_evals(
                 (compared if outcome == "equal" else not_compared)[outcome if outcome != "equal" else str(path)] += 1
     finally:
         logging.disable(logging.NOTSET)
-    with capsys.disabled():
-        print(f"\n{sum(compared.values())} runs of {len(compared)} tasks ask and count as lm-eval does")
-        for reason, count in not_compared.most_common():
-            print(f"  {count} not compared: {reason}")
+    told = [f"{sum(compared.values())} runs of {len(compared)} tasks ask and count as lm-eval does"]
+    tell(told + [f"  {n} not compared: {why}" for why, n in not_compared.most_common()], capsys)
     assert len(compared) >= 300
+
+
+def tell(lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        sys.stdout.write("\n" + "\n".join(lines) + "\n")
 
 
 def compare(path: Path, config: Mapping[str, Any], num_fewshot: int | None) -> str:
@@ -100,7 +102,7 @@ def compare(path: Path, config: Mapping[str, Any], num_fewshot: int | None) -> s
     name = f"{path.relative_to(ROOT)} with num_fewshot {num_fewshot}"
     if num_fewshot and config.get("output_type") == "loglikelihood_rolling":
         return "a text that is scored as it is has no examples"
-    splits = Splits(config, path.name, count=max(10, (config.get("num_fewshot") or 0) + 2))
+    splits = synthetic.Splits(config, path.name, count=max(10, (config.get("num_fewshot") or 0) + 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -153,10 +155,12 @@ def spread(leaves: Mapping[Path, Mapping[str, Any]], count: int) -> list[Path]:
 
 def kind_of(config: Mapping[str, Any]) -> str:
     """What the task uses of lm-eval: tasks of one kind differ in their texts alone."""
-    metrics = [sorted(metric) + [metric["metric"]] for metric in config.get("metric_list") or ()]
+    metrics = [[*sorted(metric), metric["metric"]] for metric in config.get("metric_list") or ()]
     filters = [[step["function"] for step in one["filter"]] for one in config.get("filter_list") or ()]
     fewshot = sorted(config.get("fewshot_config") or ())
-    others = [key in config for key in ("gen_prefix", "description", "target_delimiter", "fewshot_delimiter", "repeats")]
+    others = [
+        key in config for key in ("gen_prefix", "description", "target_delimiter", "fewshot_delimiter", "repeats")
+    ]
     generation = sorted(config.get("generation_kwargs") or ())
     types = [type(config.get(key)).__name__ for key in ("doc_to_text", "doc_to_target", "doc_to_choice")]
     return repr((config.get("output_type"), metrics, filters, fewshot, others, generation, types))

@@ -19,17 +19,14 @@ from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
 
-pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-
-from lm_eval.tasks._yaml_loader import load_yaml
-
-from tests.lm_eval_tasks import side_by_side
+yaml_loader = pytest.importorskip("lm_eval.tasks._yaml_loader", reason="lm_eval[hf]==0.4.13 is not installed")
+side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
 
 pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 
 Row = dict[str, Any]
-WORDS = "river stone lamp garden winter copper candle forest".split()
+WORDS = ("river", "stone", "lamp", "garden", "winter", "copper", "candle", "forest")
 
 
 def words(stream: random.Random, count: int) -> str:
@@ -71,7 +68,7 @@ def mmlu_pro(stream: random.Random, place: int) -> Row:
 
 
 def wikitext(stream: random.Random, place: int) -> Row:
-    return {"page": f" = {words(stream, 2)} = \n {words(stream, 9)} @-@ {words(stream, 3)} , ( x ) \" y \" . {place} "}
+    return {"page": f' = {words(stream, 2)} = \n {words(stream, 9)} @-@ {words(stream, 3)} , ( x ) " y " . {place} '}
 
 
 def drop(stream: random.Random, place: int) -> Row:
@@ -138,7 +135,7 @@ def test_asks_and_counts_as_lm_eval(name: str, num_fewshot: int | None, tmp_path
             for module in [module for module in sys.modules if module.startswith("lm_eval.tasks.gpqa")]:
                 del sys.modules[module]
             random.seed(0)  # as lm-eval's evaluator does before it loads a task
-            task = side_by_side.theirs(load_yaml(path), splits, num_fewshot)
+            task = side_by_side.theirs(yaml_loader.load_yaml(path), splits, num_fewshot)
     finally:
         logging.disable(logging.NOTSET)
     evaluation = side_by_side.ours(path, splits, num_fewshot, results_scorer=task_results_scorer)
@@ -151,7 +148,7 @@ def test_asks_and_counts_as_lm_eval(name: str, num_fewshot: int | None, tmp_path
         assert asked == [side_by_side.normal_arguments(one) for one in expected[int(sample.id)]]
     theirs, ours = side_by_side.made_up(task, evaluation, name)
     wanted = side_by_side.their_metrics(task, theirs)
-    with mock.patch("datasets.load_dataset", lambda *args, **kwargs: splits):
+    with mock.patch("datasets.load_dataset", return_value=splits):
         found = side_by_side.our_metrics(evaluation, ours, metric_pairs(path, trust_code=True))
     assert found.keys() == wanted.keys()
     for key, value in wanted.items():
@@ -170,8 +167,8 @@ def test_only_the_installed_packages_tasks_run_code(tmp_path: Path) -> None:
     with pytest.raises(SuiteError) as refused:
         load_task(leaf)
     assert str(refused.value) == (
-        "mine.yaml:4: doc_to_text: found '!function evil.run', which runs Python; --llm-trust-task-code runs it for the "
-        "tasks of the installed lm_eval package"
+        "mine.yaml:4: doc_to_text: found '!function evil.run', which runs Python; --llm-trust-task-code runs it for "
+        "the tasks of the installed lm_eval package"
     )
     with pytest.raises(SuiteError, match=r"mine\.yaml:4: doc_to_text: .* none of the installed lm_eval package"):
         load_task(leaf, results_scorer=task_results_scorer)

@@ -92,11 +92,17 @@ def test_a_group_is_the_suites_of_its_tasks(folder: pytest.Pytester, workers: li
     assert any(prompt.count("Answer:") == 2 for prompt in prompts), "the group asks for an example in dry"
 
 
+def test_a_walk_that_finds_a_group_and_its_tasks_runs_each_once(folder: pytest.Pytester, workers: list[str]) -> None:
+    folder.makefile(".yaml", a_wet=WET, group=GROUP, z_dry=WET.replace("wet", "dry"))
+    result = folder.runpytest_subprocess(*workers, "--llm-lm-eval")
+    result.stdout.fnmatch_lines(["*6 passed, 3 wrong*"])
+
+
 def test_lf_finds_wrong_answers_of_a_group_again(folder: pytest.Pytester) -> None:
-    folder.makefile(".yaml", wet=WET, dry=WET.replace("wet", "dry"), group=GROUP)
+    folder.makefile(".yaml", wet=WET, dry=WET.replace("wet", "dry"), group="group: two\ntask: [wet, dry]\n")
     folder.runpytest_subprocess("group.yaml")
     result = folder.runpytest_subprocess("--lf", "group.yaml")
-    result.stdout.fnmatch_lines(["*3 wrong*"])
+    result.stdout.fnmatch_lines(["*2 wrong*"])
     result.stdout.no_fnmatch_line("*passed*")
 
 
@@ -183,7 +189,10 @@ def test_an_unknown_name_stops_the_run(folder: pytest.Pytester, monkeypatch: pyt
     install(folder, monkeypatch, wet_yaml=WET)
     for given, message in (
         ("lm_eval:wett", "--llm-suite lm_eval:wett: lm_eval has no task, group or tag 'wett'; did you mean 'wet'?"),
-        ("wet", "--llm-suite: expected lm_eval:NAME, a task, group or tag of the installed lm_eval package, found 'wet'"),
+        (
+            "wet",
+            "--llm-suite: expected lm_eval:NAME, a task, group or tag of the installed lm_eval package, found 'wet'",
+        ),
     ):
         result = folder.runpytest_subprocess("--llm-suite", given)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -220,7 +229,7 @@ def test_trusted_code_of_the_installed_package_runs(
     folder.makeconftest(fake_model_conftest(likely={"WATER": "yes", "FIRE": "yes", "SNOW": "yes"}))
     arguments = [*workers, "--llm-suite", "lm_eval:wet"]
     refused = folder.runpytest_subprocess(*arguments)
-    refused.stdout.fnmatch_lines(["*wet.yaml:3: process_docs: found '!function utils.shout', which runs Python*"])
+    refused.stdout.fnmatch_lines(["*wet.yaml:4: doc_to_text: found '!function utils.text', which runs Python*"])
     result = folder.runpytest_subprocess(*arguments, "--llm-trust-task-code")
     result.stdout.fnmatch_lines(["wet * 3 *0.667*", "*2 passed, 1 wrong*"])
     assert any("IS WATER WET?" in call["prompts"][0] for call in model_calls(folder.path, "loglikelihood"))

@@ -212,3 +212,40 @@ MATH_REPLIES = (
     " 90",
     r" $\frac12$",
 )
+
+SQUAD = [
+    {
+        "id": "1",
+        "title": "Rivers",
+        "context": "The Ebro is 930 km long.",
+        "question": "How long is the Ebro?",
+        "answers": {"text": ["930 km", "930 km long", "930 km"], "answer_start": [12, 12, 12]},
+    },
+    {
+        "id": "2",
+        "title": "Birds",
+        "context": "The wren weighs nine grams.",
+        "question": "What does the wren weigh?",
+        "answers": {"text": ["nine grams"], "answer_start": [16]},
+    },
+]
+EVENTS = [
+    {
+        "id": "e1",
+        "metadata_frame": "From a diary.",
+        "main_question": "When was it?",
+        "question_category": "year",
+        "answer_strings": ["1900", "1901", "not in 1900"],
+        "answer_types": ["correct", "distractor", "negation"],
+        "answer_probabilities": [1.0, 0.0, 0.0],
+    },
+    {
+        "id": "e2",
+        "metadata_frame": None,
+        "main_question": "What came first?",
+        "question_category": "order",
+        "answer_strings": ["fire", "the wheel", "not fire"],
+        "answer_types": ["correct", "distractor", "negation"],
+        "answer_probabilities": [1.0, 0.0, 0.0],
+    },
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from pytest_llmeval.suites.overrides import parse_override
 from pytest_llmeval.suites.presets import all_presets, load_preset, with_preset
 from pytest_llmeval.suites.schema import SuiteSpec
 from pytest_llmeval.suites.suite import Suite
+from pytest_llmeval.types import GenerateResponse, LoglikelihoodRollingRequest, Score
 from tests.presets import rows
+from tests.support import fake_model_conftest
 
 Load = Callable[..., Suite]
 MINE = {"suite": "mine"}
@@ -109,15 +111,21 @@ def test_mmlu_as_published_without_a_header(load: Load) -> None:
     text = """
 suite: s
 preset: mmlu
-dataset: {path: test.csv, fields: {subject: "anatomy"}}
-prompt: {fewshot: {path: dev.csv, columns: [question, A, B, C, D, answer], count: 2}}
-""".replace('"anatomy"', "\"{{ 'anatomy' }}\"")
+dataset: {path: "*_test.csv"}
+prompt: {fewshot: {path: "*_dev.csv", count: 2}}
+"""
     files = {
-        "test.csv": 'Which?,one,"two, or more",three,four,B\nWhere?,here,there,up,down,D\n',
-        "dev.csv": "Who?,a,b,c,d,A\nWhen?,e,f,g,h,C\n",
+        "anatomy_test.csv": 'Which?,one,"two, or more",three,four,B\nWhere?,here,there,up,down,D\n',
+        "anatomy_dev.csv": "Who?,a,b,c,d,A\nWhen?,e,f,g,h,C\n",
+        "high_school_physics_test.csv": "How?,1,2,3,4,A\n",
+        "high_school_physics_dev.csv": "Why?,i,j,k,l,B\nSo?,m,n,o,p,D\n",
     }
     evaluation = Evaluation(load(text, files))
-    first, second = evaluation.suite.samples
+    first, second, other = evaluation.suite.samples
+    assert (first.category, other.category) == ("anatomy", "high_school_physics")
+    assert str(evaluation.question(other).prompt).startswith(
+        "The following are multiple choice questions (with answers) about high school physics.\n\nWhy?\nA. i"
+    )
     assert (first.target, second.target) == (1, 3)
     assert evaluation.question(first).prompt == (
         "The following are multiple choice questions (with answers) about anatomy.\n\n"
@@ -182,8 +190,6 @@ def test_problems_name_the_line_and_the_preset(load: Load, text: str) -> None:
 
 
 def test_a_preset_is_collected_and_runs(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
-    from tests.support import fake_model_conftest
-
     llm_pytester.makeconftest(fake_model_conftest(replies={"Mia has": "3 + 4 = 7\n#### 7", "6 times": "it is 42."}))
     for name, some in (("rows", rows.GSM8K), ("shots", rows.GSM8K_TRAIN)):
         (llm_pytester.path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
@@ -198,3 +204,70 @@ def test_a_preset_is_collected_and_runs(llm_pytester: pytest.Pytester, workers: 
     assert result.ret == 0
     metrics = json.loads((llm_pytester.path / "out.json").read_text())["suites"][0]["metrics"]
     assert (metrics["accuracy"]["value"], metrics["flexible.accuracy"]["value"]) == pytest.approx((1 / 7, 2 / 7))
+
+
+def of_reply(evaluation: Evaluation, replies: Sequence[str]) -> list[Score]:
+    scores = []
+    for sample, text in zip(evaluation.suite.samples, replies, strict=True):
+        question = evaluation.question(sample)
+        scores.append(evaluation.score(question, [GenerateResponse(text=text) for _ in question.requests]))
+    return scores
+
+
+def test_squad_takes_the_best_of_several_references(load: Load) -> None:
+    """By hand: the reply "km 930 long" shares all of its three words with the second reference."""
+    evaluation = Evaluation(load("suite: s\npreset: squad\ndataset: {path: r.jsonl}\n", {"r.jsonl": rows.SQUAD}))
+    first = evaluation.question(evaluation.suite.samples[0])
+    assert (
+        first.prompt == "Rivers\n\nBackground: The Ebro is 930 km long.\n\nQuestion: How long is the Ebro?\n\nAnswer:"
+    )
+    one, other = of_reply(evaluation, [" km 930 long", "The nine grams."])
+    assert (one.values["accuracy"], one.values["f1"]) == (0.0, 1.0)
+    assert (other.values["accuracy"], other.values["f1"]) == (1.0, 1.0)
+
+
+def test_boolq_by_its_reply_in_both_published_forms(load: Load) -> None:
+    text = "suite: s\npreset: boolq\ndataset: {path: r.jsonl}\n"
+    published = [
+        {"question": row["question"], "passage": row["passage"], "answer": bool(row["label"])} for row in rows.BOOLQ
+    ]
+    replies = [" Yes", "no.", "No", " no", "yes"]
+    for some in (rows.BOOLQ, published):
+        scores = of_reply(Evaluation(load(text, {"r.jsonl": some})), replies)
+        assert [score.status for score in scores] == ["correct", "correct", "wrong", "correct", "correct"]
+
+
+def test_chronologic_by_likelihood_and_by_letter(load: Load) -> None:
+    brier = Evaluation(
+        load("suite: s\npreset: chronologic-brier\ndataset: {path: r.jsonl}\n", {"r.jsonl": rows.EVENTS})
+    )
+    assert brier.question(brier.suite.samples[0]).prompt == "From a diary.\nQUESTION: When was it?\nANSWER:"
+    assert len(brier.question(brier.suite.samples[1]).requests) == 3
+    letters = Evaluation(
+        load("suite: s\npreset: chronologic-mcq\ndataset: {path: r.jsonl}\n", {"r.jsonl": rows.EVENTS})
+    )
+    assert "not fire" not in str(letters.question(letters.suite.samples[1]).prompt)
+    assert [sample.category for sample in letters.suite.samples] == ["year", "order"]
+
+
+def test_gsm8k_by_its_number(load: Load) -> None:
+    text = "suite: s\npreset: gsm8k-number\ndataset: {path: r.jsonl}\nprompt: {fewshot: {count: 0}}\n"
+    scores = of_reply(Evaluation(load(text, {"r.jsonl": rows.GSM8K})), rows.GSM8K_REPLIES)
+    right = ["correct", "correct", "correct", "correct", "wrong", "wrong", "correct"]
+    assert [score.status for score in scores] == right
+
+
+def test_csqa_as_text_shows_no_options_and_scores_them(load: Load) -> None:
+    evaluation = Evaluation(load("suite: s\npreset: csqa-text\ndataset: {path: r.jsonl}\n", {"r.jsonl": rows.CSQA}))
+    question = evaluation.question(evaluation.suite.samples[0])
+    assert question.prompt == "Question: Where would you find a pillow?\nAnswer:"
+    assert [getattr(request, "continuation", None) for request in question.requests] == [
+        *(" bed", " lake", " oven", " road", " sky")
+    ]
+
+
+def test_perplexity_of_a_text_or_a_page(load: Load) -> None:
+    texts = [{"text": "A short text."}, {"page": "A page of wiki."}]
+    evaluation = Evaluation(load("suite: s\npreset: perplexity\ndataset: {path: r.jsonl}\n", {"r.jsonl": texts}))
+    asked = [evaluation.question(sample).requests[0] for sample in evaluation.suite.samples]
+    assert asked == [LoglikelihoodRollingRequest("A short text."), LoglikelihoodRollingRequest("A page of wiki.")]

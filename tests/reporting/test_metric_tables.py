@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.metric_tables import category_lines, suite_lines
-from pytest_llmeval.reporting.report import Summary
+from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report import Summary, summarize_suite
 from pytest_llmeval.reporting.tables import joined_lines
 from pytest_llmeval.scoring.metrics import Metric
 
@@ -141,3 +144,19 @@ def test_names_cannot_act_on_the_terminal() -> None:
     for width in (40, 80, 500):
         assert not any("\x1b" in line for line in suite_lines(rows, width=width))
         assert not any("\x1b" in line for line in category_lines("x\x1b[2J", rows, width=width))
+
+
+def test_the_mean_over_categories_counts_each_category_alike() -> None:
+    """By hand: nine of ten right in one category and none of two in the other is 0.75 over all, 0.45 over both."""
+    records = [
+        Record(suite="s", id=str(place), nodeid=f"s.yaml::{place}", status=status, category=category,
+               values={"accuracy": float(status == "correct")})
+        for place, (category, status) in enumerate(
+            [*[("a", "correct")] * 9, ("a", "wrong"), ("b", "wrong"), ("b", "wrong")]
+        )
+    ]  # fmt: skip
+    suite = summarize_suite(SuiteInfo(name="s"), records, num_expected=12, num_skipped=0)
+    assert suite.summary.metrics["accuracy"].value == pytest.approx(0.75)
+    assert suite.macro == {"accuracy": pytest.approx(0.45)}
+    without = [replace(record, category="a") for record in records]
+    assert summarize_suite(SuiteInfo(name="s"), without, num_expected=12, num_skipped=0).macro == {}

@@ -34,7 +34,7 @@ def cache_files(home: Path, name: str, commit: str, files: Mapping[str, bytes], 
 
 
 def cache_tables(home: Path, name: str, commit: str, config: str, prepared: Path) -> None:
-    """The cache of ``datasets``: the tables in ``prepared``, which it made of files, as those of a data set of the hub."""
+    """The cache of ``datasets``: the tables in ``prepared``, made of files, as those of a data set of the hub."""
     namespace, _, repository = name.partition("/")
     folder = home / "datasets" / f"{namespace}___{repository}" / config / "0.0.0" / commit
     shutil.copytree(prepared, folder)

@@ -199,6 +199,18 @@ def test_streaming_reads_no_more_than_it_needs(load: Load, monkeypatch: pytest.M
     assert [sample.id for sample in suite.samples][:5] == ["1", "2", "3", "5", "6"]
     assert len(suite.samples) == 40
     assert len(read) < 100
+    fewshot = "prompt: {fewshot: {count: 3, sampler: first_n%s}}\n"
+    suite = load(SUITE % "hub: org/large, streaming: true, limit: 5" + fewshot % ", hub: org/large, streaming: true")
+    assert [shot.question for shot in suite.shots_for(suite.samples[0])] == ["1?", "2?", "3?"]
+    suite = load(SUITE % "hub: org/large, streaming: true, limit: 5" + fewshot % "")
+    assert [shot.question for shot in suite.shots_for(suite.samples[4])] == ["0?", "1?", "2?"]
+    assert len(read) < 300
+    with pytest.raises(SuiteError) as caught:
+        load(SUITE % "hub: org/large, streaming: true, limit: 5" + "prompt: {fewshot: {count: 3}}\n")
+    assert str(caught.value) == (
+        "s.yaml:4: prompt.fewshot.sampler: draws from all rows, which dataset.streaming with a limit does not read; "
+        "write sampler: first_n, or name other examples with prompt.fewshot.hub and split"
+    )
 
 
 @pytest.fixture

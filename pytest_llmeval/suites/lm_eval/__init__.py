@@ -4,3 +4,14 @@ Made after lm-eval 0.4.13. A task that calls no Python needs no lm-eval here.
 """
 
 from __future__ import annotations
+
+import os
+
+__all__ = ["convert"]
+
+
+def convert(path: str | os.PathLike[str]) -> str:
+    """The text of a suite file that does what a task file does. Raises ``SuiteError``."""
+    from pytest_llmeval.suites.lm_eval import load  # whoever asks whether a file is a task needs none of it
+
+    return load.convert(path)

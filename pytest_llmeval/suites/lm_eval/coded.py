@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,12 @@ class CodedTask:
         split = spec.split or ""
         documents = self.documents(split, as_examples=as_examples)
         shares_rows = not as_examples  # examples may be drawn from the rows that are evaluated
-        source = Source(Path(f"{self.task.value.get('dataset_path')} ({split})"), f"{self.task.value.get('dataset_path')}")
+        source = Source(
+            Path(f"{self.task.value.get('dataset_path')} ({split})"), f"{self.task.value.get('dataset_path')}"
+        )
         for number, document in enumerate(documents, 1):
-            columns = dict(document)
-            for name, value in self._columns(document, number, as_examples=as_examples, both=shares_rows):
-                columns[name] = value
-            yield Row(columns, source, number, None)
+            made = dict(self._columns(document, number, as_examples=as_examples, both=shares_rows))
+            yield Row({**document, **made}, source, number, None)
 
     def documents(self, split: str, *, as_examples: bool = False) -> list[dict[str, Any]]:
         """The documents of a split after ``process_docs``, which runs once for each split."""
@@ -142,5 +142,3 @@ def coded_task(code: TaskCode) -> CodedTask:
 
 def _with_columns(coded: CodedTask, sample: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {**sample, **dict(coded._columns(sample, number, as_examples=True, both=False))}
-
-

@@ -139,9 +139,7 @@ def _hub(task: TaskFile, path: str, config: str | None, split: str, arguments: M
     return value
 
 
-def _files(
-    task: TaskFile, builder: str, split: str, arguments: Mapping[str, Any], keys: Keys
-) -> dict[str, Any]:
+def _files(task: TaskFile, builder: str, split: str, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
     at: Keys = ("dataset_kwargs", "data_files")
     found = arguments.get("data_files")
     if isinstance(found, dict):

@@ -32,7 +32,9 @@ def generation(task: TaskFile, fewshot_delimiter: str) -> dict[str, tuple[Any, K
             raise task.error(message, (*_AT, key))
     beams = given.get("num_beams", 1)
     if beams != 1:
-        message = f"generation_kwargs.num_beams: found {describe(beams)}, expected 1; replies are written token by token"
+        message = (
+            f"generation_kwargs.num_beams: found {describe(beams)}, expected 1; replies are written token by token"
+        )
         raise task.error(message, (*_AT, "num_beams"))
     settings: dict[str, tuple[Any, Keys]] = {}
     max_key = next((key for key in _MAX_TOKENS if given.get(key) is not None), None)

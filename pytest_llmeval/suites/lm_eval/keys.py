@@ -10,9 +10,41 @@ from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_o
 
 __all__ = ["TASK_KEYS", "check_fewshot_config", "check_keys", "functions", "refuse_functions"]
 
-_ACTED_ON = ["task", "dataset_path", "dataset_name", "dataset_kwargs", "training_split", "validation_split", "test_split", "fewshot_split", "doc_to_text", "doc_to_target", "doc_to_choice", "description", "target_delimiter", "fewshot_delimiter", "fewshot_config", "num_fewshot", "metric_list", "output_type", "generation_kwargs", "repeats", "filter_list", "gen_prefix", "process_docs", "process_results"]
-_WITHOUT_EFFECT = ["task_alias", "tag", "metadata", "should_decontaminate", "doc_to_decontamination_query", "group_alias"]
-"""Names for tables and for selecting, notes, and what decontamination looks for, which lm-eval 0.4.13 no longer does."""
+_ACTED_ON = [
+    "task",
+    "dataset_path",
+    "dataset_name",
+    "dataset_kwargs",
+    "training_split",
+    "validation_split",
+    "test_split",
+    "fewshot_split",
+    "doc_to_text",
+    "doc_to_target",
+    "doc_to_choice",
+    "description",
+    "target_delimiter",
+    "fewshot_delimiter",
+    "fewshot_config",
+    "num_fewshot",
+    "metric_list",
+    "output_type",
+    "generation_kwargs",
+    "repeats",
+    "filter_list",
+    "gen_prefix",
+    "process_docs",
+    "process_results",
+]
+_WITHOUT_EFFECT = [
+    "task_alias",
+    "tag",
+    "metadata",
+    "should_decontaminate",
+    "doc_to_decontamination_query",
+    "group_alias",
+]
+"""Names for tables and for selecting, notes, and what decontamination looked for in earlier versions of lm-eval."""
 _REFUSED = {
     "class": "a task that is a Python class cannot be read as data",
     "use_prompt": "prompts of promptsource are not available; write the template as doc_to_text",
@@ -24,7 +56,19 @@ TASK_KEYS = frozenset((*_ACTED_ON, *_WITHOUT_EFFECT, *_REFUSED, "unsafe_code", "
 """All keys that a task file can have in lm-eval 0.4.13."""
 
 _FEWSHOT_KEYS = frozenset(
-    ["sampler", "split", "process_docs", "fewshot_indices", "samples", "doc_to_text", "doc_to_choice", "doc_to_target", "gen_prefix", "fewshot_delimiter", "target_delimiter"]
+    [
+        "sampler",
+        "split",
+        "process_docs",
+        "fewshot_indices",
+        "samples",
+        "doc_to_text",
+        "doc_to_choice",
+        "doc_to_target",
+        "gen_prefix",
+        "fewshot_delimiter",
+        "target_delimiter",
+    ]
 )
 
 

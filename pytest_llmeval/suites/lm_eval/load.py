@@ -76,7 +76,7 @@ def translate_coded(
 
 
 def metric_pairs(path: str | os.PathLike[str], *, trust_code: bool = False) -> tuple[MetricPair, ...]:
-    """What each metric of a task is called here: lm-eval's ``acc,none`` is ``MetricPair("acc", "none", "accuracy_sum")``.
+    """What each metric of a task is called here: ``acc,none`` is ``MetricPair("acc", "none", "accuracy_sum")``.
 
     ``trust_code``: for a task of the installed lm_eval package that calls functions. Raises ``SuiteError``.
     """

@@ -54,7 +54,9 @@ class _TaskOrigin(Origin):
             # Not zero-argument super(): slots make a second class of this one.
             return Origin.error(self, message, keys)
         prefix = f"{dotted(keys)}: "
-        text = message.removeprefix(prefix) if message.startswith(prefix) else f"(as the suite's {dotted(keys)}) {message}"
+        text = (
+            message.removeprefix(prefix) if message.startswith(prefix) else f"(as the suite's {dotted(keys)}) {message}"
+        )
         return self.native.task.error(f"{dotted(source)}: {text}", source)
 
 

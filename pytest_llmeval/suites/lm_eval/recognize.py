@@ -63,7 +63,9 @@ def is_group_text(text: bytes) -> bool:
 
 def scalar_at(text: bytes, key: str) -> str | None:
     """The plain or quoted text at a key at column 0, None where there is none, or where it is a list."""
-    found = re.search((_KEY.format(key) + r"""[ \t]+(?:"([^"\r\n]*)"|'([^'\r\n]*)'|([^\s#\[\]{}|>!&*][^\r\n#]*))""").encode(), text)
+    found = re.search(
+        (_KEY.format(key) + r"""[ \t]+(?:"([^"\r\n]*)"|'([^'\r\n]*)'|([^\s#\[\]{}|>!&*][^\r\n#]*))""").encode(), text
+    )
     if found is None:
         return None
     value = next(part for part in found.groups()[1:] if part is not None)

@@ -35,11 +35,13 @@ class ResultsSpec:
 
 
 def results_scoring(code: TaskCode, output_type: str) -> tuple[Scoring, ResultsSpec]:
-    """The scoring of a task with ``process_results``. Raises ``SuiteError`` for an aggregation that is not known here."""
+    """The scoring of a task with ``process_results``. Raises ``SuiteError`` for an aggregation not known here."""
     task = code.task
     given = task.value.get("metric_list")
     entries = given if given is not None else [{"metric": name} for name in DEFAULT_METRICS[output_type]]
-    if not isinstance(entries, list) or not all(isinstance(e, dict) and isinstance(e.get("metric"), str) for e in entries):
+    if not isinstance(entries, list) or not all(
+        isinstance(e, dict) and isinstance(e.get("metric"), str) for e in entries
+    ):
         raise task.error(f"metric_list: found {describe(given)}, expected a list of metrics", ("metric_list",))
     names: dict[str, str] = {}
     pooled: dict[str, str] = {}

@@ -121,9 +121,7 @@ def read_metrics(task: TaskFile, output_type: str) -> Metrics:
     return Metrics(output_type, tuple(entries))
 
 
-def _entry(
-    task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: str
-) -> tuple[str, Mapping[str, Any]]:
+def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: str) -> tuple[str, Mapping[str, Any]]:
     name = entry["metric"]
     known = _NAMES[output_type]
     if not isinstance(name, str) or name not in known:
@@ -261,4 +259,3 @@ def _repeats(task: TaskFile) -> int:
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise task.error(f"repeats: found {describe(repeats)}, expected a whole number above 0", ("repeats",))
     return repeats
-

@@ -129,4 +129,3 @@ def _seeded() -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
-

@@ -19,7 +19,28 @@ __all__ = ["choices_rule", "has_markup", "is_column", "prompt_template", "target
 
 _MARKUP = re.compile(r"\{[{%#]")
 _EXPRESSION = re.compile(r"\{\{(?![-+])(.*)(?<![-+])\}\}", re.DOTALL)
-_NOT_NAMES = frozenset(["row", "true", "false", "none", "True", "False", "None", "and", "or", "not", "if", "else", "in", "is", "loop", "self", "range", "dict"])
+_NOT_NAMES = frozenset(
+    [
+        "row",
+        "true",
+        "false",
+        "none",
+        "True",
+        "False",
+        "None",
+        "and",
+        "or",
+        "not",
+        "if",
+        "else",
+        "in",
+        "is",
+        "loop",
+        "self",
+        "range",
+        "dict",
+    ]
+)
 _ENVIRONMENT = Environment()
 
 

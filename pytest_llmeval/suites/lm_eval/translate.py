@@ -96,7 +96,9 @@ def _multiple_input(native: NativeSuite, scoring: Scoring) -> Scoring:
     task = native.task
     target = target_rule(task, _required(task, "doc_to_text"), ("doc_to_text",), has_choices=True)
     native.put(("target",), target, ("doc_to_text",))
-    native.put(("choices",), choices_rule(task, _required(task, "doc_to_choice"), ("doc_to_choice",)), ("doc_to_choice",))
+    native.put(
+        ("choices",), choices_rule(task, _required(task, "doc_to_choice"), ("doc_to_choice",)), ("doc_to_choice",)
+    )
     text = prompt_template(task, _required(task, "doc_to_target"), ("doc_to_target",))
     return replace(scoring, score={"choice": {**scoring.score["choice"], "continuation": text}})
 
@@ -177,7 +179,11 @@ def _example_texts(native: NativeSuite, config: dict[str, Any], output_type: str
         fields[name] = target_rule(task, config["doc_to_target"], keys, has_choices=has_choices)
     if not fields:
         del native.value["prompt"]["fewshot"]["fields"]
-    for key, ours in (("gen_prefix", "prefix"), ("target_delimiter", "answer_delimiter"), ("fewshot_delimiter", "delimiter")):
+    for key, ours in (
+        ("gen_prefix", "prefix"),
+        ("target_delimiter", "answer_delimiter"),
+        ("fewshot_delimiter", "delimiter"),
+    ):
         value = config.get(key)
         if value is not None:
             keys = (*at, key)

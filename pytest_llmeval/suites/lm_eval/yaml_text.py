@@ -33,7 +33,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    is_block = "\n" in text and text[0].strip() and text.rstrip(" \n") == text and " \n" not in text and "\t" not in text
+    is_block = (
+        "\n" in text and text[0].strip() and text.rstrip(" \n") == text and " \n" not in text and "\t" not in text
+    )
     style = "|" if is_block else None if _PLAIN.fullmatch(text) and text == text.strip() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
