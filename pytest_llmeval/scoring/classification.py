@@ -1,7 +1,7 @@
 """Corpus metrics of classification: the class that was answered against the one that is right, over all samples.
 
 A sample's ingredients are ``gold`` and ``predicted``, two class numbers; samples without both are left out. The metrics
-are ``mcc``, ``f1_binary``, ``f1_macro`` and ``f1_micro``.
+are ``mcc``, ``f1_binary``, ``f1_macro``, ``f1_micro`` and ``f1_weighted``.
 """
 
 from __future__ import annotations
@@ -88,6 +88,17 @@ def _macro(samples: Sequence[Ingredients]) -> Sums:
     return Sums(_per_class(samples), value)
 
 
+def _weighted(samples: Sequence[Ingredients]) -> Sums:
+    """The mean of F1 over the classes, each as often as it is right; scikit-learn's ``average="weighted"``."""
+
+    def value(total: Sequence[float]) -> float:
+        counts = list(zip(total[0::3], total[1::3], total[2::3], strict=True))
+        found = [2 * hits / (gold + predicted) * gold for hits, gold, predicted in counts if gold]
+        return math.fsum(found) / math.fsum(gold for _, gold, _ in counts)
+
+    return Sums(_per_class(samples), value)
+
+
 def _micro(samples: Sequence[Ingredients]) -> Sums:
     """F1 from all classes' counts together, scikit-learn's ``average="micro"``: the share of right answers."""
     rows = [[float(sample["gold"] == sample["predicted"]), 1.0] for sample in samples]
@@ -100,6 +111,7 @@ CLASSIFICATION: Mapping[str, CorpusFormula] = MappingProxyType(
         "f1_binary": formula_of_sums(_NEEDS, _binary),
         "f1_macro": formula_of_sums(_NEEDS, _macro),
         "f1_micro": formula_of_sums(_NEEDS, _micro),
+        "f1_weighted": formula_of_sums(_NEEDS, _weighted),
     }
 )
 """Corpus metrics of classification by name. ``mcc`` and ``f1_binary`` are lm-eval 0.4.13's aggregations

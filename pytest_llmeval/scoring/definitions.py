@@ -186,6 +186,14 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
                 1.0,
             ),
             MetricDefinition(
+                "f1_weighted",
+                "corpus",
+                True,
+                "Mean over the classes of their F1, each weighing as much as it has samples: 1 is perfect.",
+                0.0,
+                1.0,
+            ),
+            MetricDefinition(
                 "f1",
                 "mean",
                 True,

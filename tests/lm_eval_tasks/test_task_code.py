@@ -99,6 +99,10 @@ def race(stream: random.Random, place: int) -> Row:
     return {"article": words(stream, 15), "problems": repr(problems)}
 
 
+def afrixnli(stream: random.Random, place: int) -> Row:
+    return {"premise": f"{words(stream, 5)} {place}", "hypothesis": words(stream, 3), "label": stream.randrange(3)}
+
+
 TASKS: Mapping[str, Callable[[random.Random, int], Row]] = {
     "hellaswag": hellaswag,
     "winogrande": winogrande,
@@ -108,6 +112,7 @@ TASKS: Mapping[str, Callable[[random.Random, int], Row]] = {
     "wikitext": wikitext,
     "drop": drop,
     "race": race,
+    "afrixnli_amh_prompt_2": afrixnli,  # its f1 is aggregated by a function
 }
 
 

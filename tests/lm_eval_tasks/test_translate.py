@@ -131,15 +131,12 @@ metric_list:
         ('"{{ a | int }}"', "{{ a | int | index_or_text }}"),
         ('" {{ a }}"', "{% set made %} {{ a }}{% endset %}{{ made | index_or_text }}"),
         ('"{{ a }}{{ b }}"', "{% set made %}{{ a }}{{ b }}{% endset %}{{ made | index_or_text }}"),
-        ('"the answer"', "{{ row['the answer'] if 'the answer' in row else 'the answer' | index_or_text }}"),
+        ('"the answer"', "{{ (row['the answer'] if 'the answer' in row else 'the answer') | index_or_text }}"),
     ],
 )
 def test_targets(tmp_path: Path, rule: str, target: object) -> None:
     made = native(CHOICE.replace('doc_to_target: "{{answer}}"', f"doc_to_target: {rule}"), tmp_path)["target"]
-    if rule == '"the answer"':
-        assert made == "{{ (row['the answer'] if 'the answer' in row else 'the answer') | index_or_text }}"
-    else:
-        assert made == target
+    assert made == target
 
 
 def test_yaml_is_read_as_lm_eval_reads_it(tmp_path: Path) -> None:
@@ -191,7 +188,8 @@ def test_of_a_key_in_several_files_the_last_wins_and_errors_name_the_file_that_h
         ),
         (
             "metric_list: [{metric: exact_match, hf_evaluate: true}]\n",
-            "task.yaml:7: unknown argument 'hf_evaluate' in metric_list.0; expected one of ignore_case, ignore_punctuation, ignore_numbers, regexes_to_ignore",
+            "task.yaml:7: unknown argument 'hf_evaluate' in metric_list.0; expected one of ignore_case, "
+            "ignore_punctuation, ignore_numbers, regexes_to_ignore",
         ),
         (
             "metric_list: [{metric: exact_match, aggregation: median}]\n",

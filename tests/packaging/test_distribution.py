@@ -93,6 +93,7 @@ def test_wheel_holds_the_demo_model_the_types_and_the_licence(wheel: Path) -> No
     names = names_in(wheel)
     assert "pytest_llmeval/py.typed" in names
     assert {
+        "pytest_llmeval/suites/presets/mmlu.yaml",
         "pytest_llmeval/demo_model/config.json",
         "pytest_llmeval/demo_model/model.safetensors",
         "pytest_llmeval/demo_model/tokenizer.json",
@@ -118,7 +119,9 @@ def test_metadata(wheel: Path) -> None:
     plain = {line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
     for needed in ("pytest", "pytest-xdist", "transformers", "torch", "pyyaml", "tabulate"):
         assert any(line.split(">")[0] == needed for line in plain), f"a plain install must bring {needed}"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"accelerate", "dev", "peft", "quantization"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        *("accelerate", "datasets", "dev", "math", "metrics", "peft", "quantization")
+    }
     assert metadata.get_payload(), "the README is the long description"
 
 

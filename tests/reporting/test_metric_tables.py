@@ -14,6 +14,7 @@ from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report import Summary, summarize_suite
 from pytest_llmeval.reporting.tables import joined_lines
 from pytest_llmeval.scoring.metrics import Metric
+from pytest_llmeval.types import Status
 
 
 def summary(metrics: Mapping[str, float | Metric], num_scored: int = 200, num_expected: int | None = None) -> Summary:
@@ -148,13 +149,16 @@ def test_names_cannot_act_on_the_terminal() -> None:
 
 def test_the_mean_over_categories_counts_each_category_alike() -> None:
     """By hand: nine of ten right in one category and none of two in the other is 0.75 over all, 0.45 over both."""
+    outcomes: list[tuple[str, Status]] = [
+        *[("a", "correct")] * 9,  # type: ignore[list-item]
+        ("a", "wrong"),
+        ("b", "wrong"),
+        ("b", "wrong"),
+    ]
     records = [
-        Record(suite="s", id=str(place), nodeid=f"s.yaml::{place}", status=status, category=category,
-               values={"accuracy": float(status == "correct")})
-        for place, (category, status) in enumerate(
-            [*[("a", "correct")] * 9, ("a", "wrong"), ("b", "wrong"), ("b", "wrong")]
-        )
-    ]  # fmt: skip
+        Record(suite="s", id=str(place), nodeid=f"s.yaml::{place}", status=status, category=category)
+        for place, (category, status) in enumerate(outcomes)
+    ]
     suite = summarize_suite(SuiteInfo(name="s"), records, num_expected=12, num_skipped=0)
     assert suite.summary.metrics["accuracy"].value == pytest.approx(0.75)
     assert suite.macro == {"accuracy": pytest.approx(0.45)}

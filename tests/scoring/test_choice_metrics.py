@@ -20,7 +20,7 @@ from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Sc
 from tests.scoring.helpers import GENERATE, a_sample
 from tests.scoring.lm_eval_task import evaluation, lm_eval_task, needs_lm_eval
 
-CLASSES: tuple[ChoiceMetric, ...] = ("f1_binary", "f1_macro", "f1_micro", "mcc")
+CLASSES: tuple[ChoiceMetric, ...] = ("f1_binary", "f1_macro", "f1_micro", "f1_weighted", "mcc")
 ROWS = [
     {"q": "Capital of France?", "options": ["Rome", "Paris", "Ürgüp"], "gold": 1},
     {"q": "Capital of Italy? ", "options": ["Rome", "Paris", "Ürgüp"], "gold": 0},
@@ -130,6 +130,8 @@ def test_classification_is_that_of_scikit_learn(pairs: list[tuple[bool, bool]]) 
     assert metrics["f1_binary"].value == pytest.approx(f1_score(golds, predictions, zero_division=0))
     assert metrics["f1_macro"].value == pytest.approx(f1_score(golds, predictions, average="macro", zero_division=0))
     assert metrics["f1_micro"].value == pytest.approx(f1_score(golds, predictions, average="micro"))
+    weighted = f1_score(golds, predictions, average="weighted", zero_division=0)
+    assert metrics["f1_weighted"].value == pytest.approx(weighted)
     assert metrics["mcc"].value == pytest.approx(matthews_corrcoef(golds, predictions))
 
 

@@ -230,3 +230,20 @@ def test_inline_samples_have_lines_of_their_own(load: Load) -> None:
         ("1", 4, "s.yaml"),
         ("2", 8, "s.yaml"),
     ]
+
+
+AS_LM_EVAL_SEES_THEM = HEAD.replace("exact", "choice") + "  columns_first: true\n  first_id: 0\n"
+
+
+def test_with_columns_first_a_template_sees_the_columns_as_they_are(load: Load) -> None:
+    choices = {"text": ["here", "there"]}
+    row = {"id": "same", "question": {"stem": "Where?"}, "choices": choices, "category": ["x"], "y": 1}
+    suite = load(
+        AS_LM_EVAL_SEES_THEM
+        + 'choices: "{{ choices.text }}"\ntarget: y\nprompt: {template: "{{ question.stem }}"}\n',
+        jsonl(row, row),
+    )
+    assert [sample.id for sample in suite.samples] == ["0", "1"]
+    first = suite.samples[0]
+    assert (first.choices, first.target, first.question, first.category) == (("here", "there"), 1, "", None)
+    assert suite.templates.text("{{ question.stem }} {{ choices.text | join }}", first.variables) == "Where? herethere"

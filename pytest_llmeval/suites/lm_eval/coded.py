@@ -14,11 +14,12 @@ from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.hub import HubDataset, load_split
 from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, example_split, load_arguments
 from pytest_llmeval.suites.lm_eval.keys import check_fewshot_config
+from pytest_llmeval.suites.lm_eval.scores import WEIGHTED_F1
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.rows import Row
 from pytest_llmeval.suites.suite import Origin
-from pytest_llmeval.suites.wording import Keys, describe
+from pytest_llmeval.suites.wording import Keys, describe, dotted
 
 __all__ = ["CodedTask", "coded_task"]
 
@@ -119,6 +120,8 @@ def coded_task(code: TaskCode) -> CodedTask:
         value.pop(key, None)
     if value.get("dataset_path") in FILE_BUILDERS:  # read with all its arguments by read_rows, and by nobody else
         value["dataset_path"] = f"files read by datasets as {value['dataset_path']}"
+    if isinstance(value.get("metric_list"), list):
+        value["metric_list"] = [_with_known_aggregation(code, place) for place in range(len(value["metric_list"]))]
     config = dict(check_fewshot_config(task))
     config.pop("process_docs", None)
     samples = code.get("fewshot_config", "samples")
@@ -138,6 +141,20 @@ def coded_task(code: TaskCode) -> CodedTask:
     if config.get("samples") is not None and example_split(task, config) is None:
         config["samples"] = [_with_columns(coded, sample, place) for place, sample in enumerate(config["samples"], 1)]
     return coded
+
+
+def _with_known_aggregation(code: TaskCode, place: int) -> Any:
+    """A metric whose aggregation is a function of lm-eval's own, which has a like here."""
+    entry, keys = code.task.value["metric_list"][place], ("metric_list", place, "aggregation")
+    function = code.functions.get(keys)
+    if function is None:
+        return entry
+    if (function.__module__, function.__name__) != ("lm_eval.utils", "weighted_f1_score"):
+        message = (
+            f"{dotted(keys)}: the function {function.__name__} is not run here; of such, weighted_f1_score is known"
+        )
+        raise code.task.error(message, keys)
+    return {**entry, "aggregation": WEIGHTED_F1}
 
 
 def _with_columns(coded: CodedTask, sample: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""``dataset_path``, splits and ``fewshot_*`` of a task as ``dataset`` and ``prompt.fewshot`` of a suite."""
+"""``dataset_path``, splits and ``fewshot_*`` of a task as ``dataset`` and ``prompt.fewshot`` of a suite.
+
+One thing is not lm-eval's: where examples come from the split that is evaluated, and that is not ``test_split``,
+lm-eval can show a question with its answer as an example of itself. Here another example takes that place.
+"""
 
 from __future__ import annotations
 

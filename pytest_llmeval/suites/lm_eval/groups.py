@@ -1,4 +1,8 @@
-"""What a group file, or a name, stands for: task files, each with what its groups change in it."""
+"""What a group file, or a name, stands for: task files, each with what its groups change in it.
+
+A group's ``aggregate_metric_list`` has no effect: every task is a suite with numbers of its own, and no number is made
+of a group.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The keys of lm-eval's task files: which are acted on, which have no effect on any number, and which are refused."""
+"""The keys of lm-eval's task files: which are acted on, which have no effect on any number, and which are refused.
+
+Without effect on a number, in lm-eval 0.4.13 too, and accepted: ``task_alias``, ``group_alias`` and ``metadata`` (for
+tables), ``tag`` (for selecting), ``should_decontaminate`` and ``doc_to_decontamination_query`` (of a check that is no
+longer there), ``higher_is_better`` and ``weight_by_size`` of a metric, ``trust_remote_code`` of ``dataset_kwargs``, and
+for multiple choice the arguments of exact_match, which compare texts. Every other key is acted on or an error.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +50,6 @@ _WITHOUT_EFFECT = [
     "doc_to_decontamination_query",
     "group_alias",
 ]
-"""Names for tables and for selecting, notes, and what decontamination looked for in earlier versions of lm-eval."""
 _REFUSED = {
     "class": "a task that is a Python class cannot be read as data",
     "use_prompt": "prompts of promptsource are not available; write the template as doc_to_text",

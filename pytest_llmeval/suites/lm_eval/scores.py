@@ -12,7 +12,16 @@ from pytest_llmeval.suites.lm_eval.filters import Pipeline, read_pipelines
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
 
-__all__ = ["AGGREGATIONS", "DEFAULT_METRICS", "MetricPair", "Metrics", "Scoring", "read_metrics", "scoring_of"]
+__all__ = [
+    "AGGREGATIONS",
+    "DEFAULT_METRICS",
+    "WEIGHTED_F1",
+    "MetricPair",
+    "Metrics",
+    "Scoring",
+    "read_metrics",
+    "scoring_of",
+]
 
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -68,6 +77,9 @@ AGGREGATIONS: Mapping[str, str] = MappingProxyType(
 )
 """By metric, how lm-eval makes one number of the samples' where a task does not say; of all others it is the mean."""
 
+WEIGHTED_F1 = "weighted_f1"
+"""An aggregation that lm-eval has as the function ``lm_eval.utils.weighted_f1_score`` alone, which tasks name."""
+
 _NORMALIZE = MappingProxyType({"acc": "sum", "acc_norm": "char", "acc_bytes": "byte", "acc_mutual_info": "pmi"})
 _MATCH_ARGUMENTS = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
 _PART_NAME = re.compile(r"[^\w@^-]+")
@@ -83,15 +95,25 @@ class MetricPair:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricEntry:
+    """A metric of lm-eval's, ours of that value, its arguments, and its keys in the task file."""
+
+    name: str
+    ours: str
+    arguments: Mapping[str, Any]
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
-    """A task's metrics in order, each with its arguments and its keys in the task file."""
+    """A task's metrics in order."""
 
     output_type: str
-    entries: tuple[tuple[str, Mapping[str, Any], Keys], ...]
+    entries: tuple[MetricEntry, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(name for name, _, _ in self.entries)
+        return tuple(entry.name for entry in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +130,9 @@ def read_metrics(task: TaskFile, output_type: str) -> Metrics:
     """The task's ``metric_list``, checked. Raises ``SuiteError``."""
     given = task.value.get("metric_list")
     if given is None:
-        return Metrics(output_type, tuple((name, {}, ("output_type",)) for name in DEFAULT_METRICS[output_type]))
+        ours = _NAMES[output_type]
+        default = DEFAULT_METRICS[output_type]
+        return Metrics(output_type, tuple(MetricEntry(name, ours[name], {}, ("output_type",)) for name in default))
     if not isinstance(given, list) or not given:
         message = f"metric_list: found {describe(given)}, expected a list of metrics"
         raise task.error(message, ("metric_list",))
@@ -117,11 +141,11 @@ def read_metrics(task: TaskFile, output_type: str) -> Metrics:
         keys: Keys = ("metric_list", place)
         if not isinstance(entry, dict) or "metric" not in entry:
             raise task.error(f"{dotted(keys)}: found {describe(entry)}, expected a mapping with the key metric", keys)
-        entries.append((*_entry(task, entry, keys, output_type), keys))
+        entries.append(_entry(task, entry, keys, output_type))
     return Metrics(output_type, tuple(entries))
 
 
-def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: str) -> tuple[str, Mapping[str, Any]]:
+def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: str) -> MetricEntry:
     name = entry["metric"]
     known = _NAMES[output_type]
     if not isinstance(name, str) or name not in known:
@@ -129,7 +153,8 @@ def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: st
         raise task.error(message + expected_one_of(str(name), known), (*keys, "metric"))
     aggregation = entry.get("aggregation", AGGREGATIONS.get(name, "mean"))
     expected = AGGREGATIONS.get(name, "mean")
-    if aggregation != expected:
+    is_weighted = (output_type, name, aggregation) == ("multiple_choice", "f1", WEIGHTED_F1)
+    if aggregation != expected and not is_weighted:
         message = f"{dotted(keys)}.aggregation: found {describe(aggregation)}, expected {expected} for {name}"
         raise task.error(message, (*keys, "aggregation"))
     arguments = {key: value for key, value in entry.items() if key not in ("metric", "aggregation", "higher_is_better")}
@@ -138,11 +163,15 @@ def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: st
     if arguments.get("hf_evaluate") is False:
         del arguments["hf_evaluate"]
     takes = _MATCH_ARGUMENTS if (output_type, name) == ("generate_until", "exact_match") else ()
+    if output_type == "multiple_choice":  # lm-eval hands them to a function that it does not call: likelihoods decide
+        arguments = {key: value for key, value in arguments.items() if key not in (*_MATCH_ARGUMENTS, "hf_evaluate")}
+    if is_weighted and arguments.get("average") == "weighted":
+        del arguments["average"]
     for key in arguments:
         if key not in takes:
             why = expected_one_of(key, takes) if takes else f"; lm-eval's {name} of {output_type} acts on no argument"
             raise task.error(f"unknown argument {quoted(key)} in {dotted(keys)}{why}", (*keys, key))
-    return name, arguments
+    return MetricEntry(name, "f1_weighted" if is_weighted else known[name], arguments, keys)
 
 
 def scoring_of(task: TaskFile, metrics: Metrics) -> Scoring:
@@ -159,11 +188,10 @@ def scoring_of(task: TaskFile, metrics: Metrics) -> Scoring:
 
 
 def _pairs(task: TaskFile, metrics: Metrics) -> tuple[MetricPair, ...]:
-    names = _NAMES[metrics.output_type]
     return tuple(
-        MetricPair(metric, pipeline.name, names[metric])
+        MetricPair(entry.name, pipeline.name, entry.ours)
         for pipeline in read_pipelines(task, needs_first=True)
-        for metric in metrics.names
+        for entry in metrics.entries
     )
 
 
@@ -175,8 +203,8 @@ def _choice(task: TaskFile, metrics: Metrics) -> Scoring:
     if "brier_score" in metrics.names and settings["normalize"] != "sum":
         place = metrics.names.index("brier_score")
         message = "brier_score is of the same probabilities as acc; put acc before the other metrics"
-        raise task.error(f"metric_list.{place}: {message}", metrics.entries[place][2])
-    further = [_OF_CHOICE[name] for name in metrics.names if name in ("f1", "mcc", "exact_match")]
+        raise task.error(f"metric_list.{place}: {message}", metrics.entries[place].keys)
+    further = [entry.ours for entry in metrics.entries if entry.name in ("f1", "mcc", "exact_match")]
     if further:
         settings["metrics"] = further
     return Scoring({"choice": settings}, [], None, _pairs(task, metrics))
@@ -191,9 +219,10 @@ def _replies(task: TaskFile, metrics: Metrics) -> Scoring:
     pairs: list[MetricPair] = []
     several = len(pipelines) * len(metrics.names) > 1
     for pipeline in pipelines:
-        for metric, arguments, keys in metrics.entries:
+        for entry in metrics.entries:
+            metric = entry.name
             part: dict[str, Any] = {"filters": list(pipeline.filters)} if pipeline.filters else {}
-            part["score"] = _reply_score(task, metric, arguments, keys)
+            part["score"] = _reply_score(task, metric, entry.arguments, entry.keys)
             if needs_epochs:
                 part["reduce"] = pipeline.reduce
             name = _part_name(pipeline, metric, len(pipelines), len(metrics.names))
@@ -201,7 +230,7 @@ def _replies(task: TaskFile, metrics: Metrics) -> Scoring:
                 name += "_"
             prefix = f"{name}." if parts else ""
             parts[name] = part
-            pairs.append(MetricPair(metric, pipeline.name, prefix + _OF_REPLY[metric]))
+            pairs.append(MetricPair(metric, pipeline.name, prefix + entry.ours))
     if needs_epochs:
         epochs = {"count": repeats, "reduce": pipelines[0].reduce}
     if several:

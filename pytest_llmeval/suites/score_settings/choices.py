@@ -22,7 +22,7 @@ __all__ = [
 
 Normalize: TypeAlias = Literal["token", "sum", "char", "byte"]
 ChoiceNormalize: TypeAlias = Literal["token", "sum", "char", "byte", "pmi"]
-ChoiceMetric: TypeAlias = Literal["f1_binary", "f1_macro", "f1_micro", "mcc", "greedy_match"]
+ChoiceMetric: TypeAlias = Literal["f1_binary", "f1_macro", "f1_micro", "f1_weighted", "mcc", "greedy_match"]
 
 
 class ChoiceSettings(Spec):

@@ -1,0 +1,64 @@
+"""What README.md and docs/ show runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pytest_llmeval.suites.presets import with_preset
+from pytest_llmeval.suites.schema import SuiteSpec
+from tests.support import FAKE_MODEL_CONFTEST, REPOSITORY, fake_model_conftest
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def block_with(path: Path, language: str, text: str) -> str:
+    (found,) = [block for block in blocks(path, language) if text in block]
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_piece_of_yaml_is_valid(path: Path) -> None:
+    for block in blocks(path, "yaml"):
+        value = yaml.safe_load(block)
+        assert isinstance(value, dict), block
+        if "task" in value or "doc_to_text" in value:
+            continue  # lm-eval's own format
+        whole = {"suite": "s", "score": "choice", **value}
+        if "dataset" not in whole and "preset" not in whole:
+            whole["samples"] = [{"question": "q"}]
+        if "epochs" in whole:
+            whole = {**whole, "score": "exact", "generate": {"temperature": 1.0}}
+        SuiteSpec.model_validate(with_preset(whole)[0])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_the_benchmark_in_python(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    block = block_with(REPOSITORY / "README.md", "python", "class Capitals(Benchmark)")
+    assert len([line for line in block.splitlines() if line.strip()]) <= 15
+    llm_pytester.makeconftest(fake_model_conftest(replies={"France": " Paris.", "Norway": " Bergen."}))
+    (llm_pytester.path / "test_capitals.py").write_text(block)
+    result = llm_pytester.runpytest_subprocess(*workers, "test_capitals.py")
+    result.stdout.fnmatch_lines(["Capitals*2  0.500*"])
+
+
+def test_the_scorer_in_python(llm_pytester: pytest.Pytester) -> None:
+    block = block_with(REPOSITORY / "docs" / "scoring.md", "python", "def pytest_llmeval_scorers")
+    llm_pytester.makeconftest(FAKE_MODEL_CONFTEST.replace('default_reply": ""', 'default_reply": "2.4"') + block)
+    llm_pytester.makefile(
+        ".yaml", s="suite: s\nsamples: [{question: two, target: 2}]\nscore: {within: {tolerance: 0.5}}\n"
+    )
+    llm_pytester.runpytest_subprocess("s.yaml").stdout.fnmatch_lines(["s*1  1.000*"])
