@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -24,9 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     presets = commands.add_parser("presets", help="list the published benchmarks that `preset:` knows, or show one")
     presets.add_argument("name", nargs="?", help="a preset, or the beginning of several names")
-    presets.add_argument("--json", action="store_true", help="as JSON")
+    presets.add_argument("--json", action="store_true", help="as JSON; of a preset that is named, with its defaults")
     commands.add_parser("schema", help="print the JSON Schema of a suite file, for editors")
-    convert = commands.add_parser("convert", help="write an lm-eval task file as a suite of our own format")
+    convert = commands.add_parser(
+        "convert",
+        help="write an lm-eval task file as a suite of our own format",
+        description="Write an lm-eval task file as a suite of our own format. Data files are named as seen from the "
+        "folder of the suite file; on standard output, from the task file's folder: put the suite there.",
+    )
     convert.add_argument("task", type=Path, help="lm-eval's task file (.yaml)")
     convert.add_argument("-o", "--output", type=Path, help="the suite file; without it, standard output")
     options = parser.parse_args(arguments)
@@ -37,20 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "schema":
                 text = _schema()
             case _:
-                text = _convert(options.task)
+                text = _convert(options.task, options.output)
         _write(text, getattr(options, "output", None))
     except LLMEvalError as error:
         sys.stderr.write(f"llmeval {options.command}: {error}\n")
         return 1
-    except BrokenPipeError:  # `llmeval presets | head`
-        sys.stderr.close()
     return 0
 
 
 def _write(text: str, path: Path | None) -> None:
     if path is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _print(text)
         return
     if path.exists():
         raise LLMEvalError(f"{path} exists already; remove it, or name another file with --output")
@@ -60,17 +64,31 @@ def _write(text: str, path: Path | None) -> None:
         raise LLMEvalError(f"cannot write {path}: {error.strerror}") from None
 
 
+def _print(text: str) -> None:
+    if sys.stdout is None:
+        raise LLMEvalError("there is no standard output to write to")
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        # What is in the buffer cannot be written, and Python would try once more at its end.
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # `llmeval presets | head`
+            raise LLMEvalError(f"cannot write to standard output: {error.strerror}") from None
+
+
 def _schema() -> str:
     from pytest_llmeval.suites.schema import json_schema
 
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
-def _convert(task: Path) -> str:
+def _convert(task: Path, output: Path | None) -> str:
     from pytest_llmeval.suites.lm_eval import convert
 
-    text: str = convert(task)
-    return text
+    return convert(task, None if output is None else output.parent)
 
 
 def _presets(name: str | None, *, as_json: bool) -> str:
@@ -92,6 +110,7 @@ def _presets(name: str | None, *, as_json: bool) -> str:
     if as_json:
         listed: list[dict[str, Any]] = [
             {"name": preset.name, "description": preset.description, "source": preset.source, "formula": preset.formula}
+            | ({"defaults": preset.defaults} if name is not None else {})
             for preset in presets
         ]
         return json.dumps(listed, indent=2) + "\n"

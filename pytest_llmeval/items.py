@@ -155,6 +155,11 @@ class SampleItem(pytest.Function):
             suite=lambda: self.file.samples_asked,
         )
 
+    def setup(self) -> None:
+        """Fixtures, unless it is known that there is nobody to ask."""
+        self.file.require_model()
+        super().setup()
+
     def _requests(self) -> Sequence[Request]:
         # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.
         self._asked = self.question
@@ -163,9 +168,11 @@ class SampleItem(pytest.Function):
     def evaluate(self, model: object) -> None:
         """Ask, judge, and stash the record. Raises what makes the test fail."""
         __tracebackhide__ = True
+        asked = "the model"
         try:
             lookahead = self.file.lookahead or self.config.stash[lookahead_key]
             responses = lookahead.responses(self.member, model)
+            asked = "the scorer"
             question, self._asked = self._asked or self.question, None
             score = self.file.evaluation.score(question, responses)
             self.stash[record_key] = self._record(model, question, score, responses)
@@ -175,7 +182,7 @@ class SampleItem(pytest.Function):
             raise pytest.skip.Exception(str(error)) from None
         except pytest.skip.Exception as error:
             # A fixture may skip a test; a model that was asked and does not answer has not answered.
-            reason = f"the model skipped: {error.msg}"
+            reason = f"{asked} skipped: {error.msg}"
             self.stash[record_key] = self.unscored(reason, model)
             raise Unscored(reason) from None
         except BaseException as error:

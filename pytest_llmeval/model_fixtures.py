@@ -28,14 +28,16 @@ __all__ = [
     "held_replay",
     "is_overridden",
     "is_replaced_in",
+    "lacks_model",
     "load",
     "load_configured",
     "make_importable",
     "require_model",
     "responses_key",
+    "stop_without_model",
 ]
 
-responses_key = pytest.StashKey[dict[Path, bool]]()
+responses_key = pytest.StashKey[dict[Path, bool | None]]()
 """Whether the suites of this session that have been read carry their replies, by file."""
 
 _replays_key = pytest.StashKey[dict[str, Model]]()
@@ -145,32 +147,67 @@ def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn
 
 
 def require_model(config: pytest.Config, nodeids: Iterable[str]) -> None:
-    """Suites named on the command line, and nothing to answer them: that is a mistake, not something to skip."""
-    if config.stash[settings_key].models or config.args_source is not config.ArgsSource.ARGS:
+    """Suites named on the command line, and nothing to answer them: that is a mistake, not something to skip.
+
+    What a controller of pytest-xdist cannot judge is left to its workers.
+    """
+    if _may_lack_models(config):
         return
     for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in nodeids):
         file = Path(os.path.normpath(config.rootpath / path))
-        if not is_overridden(config, file) and not _brings_responses(config, file):
-            raise pytest.UsageError(
-                f"{path} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
-                "or override the fixture llm_model in a conftest.py"
-            )
+        if not is_overridden(config, file) and _brings_responses(config, file) is False:
+            raise pytest.UsageError(_needs_model(path))
 
 
-def _brings_responses(config: pytest.Config, file: Path) -> bool:
-    """Whether the suite's data carry the replies. A controller collects nothing: it reads the suite for this."""
-    known = config.stash.setdefault(responses_key, {})
-    if file not in known and file.suffix in (".yaml", ".yml"):
-        from pytest_llmeval.suites.loader import load_suite
-        from pytest_llmeval.suites.overrides import parse_override
-        from pytest_llmeval.suites.own_responses import has_own_responses
+def lacks_model(config: pytest.Config, file: Path) -> bool:
+    """Whether nobody is there to answer the suites of a file whose data carry no replies, and a path was named."""
+    return not _may_lack_models(config) and not is_overridden(config, file)
 
-        overrides = [parse_override(text) for text in config.stash[settings_key].set]
-        try:
-            known[file] = has_own_responses(load_suite(file, overrides=overrides))
-        except LLMEvalError:
-            known[file] = False
-    return known.get(file, False)
+
+def stop_without_model(session: pytest.Session, path: str) -> NoReturn:
+    """Fail a test as ``require_model`` refuses its suite, and run no other."""
+    session.shouldfail = f"{path} needs a model"
+    pytest.fail(_needs_model(path), pytrace=False)
+
+
+def _may_lack_models(config: pytest.Config) -> bool:
+    """Whether there is a model, or no path was named."""
+    return bool(config.stash[settings_key].models) or config.args_source is not config.ArgsSource.ARGS
+
+
+def _needs_model(path: str) -> str:
+    return (
+        f"{path} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
+        "or override the fixture llm_model in a conftest.py"
+    )
+
+
+def _brings_responses(config: pytest.Config, file: Path) -> bool | None:
+    """Whether the suite's data carry the replies. A controller collects nothing: it reads the suite for this.
+
+    None where it cannot: a benchmark in Python, a task of lm-eval, a suite whose scorer a conftest.py registers.
+    """
+    known: dict[Path, bool | None] = config.stash.setdefault(responses_key, {})
+    if file not in known:
+        is_controller = config.pluginmanager.has_plugin("llmeval-distribution")
+        known[file] = _own_responses(config, file) if is_controller else False
+    return known[file]
+
+
+def _own_responses(config: pytest.Config, file: Path) -> bool | None:
+    from pytest_llmeval.suites.loader import load_suite
+    from pytest_llmeval.suites.overrides import parse_override
+    from pytest_llmeval.suites.own_responses import has_own_responses
+    from pytest_llmeval.suites.sniff import is_suite_file
+
+    if file.suffix not in (".yaml", ".yml") or not is_suite_file(file):
+        return None
+    try:
+        return has_own_responses(
+            load_suite(file, overrides=[parse_override(one) for one in config.stash[settings_key].set])
+        )
+    except LLMEvalError:
+        return None
 
 
 def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callable[[], Sequence[AskedSample]]) -> None:

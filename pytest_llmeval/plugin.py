@@ -173,12 +173,14 @@ def pytest_collect_file(
     return collectors
 
 
-def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> pytest.Collector | None:
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> pytest.Collector | list[pytest.Collector] | None:
     if "pytest_llmeval.suites.benchmark" not in sys.modules:
         return None  # nothing in this session can derive from Benchmark
     from pytest_llmeval.suite_nodes import collect_benchmark
 
-    return collect_benchmark(collector, obj)
+    return collect_benchmark(collector, name, obj)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.models.messages import redact
+from pytest_llmeval.models.messages import describe, redact
 from pytest_llmeval.node_ids import SampleNode, model_nodes
 from pytest_llmeval.options import Limit, Settings
 from pytest_llmeval.reporting.engine_lines import merged
@@ -23,11 +23,12 @@ from pytest_llmeval.reporting.report import (
     Report,
     SuiteReport,
     compare_models,
+    counted_suite,
     describe_environment,
     summarize_suite,
     write_report,
 )
-from pytest_llmeval.scoring.metrics import names_in
+from pytest_llmeval.scoring.metrics import expanded, names_in
 from pytest_llmeval.types import JSON
 
 __all__ = ["LLMSession", "remember_wrong"]
@@ -160,10 +161,12 @@ class LLMSession:
             if unrecorded.nodeid not in self._recorded:
                 self._add_unrecorded(unrecorded)
         self._find_mixtures()
-        unscored = any(record.status == "unscored" for record in self._records.values())
+        records = self._ordered_records()
+        suites, comparisons = tuple(self._suite_reports(records)), self._comparisons(records)
+        unscored = any(record.status == "unscored" for record in records)
         if (unscored or self._problems) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        self.report = self._build(session, stopped)
+        self.report = self._build(session, stopped, records, suites, comparisons)
         if self._report_path is not None:
             try:
                 write_report(self.report, self._report_path)
@@ -214,9 +217,14 @@ class LLMSession:
                     f"{_described(group)} was answered by {' and by '.join(names)}: its numbers mix them"
                 )
 
-    def _build(self, session: pytest.Session, stopped: str | None) -> Report:
-        records = self._ordered_records()
-        suites = tuple(self._suite_reports(records))
+    def _build(
+        self,
+        session: pytest.Session,
+        stopped: str | None,
+        records: tuple[Record, ...],
+        suites: tuple[SuiteReport, ...],
+        comparisons: tuple[Comparison, ...],
+    ) -> Report:
         return Report(
             created=datetime.fromtimestamp(self._started, UTC).isoformat(timespec="seconds"),
             seconds=time.time() - self._started,
@@ -225,7 +233,7 @@ class LLMSession:
             options=_options(self._settings),
             exit_code=int(session.exitstatus),
             suites=suites,
-            comparisons=self._comparisons(records),
+            comparisons=comparisons,
             records=records,
             stopped=stopped,
             problems=tuple(self._problems),
@@ -258,14 +266,15 @@ class LLMSession:
             (name, model), members, own = group, groups[group], expected.get(group, [])
             skipped = sum(nodeid in self._skipped for nodeid in own)
             others = sum(record.nodeid not in self._expected for record in members)
-            yield summarize_suite(
-                self._suites.get(name) or _recorded_info(name, members),
-                members,
-                model=model,
-                engine=self._engines.get(group),
-                num_expected=len(own) - skipped + others,
-                num_skipped=skipped,
-            )
+            info = self._suites.get(name) or _recorded_info(name, members)
+            counts = {"num_expected": len(own) - skipped + others, "num_skipped": skipped}
+            engine = self._engines.get(group)
+            try:
+                found = summarize_suite(info, members, model=model, engine=engine, **counts)
+            except Exception as error:  # one suite's numbers must not cost the others' report
+                self._problems.append(f"{_described(group)} has no metrics: {describe(error)}")
+                found = counted_suite(info, members, model=model, engine=engine, **counts)
+            yield found
 
     def _expected_groups(self) -> dict[Group, list[str]]:
         """The node ids of samples that were to run, by group, in order of appearance."""
@@ -289,8 +298,12 @@ class LLMSession:
         for suite, by_model in suites.items():
             info = self._suites.get(suite)
             own = [record for members in by_model.values() for record in members]
-            names = _recorded_info(suite, own).metrics if info is None or not info.metrics else info.metrics
-            comparisons += compare_models(suite, by_model, order, names)
+            info = info or _recorded_info(suite, own)
+            try:
+                names = expanded(info.metrics, [record.score for record in own])
+                comparisons += compare_models(suite, by_model, order, names)
+            except Exception as error:
+                self._problems.append(f"suite {suite!r} has no comparison of its models: {describe(error)}")
         return tuple(comparisons)
 
     @property

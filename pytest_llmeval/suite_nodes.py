@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
 from pytest_llmeval.items import SampleItem, relative_path, suite_paths_key
 from pytest_llmeval.lookahead import Lookahead
-from pytest_llmeval.model_fixtures import check_replies, is_overridden, responses_key
+from pytest_llmeval.model_fixtures import check_replies, is_overridden, lacks_model, responses_key, stop_without_model
 from pytest_llmeval.models.base import AskedSample
 from pytest_llmeval.models.replay import DataResponses
 from pytest_llmeval.options import settings_key
@@ -103,13 +103,23 @@ class SuiteNode(pytest.Collector):
                 items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
         yield from items
 
+    def require_model(self) -> None:
+        """Fail a sample's test in a worker of pytest-xdist, whose controller could not tell that a model is missing."""
+        if self._lacks_model:
+            stop_without_model(self.session, self.nodeid.partition("::")[0])
+
+    @functools.cached_property
+    def _lacks_model(self) -> bool:
+        is_worker = hasattr(self.config, "workerinput")
+        return is_worker and self.responses is None and lacks_model(self.config, self.path)
+
     def _take_responses(self, suite: Suite) -> None:
         """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
         known = self.config.stash.setdefault(responses_key, {})
-        known[self.path] = False
-        if not self.config.stash[settings_key].models and not is_overridden(self.config, self.path):
-            known[self.path] = has_own_responses(suite)
-        if known[self.path]:
+        has_model = bool(self.config.stash[settings_key].models) or is_overridden(self.config, self.path)
+        brings_own = not has_model and has_own_responses(suite)
+        known[self.path] = brings_own and known.get(self.path, True)  # several suites can stand in one file
+        if brings_own:
             self.responses, self.lookahead = DataResponses(), Lookahead()
 
     def _add_tags(self, tags: Sequence[str]) -> None:
@@ -172,21 +182,40 @@ class BenchmarkSuite(SuiteNode):
         """The suite of the class ``kind``, which stands in the module ``parent``."""
         suite: BenchmarkSuite = cls.from_parent(parent, name=kind.__name__)
         suite.kind = kind
+        suite.own_markers.extend(_marks_of(kind))
+        suite.keywords.update((mark.name, mark) for mark in suite.own_markers)
         return suite
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
         """Have the class load its rows."""
         shown_path = relative_path(self.path)
         check_name(self.kind, self.path, shown_path)
+        if any(mark.name == "parametrize" for mark in self.own_markers):
+            message = "is for test functions; give each variant of a benchmark a class of its own"
+            raise SuiteError(f"{self.name}: pytest.mark.parametrize {message}", path=shown_path)
         return load_benchmark(self.kind, self.path, overrides=overrides, shown_path=shown_path, scorers=scorers)
 
 
-def collect_benchmark(collector: pytest.Module | pytest.Class, obj: object) -> BenchmarkSuite | None:
-    """The suite of a class that derives from ``Benchmark`` and stands in this module; None for anything else."""
+def collect_benchmark(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> BenchmarkSuite | list[pytest.Collector] | None:
+    """The suite of a class that derives from ``Benchmark`` and stands in this module; None for anything else.
+
+    Nothing of one that says ``__test__ = False``, nor under a second name that the module has for it.
+    """
     if not isinstance(collector, pytest.Module) or not isinstance(obj, type) or not issubclass(obj, Benchmark):
         return None
-    own = obj.__module__ == getattr(collector.obj, "__name__", None)
-    return BenchmarkSuite.of(collector, obj) if own and obj.load is not Benchmark.load else None
+    if obj.__module__ != getattr(collector.obj, "__name__", None) or obj.load is Benchmark.load:
+        return None
+    is_alias = name != obj.__name__ and getattr(collector.obj, obj.__name__, None) is obj
+    return [] if is_alias or not getattr(obj, "__test__", True) else BenchmarkSuite.of(collector, obj)
+
+
+def _marks_of(kind: type) -> list[pytest.Mark]:
+    """The marks of a class and of what it derives from, as pytest has them for a test class."""
+    given = [vars(owner).get("pytestmark", []) for owner in reversed(kind.__mro__)]
+    marks = [mark for some in given for mark in (some if isinstance(some, list) else [some])]
+    return [getattr(mark, "mark", mark) for mark in marks]
 
 
 def _installed_scorers() -> dict[str, Callable[..., Any]]:

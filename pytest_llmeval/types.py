@@ -155,6 +155,8 @@ class Score:
     ``wrong`` with ``no_answer`` set. ``values`` are the sample's numbers by metric name (``accuracy`` 1.0 or 0.0,
     ``brier``, …). ``chance`` is the probability that a guess is right, None where guessing has no meaning. ``details``
     are for the report: logprobs per choice, the order in which options were shown. ``reason`` explains ``unscored``.
+    ``vote`` is what a majority vote counts: the answer in a form that equal answers share, however they are written;
+    None where the answer is that itself.
     """
 
     status: Status
@@ -164,3 +166,4 @@ class Score:
     chance: float | None = None
     details: Mapping[str, JSON] = field(default_factory=dict)
     reason: str | None = None
+    vote: str | None = None

@@ -18,8 +18,9 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.models.gpus import num_visible_gpus
 from pytest_llmeval.options import llm_session_key, read_named, settings_key
 from pytest_llmeval.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
+from pytest_llmeval.suites.benchmark_names import benchmark_names
 from pytest_llmeval.suites.lm_eval.recognize import stands_for_task
-from pytest_llmeval.suites.sniff import benchmark_names, is_suite_file
+from pytest_llmeval.suites.sniff import is_suite_file
 
 __all__ = [
     "Batching",

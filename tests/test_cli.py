@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 import yaml
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.suites.presets import all_presets
+from pytest_llmeval.suites.lm_eval import convert
+from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.presets import all_presets, load_preset
 from tests.support import REPOSITORY, clean_environment
 
 
@@ -34,7 +37,11 @@ def test_one_preset_with_source_formula_and_defaults(capsys: pytest.CaptureFixtu
 
 def test_a_family_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets", "truthfulqa", "--json"]) == 0
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["truthfulqa-mc1", "truthfulqa-mc2"]
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in shown] == ["truthfulqa-mc1", "truthfulqa-mc2"]
+    assert [one["defaults"] for one in shown] == [load_preset(one["name"]).defaults for one in shown]
+    assert main(["presets", "--json"]) == 0
+    assert all("defaults" not in one for one in json.loads(capsys.readouterr().out))
 
 
 def test_a_preset_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +59,7 @@ def test_the_schema_accepts_the_example_suites_and_refuses_a_misspelt_key(capsys
     for suite in suites:
         jsonschema.validate(suite, schema)
     jsonschema.validate({"suite": "s", "preset": "gsm8k"}, schema)
-    for broken in ({**suites[0], "scor": "x"}, {"suite": "s"}, {"suite": "s", "preset": "gsm8k", "score": "leter"}):
+    for broken in ({**suites[0], "scor": "x"}, {"suite": "s"}, {"suite": "s", "preset": "gsm8"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, schema)
 
@@ -69,15 +76,93 @@ def test_a_wrong_call_is_exit_2_and_the_module_needs_no_torch() -> None:
     assert caught.value.code == 2
 
 
-def test_convert_writes_a_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    task = tmp_path / "task.yaml"
-    task.write_text(
-        "task: capitals\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\ntest_split: test\n"
-        "output_type: multiple_choice\ndoc_to_text: '{{q}}?'\ndoc_to_choice: '{{options}}'\ndoc_to_target: answer\n"
-        "metric_list:\n  - metric: acc\n"
-    )
-    output = tmp_path / "suite.yaml"
+LLMEVAL = [sys.executable, "-c", "import sys; from pytest_llmeval.cli import main; sys.exit(main())"]
+
+
+def test_text_that_standard_output_cannot_take_is_escaped() -> None:
+    environment = clean_environment() | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*LLMEVAL, "presets"], env=environment, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"bbh-cot-\u2026" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
+def test_standard_output_that_is_full_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*LLMEVAL, "presets"], env=clean_environment(), stdout=full, stderr=subprocess.PIPE)
+    problem = b"llmeval presets: cannot write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, problem)
+
+
+def test_a_reader_that_stops_reading_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*LLMEVAL, "schema"], env=clean_environment(), stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+TASK = """
+task: capitals
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl, train: more/shots.jsonl}}
+test_split: test
+fewshot_split: train
+num_fewshot: 1
+output_type: multiple_choice
+doc_to_text: '{{q}}?'
+doc_to_choice: '{{options}}'
+doc_to_target: answer
+metric_list:
+  - metric: acc
+"""
+
+
+def write_task(folder: Path) -> Path:
+    (folder / "more").mkdir(parents=True)
+    (folder / "rows.jsonl").write_text('{"q": "Norway", "options": ["Oslo", "Rome"], "answer": 0}\n')
+    (folder / "more" / "shots.jsonl").write_text('{"q": "Italy", "options": ["Oslo", "Rome"], "answer": 1}\n')
+    (folder / "task.yaml").write_text(TASK)
+    return folder / "task.yaml"
+
+
+@pytest.mark.parametrize("place", ["tasks", "suites/deep", "."])
+def test_convert_writes_a_suite(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = write_task(tmp_path / "tasks")
+    monkeypatch.chdir(tmp_path / "tasks")  # where lm-eval would look for the data
+    output = tmp_path / place / "suite.yaml"
+    output.parent.mkdir(parents=True, exist_ok=True)
     assert main(["convert", str(task), "-o", str(output)]) == 0
-    assert output.read_text().startswith("suite: capitals\n")
+    monkeypatch.chdir(tmp_path)
+    suite = load_suite(output)
+    assert suite.name == "capitals"
+    assert [(sample.choices, sample.target) for sample in suite.samples] == [(("Oslo", "Rome"), 0)]
+    assert [shot.target for shot in suite.shots_for(suite.samples[0])] == [1]
     assert main(["convert", str(task), "-o", str(output)]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+def test_convert_to_a_folder_that_is_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = write_task(tmp_path / "tasks")
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    monkeypatch.chdir(tmp_path / "tasks")
+    assert main(["convert", "task.yaml", "-o", str(tmp_path / "link" / "suite.yaml")]) == 0
+    assert len(load_suite(tmp_path / "link" / "suite.yaml").samples) == 1
+    assert len(load_suite(tmp_path / "real" / "deep" / "suite.yaml").samples) == 1
+    assert "path: more/shots.jsonl" in convert(task)
+
+
+def test_convert_to_standard_output_is_for_the_tasks_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = write_task(tmp_path / "tasks")
+    monkeypatch.chdir(tmp_path / "tasks")
+    assert main(["convert", str(task)]) == 0
+    (tmp_path / "tasks" / "suite.yaml").write_text(capsys.readouterr().out)
+    assert len(load_suite(tmp_path / "tasks" / "suite.yaml").samples) == 1
+    with pytest.raises(SystemExit):
+        main(["convert", "--help"])
+    assert "on standard output, from the task file's folder" in " ".join(capsys.readouterr().out.split())

@@ -142,6 +142,18 @@ FILES: dict[str, str] = {
                 with self.subTest("one"):
                     self.assertEqual(1, 1)
         """,
+    "tests/test_speed.py": """
+        import pytest
+
+
+        class SpeedBenchmark:
+            pass
+
+
+        class TestSpeed(SpeedBenchmark):
+            @pytest.mark.parametrize("text", ["a::b", "c"])
+            def test_speed(self, text): pass
+        """,
     "tests/test_functions.py": '''
         """Doctest: >>> 1 + 1"""
         import warnings
@@ -278,13 +290,14 @@ def test_the_plugin_is_installed() -> None:
         pytest.param(["-W", "error"], 1, id="warnings-are-errors"),
         pytest.param(["--strict-markers", "--strict-config"], 1, id="strict"),
         pytest.param(["-n2"], 1, id="n2"),
+        pytest.param(["-n2", "tests/test_speed.py"], 0, id="n2-named"),
         pytest.param(["-n2", "-v", "--dist=loadscope"], 1, id="n2-loadscope", marks=pytest.mark.heavy),
         pytest.param(["-p", "no:xdist", "-p", "no:cacheprovider"], 1, id="fewer-plugins", marks=pytest.mark.heavy),
         pytest.param(["--collect-only", "-q"], 0, id="collect-only", marks=pytest.mark.heavy),
         pytest.param(["-x", "-k", "fails or text"], 1, id="first-failure", marks=pytest.mark.heavy),
         pytest.param(["-m", "slow"], 1, id="marks", marks=pytest.mark.heavy),
         pytest.param(
-            ["tests/test_functions.py::test_text", "chart", "config", "playbooks"],
+            ["tests/test_functions.py::test_text", "tests/test_speed.py", "chart", "config", "playbooks"],
             0,
             id="paths",
             marks=pytest.mark.heavy,

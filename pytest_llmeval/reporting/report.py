@@ -17,7 +17,7 @@ from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.scoring.calibration import ReliabilityBin, reliability
 from pytest_llmeval.scoring.comparison import Difference, compare
-from pytest_llmeval.scoring.metrics import Metric, by_category, names_in, summarize
+from pytest_llmeval.scoring.metrics import Metric, by_category, expanded, summarize
 from pytest_llmeval.types import JSON
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Summary",
     "check_writable",
     "compare_models",
+    "counted_suite",
     "describe_environment",
     "summarize_suite",
     "write_report",
@@ -118,28 +119,49 @@ def summarize_suite(
     """One suite's part of the report, broken down by category where its samples have one.
 
     ``model`` names the one that was to answer it, whether it did or not; None where only the records know.
+    ``ValueError`` and others for values that are no scorer's of ours: ``counted_suite`` is the report without metrics.
     """
-    answered = [record.model for record in records if record.model is not None]
     scores = [record.score for record in records]
-    if not info.metrics:  # a scorer written in Python that does not say what its scores carry
-        info = replace(info, metrics=names_in(scores))
+    info = replace(info, metrics=expanded(info.metrics, scores))
+    metrics = by_category(scores, [record.category for record in records], info.metrics)
+    counted = counted_suite(
+        info, records, num_expected=num_expected, num_skipped=num_skipped, model=model, engine=engine
+    )
     by_name: dict[str, list[Record]] = {}
     for record in records:
         if record.category is not None:
             by_name.setdefault(record.category, []).append(record)
-    metrics = by_category(scores, [record.category for record in records], info.metrics)
-    return SuiteReport(
+    return replace(
+        counted,
         info=info,
         summary=_summary(records, summarize(scores, info.metrics), num_expected),
         categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
         macro=_macro(metrics.values()),
+        reliability=reliability(scores) if "ece" in info.metrics else None,
+    )
+
+
+def counted_suite(
+    info: SuiteInfo,
+    records: Sequence[Record],
+    *,
+    num_expected: int,
+    num_skipped: int,
+    model: str | None = None,
+    engine: EngineUse | None = None,
+) -> SuiteReport:
+    """``summarize_suite`` without metrics and categories: only what is counted of the records."""
+    answered = [record.model for record in records if record.model is not None]
+    return SuiteReport(
+        info=replace(info, metrics=()),
+        summary=_summary(records, {}, num_expected),
+        categories={},
         num_skipped=num_skipped,
         models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
         num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
         num_tokens=sum(record.num_tokens for record in records),
         seconds=math.fsum(record.seconds for record in records),
         engine=engine,
-        reliability=reliability(scores) if "ece" in info.metrics else None,
     )
 
 

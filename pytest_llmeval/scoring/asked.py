@@ -28,7 +28,7 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
     options, right = _options(evaluation, presented)
     targets = (presented.target,) if isinstance(presented.target, str) else presented.target
     keys = presented.references if len(presented.references) == len(targets) else targets
-    answers = () if options else (evaluation.scorer.answer_text(presented), *targets[1:])
+    answers = () if options else _answers(evaluation, presented, targets)
     row = sample.variables.get("row")
     return AskedSample(
         suite=suite.name,
@@ -43,6 +43,14 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
         response=sample.response,
         row=row if isinstance(row, dict) else {},
     )
+
+
+def _answers(evaluation: Evaluation, presented: Presented, targets: Sequence[str]) -> tuple[str, ...]:
+    """Replies that would be right, as far as the scorer can write any: JSON of a schema has none."""
+    try:
+        return (evaluation.scorer.answer_text(presented), *targets[1:])
+    except ValueError:
+        return ()
 
 
 def _options(evaluation: Evaluation, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:

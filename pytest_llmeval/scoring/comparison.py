@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from pytest_llmeval.scoring.corpus import corpus_difference, corpus_ingredients
-from pytest_llmeval.scoring.definitions import definition, is_known, split_name
+from pytest_llmeval.scoring.definitions import definition, is_known
 from pytest_llmeval.scoring.pooled import ingredients, pseudo_values
-from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, mean_interval, standard_error
+from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, mean_interval, standard_error, with_width
 from pytest_llmeval.types import JSON, Score
 
 __all__ = ["Difference", "compare", "paired_difference", "paired_proportions_interval"]
@@ -90,7 +90,7 @@ def paired_difference(first: Sequence[float], second: Sequence[float], *, is_pro
         stderr=standard_error(differences),
     )
     if not is_proportion:
-        low, high = mean_interval(differences) or (None, None)
+        low, high = with_width(mean_interval(differences)) or (None, None)
         return dataclasses.replace(found, ci_low=low, ci_high=high)
     gained, lost = differences.count(1.0), differences.count(-1.0)
     low, high = paired_proportions_interval(gained, lost, found.n)
@@ -118,11 +118,7 @@ def _difference(name: str, pairs: Sequence[tuple[float, float]]) -> Difference:
     first, second = [before for before, _ in pairs], [after for _, after in pairs]
     # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
     is_proportion = (not is_known(name) or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
-    found = paired_difference(first, second, is_proportion=is_proportion)
-    if split_name(name)[1] == "skill" and found.ci_low == found.ci_high:
-        # No sample was answered otherwise: no width is not what is known, as accuracy's interval says beside it.
-        return dataclasses.replace(found, ci_low=None, ci_high=None)
-    return found
+    return paired_difference(first, second, is_proportion=is_proportion)
 
 
 def _pooled_difference(name: str, first: Mapping[str, Score], second: Mapping[str, Score]) -> Difference | None:
@@ -137,7 +133,7 @@ def _pooled_difference(name: str, first: Mapping[str, Score], second: Mapping[st
     if before is None or after is None:
         return None
     differences = [other - one for one, other in zip(before, after, strict=True)]
-    low, high = mean_interval(differences) or (None, None)
+    low, high = with_width(mean_interval(differences)) or (None, None)
     return Difference(
         n=len(differences),
         kind="pooled",

@@ -26,8 +26,8 @@ class ContainsScorer:
 
     @classmethod
     def of(cls, settings: ContainsSettings) -> ContainsScorer:
-        """``ValueError`` for a regular expression that cannot be used."""
-        return cls(settings, compile_steps(settings.normalize))
+        """``SettingsError`` for a regular expression that cannot be used."""
+        return cls(settings, compile_steps(settings.kind, settings.normalize))
 
     @property
     def name(self) -> str:

@@ -10,16 +10,17 @@ A module with formulas of its own imports ``CorpusFormula`` from ``corpus_formul
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.calibration import CALIBRATION_FORMULAS
 from pytest_llmeval.scoring.classification import CLASSIFICATION
 from pytest_llmeval.scoring.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
-from pytest_llmeval.scoring.definitions import split_name
-from pytest_llmeval.scoring.statistics import Bootstrapped, bootstrap, bootstrap_of_sums
-from pytest_llmeval.scoring.translation import translation_formula
+from pytest_llmeval.scoring.definitions import is_known, split_name
+from pytest_llmeval.scoring.pooled import POOLED
+from pytest_llmeval.scoring.statistics import Bootstrapped, bootstrap, bootstrap_of_sums, with_width
+from pytest_llmeval.scoring.translation import is_translation_ingredient, translation_formula
 from pytest_llmeval.types import Score
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "corpus_ingredients",
     "corpus_value",
     "formula_of_sums",
+    "ingredients_among",
 ]
 
 CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION})
@@ -67,6 +69,22 @@ def corpus_ingredients(scores: Iterable[Score], name: str) -> list[Ingredients]:
         for score in scores
         if score.status != "unscored" and all(prefix + need in score.values for need in formula.needs)
     ]
+
+
+def ingredients_among(names: Collection[str]) -> set[str]:
+    """Those of the names, with or without a prefix, that are no metrics and only what others are made of.
+
+    A name that could be a user's own metric (``words``) is one of them only where all stand beside it that a pooled or
+    corpus metric needs.
+    """
+    found = {name for name in names if is_translation_ingredient(name.rpartition(".")[2])}
+    formulas = [formula.needs for formula in CORPUS.values()]
+    formulas += [("loglikelihood", formula.unit) for formula in POOLED.values()]
+    for prefix in {"".join(name.rpartition(".")[:2]) for name in names}:
+        for needs in formulas:
+            if all(prefix + need in names for need in needs):
+                found.update(prefix + need for need in needs if not is_known(need))
+    return found
 
 
 def corpus_value(name: str, samples: Sequence[Ingredients]) -> CorpusValue:
@@ -136,8 +154,7 @@ def _finite(value: float | None) -> float | None:
 def _error_and_interval(
     formula: CorpusFormula, value: float, found: Bootstrapped | None
 ) -> tuple[float | None, tuple[float, float] | None]:
-    # No width is not what is known: every sample is like the others, and a further one need not be.
-    if found is None or math.isclose(found.low, found.high, rel_tol=1e-12, abs_tol=1e-12):
+    if found is None or with_width((found.low, found.high)) is None:
         return None, None
     bias = found.mean - value if formula.is_centred else 0.0
     return found.stderr, (found.low - bias, found.high - bias)

@@ -8,30 +8,55 @@ from __future__ import annotations
 
 import inspect
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from pytest_llmeval.errors import RequestError
-from pytest_llmeval.scoring.base import Presented, Scorer, reply_request
+from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, reply_request
 from pytest_llmeval.scoring.responses import reply
-from pytest_llmeval.scoring.targets import quote, several_or_one
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
+from pytest_llmeval.suites.code_version import version_of_function
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.score_settings import CustomSettings
 from pytest_llmeval.suites.wording import expected_one_of
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import (
+    GenerateRequest,
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
 
-__all__ = ["CustomScorer", "ReplyJudge", "make_custom_scorer"]
+__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "make_custom_scorer"]
+
+_T = TypeVar("_T")
 
 ReplyJudge = Callable[..., object]
-"""A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and settings with defaults.
+"""A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and of settings.
 
 It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
 mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
+With an attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
 """
 
 _OFFERED = ("reply", "target", "sample")
+_PROTOCOL = (
+    "name",
+    "version",
+    "metrics",
+    "default_template",
+    "present",
+    "variables",
+    "answer_text",
+    "requests",
+    "score",
+)
+_MAX_MESSAGE = 300
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +69,8 @@ class CustomScorer:
 
     @property
     def version(self) -> int:
-        """The function's attribute ``version``, else a checksum of its source, else 1; part of a fingerprint."""
-        declared = getattr(self.judge, "version", None)
-        if isinstance(declared, int):
-            return declared
-        try:
-            return zlib.crc32(inspect.getsource(self.judge).encode())
-        except (OSError, TypeError):
-            return 1
+        """A checksum of the function's sources and of its attribute ``version``; part of a fingerprint."""
+        return version_of_function(self.judge)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -63,7 +82,12 @@ class CustomScorer:
         return "{{ question }}"
 
     def present(self, sample: Sample) -> Presented:
-        """The sample as it is. A target can be anything that YAML can write."""
+        """The sample as it is, with its target as text: whatever a sample can have, or nothing.
+
+        ``ValueError`` for a target that is no text, where the function needs one.
+        """
+        if getattr(self.judge, "needs_text", False):
+            return Presented(sample=sample, target=several_or_one(target_texts(sample)))
         targets = sample.target if isinstance(sample.target, list) else [sample.target]
         texts = [target if isinstance(target, str) else str(target) for target in targets if target is not None]
         return Presented(sample=sample, target=several_or_one(texts) if texts else "")
@@ -96,61 +120,215 @@ class CustomScorer:
 
     def _meaning(self, text: str, call: Callable[[], object]) -> Score:
         try:
-            found = call()
+            found = _builtin(call())
+        except RequestError as error:
+            if isinstance(error, LeftOutError) or getattr(self.judge, "needs_text", False):
+                raise
+            raise RequestError(f"the scorer {self.name}: {_message(error)}") from error
         except Exception as error:
-            raise RequestError(f"the scorer {self.name} raised {type(error).__name__}: {error}") from error
+            raise RequestError(f"the scorer {self.name} raised {_described(error)}") from error
         if isinstance(found, Score):
             return found
         if found is None:
             return Score(status="wrong", no_answer=True, values={"accuracy": 0.0})
-        if hasattr(found, "item") and getattr(found, "size", 1) in (1, ()):  # numpy's and torch's own bools and floats
-            found = found.item()
         if isinstance(found, bool):
             return Score(status="correct" if found else "wrong", answer=text.strip(), values={"accuracy": float(found)})
         if isinstance(found, int | float):
-            return self._scored(text, {"score": float(found)})
-        if isinstance(found, Mapping) and all(isinstance(name, str) for name in found):
+            return self._scored(text, {"score": found})
+        if isinstance(found, Mapping) and found:
             return self._scored(text, found)
+        described = "an empty mapping" if isinstance(found, Mapping) else f"a {type(found).__name__}"
         raise RequestError(
-            f"the scorer {self.name} returned a {type(found).__name__}, expected True or False, a number, None, a "
+            f"the scorer {self.name} returned {described}, expected True or False, a number, None, a "
             "mapping of metrics, or a Score"
         )
 
-    def _scored(self, text: str, found: Mapping[str, object]) -> Score:
-        values: dict[str, float] = {}
-        for name, value in found.items():
-            if not isinstance(value, int | float) or not math.isfinite(value):
-                raise RequestError(f"the scorer {self.name}: {name} is {value!r}, expected a finite number")
-            values[name] = float(value)
+    def _scored(self, text: str, found: Mapping[Any, object]) -> Score:
+        values = {self._metric_name(name): self._number(name, value) for name, value in found.items()}
         right = values.get("accuracy")
+        if right not in (None, 0.0, 1.0):
+            raise RequestError(
+                f"the scorer {self.name}: accuracy is {right!r}, expected 1 or 0, which say whether the reply is "
+                "right; a share is a metric of another name"
+            )
         if right is None:
             return Score(status="scored", answer=text.strip(), values=values)
         return Score(status="correct" if right == 1.0 else "wrong", answer=text.strip(), values=values)
+
+    def _metric_name(self, name: object) -> str:
+        if isinstance(name, str) and name and name == name.strip() and name.isprintable():
+            return name
+        raise RequestError(
+            f"the scorer {self.name}: {quote(name)} is no name of a metric, expected text on one line without white "
+            "space at its ends"
+        )
+
+    def _number(self, name: object, value: object) -> float:
+        plain = _builtin(value)
+        try:
+            number = float(plain) if isinstance(plain, int | float) else math.nan
+        except OverflowError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise RequestError(f"the scorer {self.name}: {name} is {quote(value)}, expected a finite number")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedScorer:
+    """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
+
+    ``label`` is the name under which it is registered.
+    """
+
+    label: str
+    inner: Scorer
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def version(self) -> int:
+        return self.inner.version
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(self.inner.metrics)
+
+    @property
+    def default_template(self) -> str:
+        return self.inner.default_template
+
+    def present(self, sample: Sample) -> Presented:
+        """As the class does. ``ValueError`` also for any other exception."""
+        return self._checked("present", lambda: self.inner.present(sample), Presented, ValueError)
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """As the class does. ``SettingsError`` also for any other exception."""
+
+        def refused(message: str) -> SettingsError:
+            return SettingsError(message, ("score",))
+
+        found: Mapping[str, object] = self._checked(
+            "variables", lambda: {**self.inner.variables(presented)}, dict, refused
+        )
+        return found
+
+    def answer_text(self, presented: Presented) -> str:
+        """As the class does. ``ValueError`` also for any other exception."""
+        return self._checked("answer_text", lambda: self.inner.answer_text(presented), str, ValueError)
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """As the class does. ``ValueError`` also for any other exception, and for what is no request."""
+        requests: tuple[Request, ...] = self._checked(
+            "requests",
+            lambda: self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate),
+            tuple,
+            ValueError,
+        )
+        for request in requests:
+            if not isinstance(request, GenerateRequest | LoglikelihoodRequest | LoglikelihoodRollingRequest):
+                raise ValueError(f"the scorer {self.label}: requests returned a tuple with {quote(request)} in it")
+        return requests
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """As the class does. ``RequestError`` also for any other exception."""
+        return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
+
+    def _checked(
+        self, method: str, call: Callable[[], object], expected: type[_T], refused: Callable[[str], Exception]
+    ) -> _T:
+        try:
+            found = call()
+        except (LeftOutError, SettingsError):
+            raise
+        except (ValueError, RequestError) as error:
+            if type(error) in (ValueError, RequestError) and method != "score":  # what the Protocol lets it say
+                raise ValueError(f"the scorer {self.label}: {_message(error)}") from error
+            raise refused(f"the scorer {self.label}: {method} raised {_described(error)}") from error
+        except Exception as error:
+            raise refused(f"the scorer {self.label}: {method} raised {_described(error)}") from error
+        if isinstance(found, expected):
+            return found
+        raise refused(
+            f"the scorer {self.label}: {method} returned a {type(found).__name__}, expected a {expected.__name__}"
+        )
 
 
 def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[..., Any]]) -> Scorer:
     """The scorer that is registered under the settings' name.
 
     A class of the Scorer Protocol is made with the settings as keyword arguments; anything else that can be called is
-    a ``ReplyJudge``. ``ValueError`` says which setting does not fit.
+    a ``ReplyJudge``. ``ValueError`` says which setting does not fit, or is missing.
     """
     name, given = settings.name, settings.settings
     registered = scorers[name]
     is_scorer = isinstance(registered, type) and all(hasattr(registered, part) for part in ("requests", "score"))
-    known = _parameters(registered)
-    if not is_scorer:
-        known = {key: part for key, part in known.items() if key not in _OFFERED and part.default is not part.empty}
+    known = _parameters(registered) if is_scorer else _settings_of(registered)
     takes_any = any(part.kind is part.VAR_KEYWORD for part in _all_parameters(registered))
     for key in given:
-        if key not in known and not takes_any:
+        if key not in known and (not takes_any or (not is_scorer and key in _OFFERED)):
             raise ValueError(f"unknown key {quote(key)} in score.{name}{expected_one_of(key, known)}")
+    for key, parameter in known.items():
+        if parameter.default is parameter.empty and key not in given:
+            raise SettingsError(f"the setting {quote(key)} is missing", (name,))
     if not is_scorer:
         return CustomScorer(name, registered, dict(given))
     try:
         scorer: Scorer = registered(**given)
     except Exception as error:
-        raise ValueError(f"score.{name}: {type(error).__name__}: {error}") from None
-    return scorer
+        raise ValueError(f"score.{name}: {_described(error)}") from None
+    problem = _protocol_problem(scorer)
+    if problem is not None:
+        raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
+    return CheckedScorer(name, scorer)
+
+
+def _protocol_problem(scorer: Scorer) -> str | None:
+    """What a scorer lacks of the Protocol, in a few words."""
+    missing = [part for part in _PROTOCOL if not hasattr(scorer, part)]
+    if missing:
+        return f"has no {', '.join(missing)}, which a scorer has"
+    values: dict[str, object] = {part: getattr(scorer, part) for part in _PROTOCOL}
+    for part, kind, expected in (
+        ("name", str, "text"),
+        ("version", int, "a whole number"),
+        ("default_template", str, "text"),
+    ):
+        if not isinstance(values[part], kind):
+            return f"has the {part} {quote(values[part])}, expected {expected}"
+    metrics = values["metrics"]
+    if not isinstance(metrics, tuple | list) or not all(isinstance(name, str) for name in metrics):
+        return f"has the metrics {quote(metrics)}, expected a tuple of names"
+    uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
+    return f"has {uncallable[0]}, which is no method" if uncallable else None
+
+
+def _builtin(value: Any) -> Any:
+    """Bools and numbers of numpy and torch as Python's; anything else as it is."""
+    if callable(getattr(value, "item", None)):
+        try:
+            return value.item()
+        except Exception:  # several numbers
+            return value
+    return value
+
+
+def _described(error: BaseException) -> str:
+    text = _message(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    """What an exception of a user's code says, on one line."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = ""
+    return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
 
 
 def _all_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
@@ -166,6 +344,21 @@ def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]
 
 
 def _num_positional(function: Callable[..., object]) -> int:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [part for part in _all_parameters(function) if part.kind in kinds and part.default is part.empty]
-    return len(required) or 2
+    """How many of reply and target, in this order, a function takes that names neither."""
+    parameters = _all_parameters(function)
+    required = [part for part in parameters if part.kind in _POSITIONAL and part.default is part.empty]
+    if required or not parameters:
+        return min(len(required), 2) or 2
+    if any(part.kind is part.VAR_POSITIONAL for part in parameters):
+        return 2
+    return min(sum(part.kind in _POSITIONAL for part in parameters), 2)
+
+
+def _settings_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function that a suite gives values to."""
+    named = _parameters(function)
+    if any(name in named for name in _OFFERED):
+        return {name: part for name, part in named.items() if name not in _OFFERED}
+    positional = [part for part in _all_parameters(function) if part.kind in _POSITIONAL]
+    taken = {part.name for part in positional[: _num_positional(function)]}
+    return {name: part for name, part in named.items() if name not in taken}

@@ -10,12 +10,16 @@ from typing import Literal, TypeAlias
 
 import regex
 
-__all__ = ["METRICS", "Kind", "MetricDefinition", "definition", "is_known", "shown_order", "split_name"]
+__all__ = ["METRICS", "OPEN", "Kind", "MetricDefinition", "definition", "is_known", "shown_order", "split_name"]
 
 Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled", "corpus"]
 """``proportion``: a mean of values that are all 0 or 1. ``count``: a number of samples, without an interval.
 ``pooled``: made of one ratio of two sums over the samples (``pooled.py``). ``corpus``: computed from all samples at
 once (``corpus.py``)."""
+
+
+OPEN = "*"
+"""Stands in a scorer's ``metrics`` for the names that its scores turn out to carry (see ``metrics.expanded``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,18 @@ from typing import Literal
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.checking import judged
 from pytest_llmeval.scoring.filters import FilteredScorer
+from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.suites.epochs_spec import reduction_parts
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.wording import Keys
 from pytest_llmeval.types import JSON, GenerateRequest, Prompt, Request, Response, Score, Status
 
-__all__ = ["EpochsScorer", "deciding_epoch", "pass_at_k", "pass_hat_k"]
+__all__ = ["COUNTING_REDUCTIONS", "EpochsScorer", "deciding_epoch", "pass_at_k", "pass_hat_k"]
+
+COUNTING_REDUCTIONS = ("any", "all", "pass@", "pass^")
+"""Reductions that need to know which replies are right, by the first of ``reduction_parts``."""
 
 _KEYS: Keys = ("epochs",)
 _COUNTS = ("correct", "total", "no_answer")
@@ -112,10 +117,13 @@ class EpochsScorer(Around):
         return self._reduced(scores, votes)
 
     def _judged(self, presented: Presented, responses: Sequence[Response]) -> tuple[str | None, Score]:
+        """What mode counts of one epoch, None for nothing; and its score."""
         if self.vote == "text" and isinstance(self.inner, FilteredScorer):
             return self.inner.judged(presented, responses)
-        score = self.inner.score(presented, responses)
-        return score.answer, score
+        score = judged(self.inner, presented, responses)
+        if self.vote == "text":
+            return reply(responses), score
+        return (score.answer if score.vote is None else score.vote), score
 
     def _reduced(self, scores: Sequence[Score], votes: Sequence[str | None]) -> Score:
         first, *others = self.reduce

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from operator import attrgetter
@@ -13,6 +14,7 @@ from typing import Any, get_args
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.checking import judged
 from pytest_llmeval.scoring.choice import continuation_problem
 from pytest_llmeval.scoring.epochs import deciding_epoch
 from pytest_llmeval.scoring.perplexity import prompt_problem
@@ -102,18 +104,30 @@ class Evaluation:
         return prompt.delimiter if last.role == "assistant" and not last.content[-1:].isspace() else ""
 
     def _check_options_are_shown(self, presented: Presented, prompt: Prompt) -> None:
-        """A letter of options that the prompt does not show means nothing."""
+        """A letter of options that the prompt does not show, or shows under another letter, means nothing."""
         text = prompt if isinstance(prompt, str) else "\n".join(turn.content for turn in prompt)
+        is_shuffled = list(presented.order) != sorted(presented.order)
         for choice in presented.choices:
             if choice not in text:
                 message = (
                     f"does not show the option {choice!r}: write {{{{ lettered_choices }}}} where the options belong"
                 )
                 raise self.suite.error(message, presented.sample, ("prompt", "template"))
+        for label, choice in zip(presented.labels, presented.choices, strict=True) if is_shuffled else ():
+            if f"{label}. {choice}" not in text and not re.search(rf"{label}\W{{1,9}}{re.escape(choice)}", text):
+                message = (
+                    f"does not show the option {choice!r} under its letter {label}, for options are shuffled: write "
+                    "{{ lettered_choices }} where they belong, with their texts as choices, or score: "
+                    "{letter: {shuffle: false}}"
+                )
+                raise self.suite.error(message, presented.sample, ("prompt", "template"))
 
     def score(self, question: Question, responses: Sequence[Response]) -> Score:
-        """Judge the responses to the question's requests; where there are several replies, its details hold them."""
-        score = self.scorer.score(question.presented, responses)
+        """Judge the responses to the question's requests; where there are several replies, its details hold them.
+
+        Unscored is also what a scorer of the user's own gives that is no usable score (see ``checking.checked``).
+        """
+        score = judged(self.scorer, question.presented, responses)
         replies: list[JSON] = [response.text for response in responses if isinstance(response, GenerateResponse)]
         return replace(score, details={**score.details, "outputs": replies}) if len(replies) > 1 else score
 

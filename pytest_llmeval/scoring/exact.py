@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented, SettingsError, reply_request
 from pytest_llmeval.scoring.python_regex import PythonRegex
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
@@ -57,9 +57,18 @@ def normalized(text: str, steps: Sequence[Normalization | PythonRegex]) -> str:
     return text
 
 
-def compile_steps(steps: Sequence[NormalizationStep]) -> tuple[Normalization | PythonRegex, ...]:
-    """The settings' steps with their regular expressions made ready. ``ValueError`` for one that cannot be used."""
-    return tuple(PythonRegex.of(step.remove) if isinstance(step, Remove) else step for step in steps)
+def compile_steps(scorer: str, steps: Sequence[NormalizationStep]) -> tuple[Normalization | PythonRegex, ...]:
+    """The steps of a scorer's ``normalize`` with their regular expressions made ready.
+
+    ``SettingsError`` for one that cannot be used.
+    """
+    made: list[Normalization | PythonRegex] = []
+    for place, step in enumerate(steps):
+        try:
+            made.append(PythonRegex.of(step.remove) if isinstance(step, Remove) else step)
+        except ValueError as error:
+            raise SettingsError(str(error), (scorer, "normalize", place, "remove")) from None
+    return tuple(made)
 
 
 def normalized_targets(texts: Sequence[str], steps: Sequence[Normalization | PythonRegex]) -> tuple[str, ...]:
@@ -84,8 +93,8 @@ class ExactScorer:
 
     @classmethod
     def of(cls, settings: ExactSettings) -> ExactScorer:
-        """``ValueError`` for a regular expression that cannot be used."""
-        return cls(settings, compile_steps(settings.normalize))
+        """``SettingsError`` for a regular expression that cannot be used."""
+        return cls(settings, compile_steps(settings.kind, settings.normalize))
 
     @property
     def name(self) -> str:

@@ -73,4 +73,5 @@ class F1Scorer(ReferenceScorer):
             answer=None if no_answer else text,
             no_answer=no_answer,
             values=values,
+            vote=None if no_answer else squad_normalized(text),
         )

@@ -14,6 +14,7 @@ import regex
 
 from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.checking import judged
 from pytest_llmeval.scoring.definitions import definition
 from pytest_llmeval.scoring.python_regex import Place, PythonRegex, found_text
 from pytest_llmeval.scoring.responses import reply
@@ -326,7 +327,7 @@ class FilteredScorer(Around):
             for response in responses
             if isinstance(response, GenerateResponse)
         ]
-        score = self.inner.score(presented, filtered)
+        score = judged(self.inner, presented, filtered)
         if left is None:
             score = _never_right(score)
         if score.status not in ("correct", "unscored") and not (left or "").strip():

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_llmeval.scoring.base import Presented, SettingsError, reply_request
 from pytest_llmeval.scoring.responses import reply
-from pytest_llmeval.scoring.schemas import schema_problem, schema_violation
+from pytest_llmeval.scoring.schemas import SchemaError, canonical_json, schema_problem, schema_violation
 from pytest_llmeval.scoring.targets import quote, several_or_one
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.score_settings.replies import JsonSettings
@@ -142,7 +142,10 @@ class JsonScorer:
         return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy; a reply that is no JSON is no answer. ``problem`` in the details says what is wrong."""
+        """Accuracy; a reply that is no JSON is no answer. ``problem`` in the details says what is wrong.
+
+        Unscored where the schema cannot be compared with it: that is the suite's fault.
+        """
         text = reply(responses)
         try:
             value = parse_json(_unfenced(text) if self.settings.fenced else text)
@@ -150,11 +153,15 @@ class JsonScorer:
             return Score(
                 status="wrong", no_answer=True, values={"accuracy": 0.0}, details={"problem": f"not JSON: {error}"}
             )
-        problem = self._problem(value, presented.references)
+        try:
+            problem = self._problem(value, presented.references)
+        except SchemaError as error:
+            return Score(status="unscored", reason=f"score.json.schema: {error}")
         return Score(
             status="correct" if problem is None else "wrong",
             answer=json.dumps(value, ensure_ascii=False),
             values={"accuracy": float(problem is None)},
+            vote=canonical_json(value),
             details={} if problem is None else {"problem": problem},
         )
 

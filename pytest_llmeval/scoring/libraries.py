@@ -13,5 +13,5 @@ def require(scorer: str, module: str, *, package: str, extra: str) -> None:
     """
     if find_spec(module) is None:
         raise ValueError(
-            f"score: {scorer} needs {package}, which is not installed; pip install 'pytest-llmeval-suites[{extra}]'"
+            f"{scorer} needs {package}, which is not installed; pip install 'pytest-llmeval-suites[{extra}]'"
         )

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.calibration import negative_loglikelihood
 from pytest_llmeval.scoring.option_scores import (
-    brier_sum,
     first_best,
     option_scores,
     options_problem,
@@ -43,7 +42,7 @@ class MassScorer:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return ("probability_mass", "brier", "brier_sum", "nll")
+        return ("probability_mass", "nll")
 
     @property
     def default_template(self) -> str:
@@ -81,12 +80,9 @@ class MassScorer:
         scores = option_scores(options, found, self.settings.normalize)
         probabilities = softmax(scores)
         details["probabilities"] = list(probabilities)
-        squares = brier_sum(probabilities, right)
         nll = negative_loglikelihood(scores, right)
         values = {
             "probability_mass": min(1.0, math.fsum(probabilities[index] for index in right)),
-            "brier": squares / len(options),
-            "brier_sum": squares,
             **({"nll": nll} if math.isfinite(nll) else {}),
         }
         return Score(status="scored", answer=options[first_best(scores)], values=values, details=details)

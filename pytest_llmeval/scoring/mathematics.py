@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,9 +18,10 @@ from pytest_llmeval.scoring.math_answers import (
     last_box,
     same_text,
 )
-from pytest_llmeval.scoring.math_hendrycks import equal_texts, published_box
+from pytest_llmeval.scoring.math_hendrycks import equal_texts, normal_form, published_box
 from pytest_llmeval.scoring.math_minerva import normalized_answer
 from pytest_llmeval.scoring.math_process import Bounds, Verdict, shared_process
+from pytest_llmeval.scoring.numerals import final_number
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.schema import GenerateSpec
@@ -120,8 +122,25 @@ class MathScorer:
             details = {"extracted_by": answer.by, **_details(verdict)}
             shown = verdict.reply if self._searches_itself else answer.text
             if verdict.equal:
-                return Score(status="correct", answer=shown, values={"accuracy": 1.0}, details=details)
-        return _wrong(shown, details)
+                return Score(
+                    status="correct", answer=shown, values={"accuracy": 1.0}, details=details, vote=self._vote(shown)
+                )
+        return dataclasses.replace(_wrong(shown, details), vote=self._vote(shown))
+
+    def _vote(self, answer: str | None) -> str | None:
+        r"""One form for ``1/2``, ``0.5``, ``\frac{1}{2}`` and ``\dfrac12``, by their texts alone.
+
+        Of right and wrong answers alike, so that neither gathers more votes than the other.
+        """
+        if answer is None:
+            return None
+        if self.settings.compare == "hendrycks":
+            return normal_form(answer)  # for it 1/4 is not 0.25
+        form = normalized_answer(answer) if self.settings.compare == "minerva" else normal_form(answer)
+        numeral = final_number(form)
+        if numeral is None or numeral.text != form.strip():
+            return form
+        return f"{numeral.value.numerator:x}/{numeral.value.denominator:x}"
 
     def _fault_of(self, reference: str) -> str | None:
         """Why a target cannot be compared, whatever the reply: not with 1 either."""
@@ -181,14 +200,19 @@ def _details(verdict: Verdict) -> dict[str, JSON]:
 
 
 def _check_libraries(compare: MathCompare) -> None:
+    if _version("math-verify") is None:
+        raise ValueError(f"math with compare: {compare} needs Math-Verify; {_EXTRA}")
+    antlr = _version("antlr4-python3-runtime")
+    if compare == "minerva" and not (antlr or "").startswith(("4.11", "4.12", "4.13")):
+        found = "which is not installed" if antlr is None else f"and not {antlr}"
+        raise ValueError(
+            "math with compare: minerva reads LaTeX with sympy, which needs antlr4-python3-runtime 4.11 to 4.13, "
+            f"{found}; {_EXTRA}"
+        )
+
+
+def _version(distribution: str) -> str | None:
     try:
-        version("math-verify")
+        return version(distribution)
     except PackageNotFoundError:
-        raise ValueError(f"score.math with compare: {compare} needs Math-Verify; {_EXTRA}") from None
-    if compare == "minerva":
-        antlr = version("antlr4-python3-runtime")
-        if not antlr.startswith(("4.11", "4.12", "4.13")):
-            raise ValueError(
-                "score.math with compare: minerva reads LaTeX with sympy, which needs antlr4-python3-runtime 4.11 to "
-                f"4.13 and not {antlr}; {_EXTRA}"
-            )
+        return None

@@ -10,9 +10,10 @@ from itertools import filterfalse
 from types import MappingProxyType
 from typing import cast, get_args
 
-from pytest_llmeval.scoring.corpus import corpus_ingredients, corpus_value
+from pytest_llmeval.scoring.corpus import corpus_ingredients, corpus_value, ingredients_among
 from pytest_llmeval.scoring.definitions import (
     METRICS,
+    OPEN,
     Kind,
     MetricDefinition,
     definition,
@@ -21,7 +22,7 @@ from pytest_llmeval.scoring.definitions import (
     split_name,
 )
 from pytest_llmeval.scoring.pooled import ingredients, pooled
-from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval
+from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval, with_width
 from pytest_llmeval.types import JSON, Score
 
 __all__ = [
@@ -30,8 +31,8 @@ __all__ = [
     "Metric",
     "MetricDefinition",
     "by_category",
-    "checked",
     "definition",
+    "expanded",
     "names_in",
     "skill",
     "summarize",
@@ -88,24 +89,42 @@ def skill(correct: float, chance: float) -> float:
     return (correct - chance) / (1 - chance)
 
 
-def checked(score: Score) -> Score:
-    """The score itself, or an ``unscored`` one that says why where a value of it is not a finite number."""
-    for name, value in score.values.items():
-        if not math.isfinite(value):
-            return dataclasses.replace(score, status="unscored", values={}, reason=f"the value of {name} is {value}")
-    return score
-
-
 def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
-    """Names of the metrics that scores of any origin carry: known ones first, in their order, then others by name."""
+    """Names of the metrics that scores of any origin carry: known ones first, in their order, then others by name.
+
+    What pooled and corpus metrics are made of is no metric, and not among them.
+    """
     found: set[str] = set()
     for score in scores:
-        if score.status in ("correct", "wrong"):
-            found.add("accuracy")
+        if score.status == "unscored":
+            continue
         if score.no_answer:
             found.add("no_answer")
         found.update(score.values)
-    return tuple(sorted(found, key=shown_order))
+    return tuple(sorted(found - ingredients_among(found), key=shown_order))
+
+
+def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
+    """The names with those of the scores in the place of what stands for names that nobody knows before.
+
+    ``b.*`` are all that begin with ``b.``, those of a scorer ``b`` that names none; ``*`` are all that begin with no
+    other scorer's name; no names at all are all of them.
+    """
+    if not names:
+        return names_in(scores)
+    if not any(name == OPEN or name.endswith(f".{OPEN}") for name in names):
+        return tuple(names)
+    carried = names_in(scores)
+    prefixes = tuple({f"{name.partition('.')[0]}." for name in names if "." in name})
+    found: list[str] = []
+    for name in names:
+        if name == OPEN:
+            found += [own for own in carried if not own.startswith(prefixes)]
+        elif name.endswith(f".{OPEN}"):
+            found += [own for own in carried if own.startswith(name.removesuffix(OPEN))]
+        else:
+            found.append(name)
+    return tuple(dict.fromkeys(found))
 
 
 def summarize(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Metric]:
@@ -113,7 +132,7 @@ def summarize(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Metric
 
     Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
     proportion where all of its values are 0 or 1, else a mean. Raises ``ValueError`` for a value that is not finite
-    (see ``checked``): nothing is averaged over NaN.
+    (``checking.checked`` lets none pass): nothing is averaged over NaN.
     """
     return _summarize(scores, _kinds(scores, names))
 
@@ -152,10 +171,8 @@ def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
     if kind == "proportion":
         interval = wilson_interval(int(math.fsum(values)), len(values))
     else:
-        interval = _skill_interval(scores, name) if _is_skill(name) else None
-        interval = interval or mean_interval(values)
-        if interval is not None and interval[0] == interval[1] and _is_skill(name):
-            interval = None  # all right or all wrong under different chances: no width is not what is known
+        interval = _skill_interval(scores) if name == "skill" else None
+        interval = with_width(interval or mean_interval(values))
     low, high = _within(name, scores, interval) if interval is not None else (None, None)
     return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
 
@@ -177,7 +194,7 @@ def _corpus(scores: Iterable[Score], name: str) -> Metric:
 def _within(name: str, scores: Iterable[Score], interval: tuple[float, float]) -> tuple[float, float]:
     """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
     metric = definition(name)
-    lowest = _lowest_skill(scores, name) if _is_skill(name) else metric.lowest
+    lowest = _lowest_skill(scores) if name == "skill" else metric.lowest
     return max(interval[0], lowest), min(interval[1], metric.highest)
 
 
@@ -185,9 +202,12 @@ def _is_skill(name: str) -> bool:
     return split_name(name)[1] == "skill"
 
 
-def _lowest_skill(scores: Iterable[Score], name: str) -> float:
-    """The skill of a model that is always wrong on these samples; it depends on their chances."""
-    carriers = [score for score in scores if score.status != "unscored" and name in score.values]
+def _lowest_skill(scores: Iterable[Score]) -> float:
+    """The skill of a model that is always wrong on these samples; it depends on their chances.
+
+    A score's chance is that of the scorer that decides: of the skill of another one of several nothing is known.
+    """
+    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
     worst = [skill(0.0, score.chance) for score in carriers if score.chance is not None and 0 <= score.chance < 1]
     return mean(worst) if worst and len(worst) == len(carriers) else -math.inf
 
@@ -225,19 +245,19 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
     return kinds
 
 
-def _skill_interval(scores: Iterable[Score], name: str) -> tuple[float, float] | None:
+def _skill_interval(scores: Iterable[Score]) -> tuple[float, float] | None:
     """Accuracy's Wilson interval on skill's scale, where every sample has the same chance.
 
     Skill is then a linear function of accuracy. Student's t would give an interval of no width to a model that is
     always right. None where chances differ, or where a skill is not that of a right or a wrong answer.
     """
-    carriers = [score for score in scores if score.status != "unscored" and name in score.values]
+    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
     chances = {score.chance for score in carriers}
     chance = chances.pop() if len(chances) == 1 else None
     if chance is None or not 0 <= chance < 1:
         return None
     best, worst = skill(1.0, chance), skill(0.0, chance)
-    values = [score.values[name] for score in carriers]
+    values = [score.values["skill"] for score in carriers]
     if any(value not in (best, worst) for value in values):
         return None
     low, high = wilson_interval(values.count(best), len(values))

@@ -74,6 +74,8 @@ class NumberScorer:
             answer=None if numeral is None else numeral.text,
             no_answer=numeral is None,
             values={"accuracy": float(correct)},
+            # In hexadecimal, which Python writes of a number of any length.
+            vote=None if numeral is None else f"{numeral.value.numerator:x}/{numeral.value.denominator:x}",
         )
 
 

@@ -111,6 +111,7 @@ class PatternScorer:
             answer=found,
             no_answer=found is None,
             values={"accuracy": float(correct)},
+            vote=None if found is None else self._comparable(found),
         )
 
     def _find(self, text: str) -> str | None:

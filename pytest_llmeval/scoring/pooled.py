@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.definitions import split_name
-from pytest_llmeval.scoring.statistics import ratio_interval, ratio_standard_error
+from pytest_llmeval.scoring.statistics import ratio_interval, ratio_standard_error, with_width
 from pytest_llmeval.types import Score
 
 __all__ = ["POOLED", "PooledFormula", "PooledValue", "ingredients", "pooled", "pseudo_values"]
@@ -69,10 +69,12 @@ def pooled(name: str, values: Sequence[Mapping[str, float]]) -> PooledValue:
     if total <= 0:
         return PooledValue(None)
     rate = math.fsum(nats) / total
-    error, interval = ratio_standard_error(nats, units), ratio_interval(nats, units)
+    error, interval = ratio_standard_error(nats, units), with_width(ratio_interval(nats, units))
     value = _finite(formula.of_rate, rate)
-    if value is None or error is None or interval is None:
+    if value is None or error is None:
         return PooledValue(value)
+    if interval is None:
+        return PooledValue(value, stderr=_finite(lambda at: formula.slope(at) * error, rate))
     low, high = (_finite(formula.of_rate, end) for end in interval)
     return PooledValue(
         value,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.responses import reply
@@ -11,7 +11,22 @@ from pytest_llmeval.scoring.targets import several_or_one, target_texts
 from pytest_llmeval.suites.schema import GenerateSpec
 from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
-__all__ = ["ReferenceScorer"]
+__all__ = ["ReferenceScorer", "TooLongError"]
+
+
+class TooLongError(ValueError):
+    """A text that a metric would take minutes or hours for."""
+
+    @classmethod
+    def check(cls, metric: str, text: str, references: Sequence[str], count: Callable[[str], int], limit: int) -> None:
+        """Raise it where a reply's words times a reference's are more than ``limit``; ``count`` counts words."""
+        num_words = count(text)
+        num_expected = max(map(count, references), default=0)
+        if num_words * num_expected > limit:
+            raise cls(
+                f"the reply has {num_words:,} words and a reference {num_expected:,}: {metric} is computed where their "
+                f"product is at most {limit:,}"
+            )
 
 
 class ReferenceScorer(ABC):
@@ -32,7 +47,7 @@ class ReferenceScorer(ABC):
 
     @abstractmethod
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """The sample's numbers by name: metrics, and ingredients of corpus metrics."""
+        """The sample's numbers by name: metrics, and ingredients of corpus metrics. May raise ``TooLongError``."""
 
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts, the references. ``ValueError`` for another kind of target."""
@@ -56,9 +71,13 @@ class ReferenceScorer(ABC):
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """The reply's numbers; the reply itself, without white space at its ends, is the answer."""
         text = reply(responses)
+        try:
+            values = self.values(text, presented.references)
+        except TooLongError as error:
+            return Score(status="unscored", reason=str(error))
         return Score(
             status="scored",
             answer=text.strip() or None,
             no_answer=not text.strip(),
-            values=self.values(text, presented.references),
+            values=values,
         )

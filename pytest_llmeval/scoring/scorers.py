@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from pytest_llmeval.scoring.base import Scorer, SettingsError
 from pytest_llmeval.scoring.bleu import BleuScorer
@@ -11,7 +11,7 @@ from pytest_llmeval.scoring.choice import ChoiceScorer
 from pytest_llmeval.scoring.chrf import ChrfScorer
 from pytest_llmeval.scoring.contains import ContainsScorer
 from pytest_llmeval.scoring.continuation import ContinuationScorer
-from pytest_llmeval.scoring.epochs import EpochsScorer
+from pytest_llmeval.scoring.epochs import COUNTING_REDUCTIONS, EpochsScorer
 from pytest_llmeval.scoring.exact import ExactScorer
 from pytest_llmeval.scoring.f1 import F1Scorer
 from pytest_llmeval.scoring.filters import FilteredScorer, Pipeline, make_pipeline
@@ -27,7 +27,7 @@ from pytest_llmeval.scoring.rouge import RougeScorer
 from pytest_llmeval.scoring.several import KEYS, Part, SeveralScorer
 from pytest_llmeval.scoring.ter import TerScorer
 from pytest_llmeval.scoring.yes_no import YesNoScorer
-from pytest_llmeval.suites.epochs_spec import EpochsSpec, reduction_problem
+from pytest_llmeval.suites.epochs_spec import EpochsSpec, reduction_parts, reduction_problem
 from pytest_llmeval.suites.filters_spec import FilterSettings
 from pytest_llmeval.suites.schema import (
     ChoiceSettings,
@@ -72,13 +72,18 @@ def suite_scorer(
     """
     pipeline = make_pipeline(filters)
     if not isinstance(settings, SeveralSettings):
-        return _surrounded(_made(settings, custom, ("score",)), pipeline, _FILTERS, epochs)
+        made = _made(settings, custom, ("score",))
+        _check_reductions(epochs, settings, made, ("epochs", "reduce"))
+        return _surrounded(made, pipeline, _FILTERS, epochs)
     parts = {}
     for name, part in settings.scorers.items():
         keys = (*KEYS, name)
         own = make_pipeline(part.filters, (*keys, "filters"))
         reduced = _reduced(epochs, part, keys)
         inner = _one_of_several(part.score, custom, (*keys, "score"))
+        _check_reductions(
+            reduced, part.score, inner, ("epochs", "reduce") if part.reduce is None else (*keys, "reduce")
+        )
         where = (*keys, "filters") if own else _FILTERS
         parts[name] = Part(name, _surrounded(inner, pipeline + own, where, reduced))
     deciding = parts.pop(settings.deciding)
@@ -103,6 +108,19 @@ def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> Epoch
     if problem is not None:
         raise SettingsError(problem, (*keys, "reduce"))
     return epochs.model_copy(update={"reduce": part.reduce})
+
+
+def _check_reductions(epochs: EpochsSpec | None, settings: ScoreSettings, scorer: Scorer, keys: Keys) -> None:
+    """Right replies can only be counted where the scorer says which are; what one in Python says, its scores show."""
+    if epochs is None or isinstance(settings, CustomSettings) or "accuracy" in scorer.metrics:
+        return
+    for name in epochs.reduce:
+        if reduction_parts(name)[0] in COUNTING_REDUCTIONS:
+            raise SettingsError(
+                f"{name} counts right replies, and {settings.kind} says of none whether it is right; use mean, mode or "
+                "first",
+                keys,
+            )
 
 
 def _one_of_several(settings: OneScoreSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:
@@ -173,4 +191,4 @@ def make_scorer(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]
         case SeveralSettings():
             return suite_scorer(settings, custom)
         case _:
-            raise ValueError(f"score: {settings.kind} is not available yet")
+            assert_never(settings)

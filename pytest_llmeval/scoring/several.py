@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.checking import judged
+from pytest_llmeval.scoring.definitions import OPEN
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.wording import Keys
@@ -51,11 +53,19 @@ class SeveralScorer:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Those of the deciding scorer, then the others', each under its name; none where a scorer names none."""
-        if not all(part.scorer.metrics for part in self.parts):
+        """Those of the deciding scorer, then the others', each under its name.
+
+        Of a scorer that names none the names are open (``b.*``): see ``metrics.expanded``.
+        """
+        if not any(part.scorer.metrics for part in self.parts):
             return ()
-        others = (f"{part.name}.{name}" for part in self.others for name in part.scorer.metrics if name not in _COUNTS)
-        return (*self.deciding.scorer.metrics, *others)
+        others = (
+            f"{part.name}.{name}"
+            for part in self.others
+            for name in part.scorer.metrics or (OPEN,)
+            if name not in _COUNTS
+        )
+        return (*(self.deciding.scorer.metrics or (OPEN,)), *others)
 
     @property
     def default_template(self) -> str:
@@ -106,7 +116,7 @@ class SeveralScorer:
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Unscored where one of the scorers cannot judge: a number of fewer samples would stand beside the others'."""
         scores = {
-            part.name: part.scorer.score(dataclasses.replace(own, prompt=presented.prompt), responses)
+            part.name: judged(part.scorer, dataclasses.replace(own, prompt=presented.prompt), responses)
             for part, own in zip(self.parts, presented.parts, strict=True)
         }
         for name, score in scores.items():
@@ -127,10 +137,8 @@ _COUNTS = ("correct", "total")
 
 
 def _prefixed(part: Part, score: Score) -> dict[str, float]:
-    """The score's numbers under the scorer's name; what metrics read off a score's own fields is among them."""
+    """The score's numbers under the scorer's name, and whether it held no answer, which no other field says."""
     values = dict(score.values)
-    if score.status != "scored":
-        values.setdefault("accuracy", float(score.status == "correct"))
     if "no_answer" in part.scorer.metrics or score.no_answer:
         values["no_answer"] = float(score.no_answer)
     return {f"{part.name}.{name}": value for name, value in values.items()}

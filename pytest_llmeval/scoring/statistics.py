@@ -25,6 +25,7 @@ __all__ = [
     "ratio_standard_error",
     "standard_error",
     "wilson_interval",
+    "with_width",
 ]
 
 CONFIDENCE = 0.95
@@ -107,6 +108,16 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     half = _t_quantile(len(values) - 1, confidence) * error
     centre = mean(values)
     return centre - half, centre + half
+
+
+def with_width(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    """The interval, or None for one of no width (but for rounding).
+
+    No width is not what is known: every sample is like the others, and a further one need not be.
+    """
+    if interval is None or math.isclose(*interval, rel_tol=1e-12, abs_tol=1e-12):
+        return None
+    return interval
 
 
 def ratio_standard_error(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:

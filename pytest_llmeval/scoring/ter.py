@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.libraries import require
-from pytest_llmeval.scoring.reference_scorer import ReferenceScorer
-from pytest_llmeval.scoring.translation import ter_counts, ter_of
+from pytest_llmeval.scoring.reference_scorer import ReferenceScorer, TooLongError
+from pytest_llmeval.scoring.translation import ter_counts, ter_of, ter_words
 from pytest_llmeval.suites.score_settings.texts import TerSettings
 
 __all__ = ["TerScorer"]
+
+MAX_PAIRS = 400_000
+"""Words of the reply times words of a reference: TER takes some ten seconds for as many, and for ten times as many
+minutes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,11 @@ class TerScorer(ReferenceScorer):
         return ("ter", "sentence_ter", "no_answer")
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """The sample's own TER, and the edits and lengths that the corpus's is made of."""
+        """The sample's own TER, and the edits and lengths that the corpus's is made of.
+
+        ``TooLongError`` for more than ``MAX_PAIRS`` words, as sacrebleu's tokenizer with these settings finds them.
+        """
+        TooLongError.check("TER", text, references, self._num_words, MAX_PAIRS)
         counts = ter_counts(
             text,
             references,
@@ -44,3 +53,15 @@ class TerScorer(ReferenceScorer):
             case_sensitive=self.settings.case_sensitive,
         )
         return {"sentence_ter": ter_of(tuple(counts.values())), **counts}
+
+    def _num_words(self, text: str) -> int:
+        settings = self.settings
+        return len(
+            ter_words(
+                text,
+                normalized=settings.normalized,
+                no_punct=settings.no_punct,
+                asian_support=settings.asian_support,
+                case_sensitive=settings.case_sensitive,
+            )
+        )

@@ -26,10 +26,12 @@ __all__ = [
     "bleu",
     "bleu_counts",
     "chrf_counts",
+    "is_translation_ingredient",
     "sentence_bleu",
     "sentence_chrf",
     "ter_counts",
     "ter_of",
+    "ter_words",
     "translation_formula",
 ]
 
@@ -42,6 +44,11 @@ CHRF_NAMES: Mapping[int, str] = MappingProxyType({0: "chrf", 1: "chrf_p", 2: "ch
 _CHAR_ORDER = 6
 _BLEU = regex.compile(r"bleu_([1-9]\d?)")
 _TER_NEEDS = ("ter_edits", "ter_reference_length")
+_INGREDIENT = regex.compile(
+    r"bleu_(?:length|reference_length|smoothing|smooth_value|(?:matches|ngrams)_\d+)"
+    r"|chrf(?:_p|_pp)?_(?:beta|(?:ngrams|reference_ngrams|matches)_\d+)"
+    r"|ter_(?:edits|reference_length)"
+)
 
 
 def translation_formula(name: str) -> CorpusFormula | None:
@@ -52,6 +59,11 @@ def translation_formula(name: str) -> CorpusFormula | None:
         if name == own:
             return _chrf_formula(word_order)
     return formula_of_sums(_TER_NEEDS, _ter_sums) if name == "ter" else None
+
+
+def is_translation_ingredient(name: str) -> bool:
+    """Whether the name is one of the numbers that the corpus metrics here are made of."""
+    return _INGREDIENT.fullmatch(name) is not None
 
 
 # BLEU
@@ -235,6 +247,12 @@ def ter_counts(
     """What TER is made of: the fewest edits that lead to a reference, and the references' mean length in words."""
     found = _ter(normalized, no_punct, asian_support, case_sensitive).sentence_score(text, references)
     return dict(zip(_TER_NEEDS, (float(found.num_edits), float(found.ref_length)), strict=True))
+
+
+def ter_words(text: str, *, normalized: bool, no_punct: bool, asian_support: bool, case_sensitive: bool) -> list[str]:
+    """The words that TER compares."""
+    tokenized: str = _ter(normalized, no_punct, asian_support, case_sensitive).tokenizer(text.rstrip())
+    return tokenized.split()
 
 
 def ter_of(counts: Sequence[float]) -> float:

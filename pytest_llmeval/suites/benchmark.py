@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-import zlib
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.suites.benchmark_names import PACKAGE, SUFFIX, benchmark_names, mentions_package
+from pytest_llmeval.suites.code_version import version_of_class
 from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.loader import suite_of
 from pytest_llmeval.suites.overrides import Override
-from pytest_llmeval.suites.sniff import benchmark_names
+from pytest_llmeval.suites.schema import SuiteSpec
 from pytest_llmeval.suites.suite import NO_SCORERS, Suite
-from pytest_llmeval.suites.wording import quoted
+from pytest_llmeval.suites.wording import Keys, dotted, quoted
 from pytest_llmeval.suites.yaml_lines import Document
 
 __all__ = ["Benchmark", "check_name", "load_benchmark"]
 
 _KEYS = ("description", "prompt", "choices", "target", "category", "filters", "generate", "epochs", "tags")
+_CLOSE = 0.85
+"""How much an attribute is like one of ours that it is taken for a slip of the pen: ``loader`` is not ``load``."""
 
 
 class Benchmark:
@@ -67,23 +73,21 @@ class _Equivalence:
     benchmark: Benchmark
 
     metrics = ("accuracy", "no_answer")
+    needs_text = True
+    """A target is text or a number, or several, as with ``score: exact``; see ``scoring.custom``."""
 
     @property
     def version(self) -> int:
-        """A checksum of the class's source."""
-        try:
-            return zlib.crc32(inspect.getsource(type(self.benchmark)).encode())
-        except (OSError, TypeError):
-            return 1
+        """A checksum of the sources of the class and of what it derives from."""
+        return version_of_class(type(self.benchmark))
 
     def __call__(self, reply: str, target: Any) -> Any:
         from pytest_llmeval.types import Score
 
-        answer = self.benchmark.normalise(reply)
+        answer = self._normalised(reply)
         targets = target if isinstance(target, list) else [target]
         right = any(
-            self.benchmark.is_equivalent(answer, self.benchmark.normalise(one if isinstance(one, str) else str(one)))
-            for one in targets
+            self._is_right(answer, self._normalised(one if isinstance(one, str) else repr(one))) for one in targets
         )
         no_answer = not right and answer == ""
         return Score(
@@ -92,6 +96,30 @@ class _Equivalence:
             no_answer=no_answer,
             values={"accuracy": float(right)},
         )
+
+    def _normalised(self, text: str) -> str:
+        found = self._call("normalise", text)
+        if not isinstance(found, str):
+            raise self._error(f"normalise returned {_shown(found)}, expected text")
+        return found
+
+    def _is_right(self, answer: str, target: str) -> bool:
+        found = self._call("is_equivalent", answer, target)
+        if type(found).__name__ in ("bool_", "bool") and hasattr(found, "item"):  # numpy's
+            found = found.item()
+        if not isinstance(found, bool):
+            raise self._error(f"is_equivalent returned {_shown(found)}, expected True or False")
+        return found
+
+    def _call(self, name: str, *texts: str) -> object:
+        try:
+            return getattr(self.benchmark, name)(*texts)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise self._error(f"{name} raised {type(error).__name__}: {text}") from error
+
+    def _error(self, message: str) -> RequestError:
+        return RequestError(f"{type(self.benchmark).__name__}.{message}")
 
 
 def load_benchmark(
@@ -103,36 +131,89 @@ def load_benchmark(
     scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
 ) -> Suite:
     """The suite that the class makes. Raises ``SuiteError`` at the class's line, and whatever ``load`` raises."""
-    benchmark = kind()
-    benchmark.folder = path.parent
     source = Source(path, shown_path or str(path))
     line = _line_of(kind)
+    _check_attributes(kind, source, line)
+    try:
+        inspect.signature(kind).bind()
+    except TypeError as error:
+        message = f"{kind.__name__}: a benchmark is made without arguments, and its __init__ says: {error}"
+        raise source.error(message, line) from None
+    benchmark = kind()
+    benchmark.folder = path.parent
     value: dict[str, Any] = {"suite": kind.suite or kind.__name__}
     for name in _KEYS:
-        given = getattr(kind, name)
-        if given not in (None, "", (), {}, []):
-            value[name] = _plain(given)
+        given = _plain(getattr(benchmark, name), (name,), kind, source, line)
+        if given not in (None, "", [], {}):
+            value[name] = given
     value.setdefault("description", inspect.cleandoc(kind.__doc__ or "").partition("\n")[0])
-    rows = list(benchmark.load())
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping):
-            raise source.error(
-                f"{kind.__name__}.load: row {number} is a {type(row).__name__}, expected a mapping of columns", line
-            )
-    value["samples"] = [_plain(row) for row in rows]
-    if kind.score is not None:
-        value["score"] = _plain(kind.score)
+    value["samples"] = [_as_lists(row) for row in _rows(benchmark, source, line)]
+    if benchmark.score is not None:
+        value["score"] = _plain(benchmark.score, ("score",), kind, source, line)
     else:
         own = f"{kind.__name__}.is_equivalent"
         value["score"], scorers = own, {**scorers, own: _Equivalence(benchmark)}
     return suite_of(Document(source, value, {(): line or 1}), overrides=overrides, scorers=scorers)
 
 
-def _plain(value: Any) -> Any:
+def _rows(benchmark: Benchmark, source: Source, line: int | None) -> list[Mapping[str, Any]]:
+    where = f"{type(benchmark).__name__}.load"
+    found: object = benchmark.load()
+    if not isinstance(found, Iterable) or isinstance(found, str | bytes | Mapping):
+        raise source.error(f"{where} returned {_shown(found)}, expected rows: a list of mappings, or yield them", line)
+    rows = list(found)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise source.error(f"{where}: row {number} is a {type(row).__name__}, expected a mapping of columns", line)
+    return rows
+
+
+def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -> None:
+    """Raise ``SuiteError`` for an attribute that somebody took for one of ours."""
+    known = [name for name in dir(Benchmark) if not name.startswith("_")] + ["folder"]
+    for owner in kind.__mro__:
+        if owner is Benchmark or not issubclass(owner, Benchmark):
+            continue
+        for name in vars(owner):
+            if name in (*known, "pytestmark") or name.startswith("_") or name.isupper():
+                continue
+            where = f"{owner.__name__}.{name}"
+            if name in ("samples", "dataset"):
+                raise source.error(f"{where}: a benchmark's rows come from its method load; rename the attribute", line)
+            near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=_CLOSE)
+            if near:
+                message = f"{where}: a benchmark has no {name}; did you mean {quoted(near[0])}? Else rename it"
+                raise source.error(message, line)
+            if name in (*SuiteSpec.model_fields, "gates"):
+                message = f"{where}: {name} has no meaning in a benchmark; write the suite in YAML, or rename it"
+                raise source.error(message, line)
+
+
+def _plain(value: Any, keys: Keys, kind: type[Benchmark], source: Source, line: int | None) -> Any:
+    """Lists and dicts, as YAML gives them. Raises ``SuiteError`` for what YAML cannot write."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part, (*keys, str(key)), kind, source, line) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part, (*keys, place), kind, source, line) for place, part in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    message = f"{kind.__name__}.{dotted(keys)}: found {_shown(value)}, expected what YAML can write: text, a number, …"
+    raise source.error(message, line)
+
+
+def _as_lists(value: Any) -> Any:
     """Lists and dicts, as YAML gives them."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+        return {str(key): _as_lists(part) for key, part in value.items()}
+    return [_as_lists(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _shown(value: object) -> str:
+    """A value in a message, without addresses: every worker of pytest-xdist is to say the same."""
+    if value is None:
+        return "None"
+    kind = f"a {type(value).__name__}"
+    return f"{reprlib.repr(value)} ({kind})" if isinstance(value, bool | int | float | str | Mapping) else kind
 
 
 def _line_of(kind: type[Benchmark]) -> int | None:
@@ -145,9 +226,23 @@ def _line_of(kind: type[Benchmark]) -> int | None:
 def check_name(kind: type[Benchmark], path: Path, shown_path: str) -> None:
     """Raise ``SuiteError`` for a benchmark that ``benchmark_names`` would not find."""
     if kind.__name__ not in benchmark_names(path):
-        bases = ", ".join(base.__name__ for base in kind.__bases__)
-        raise Source(path, shown_path).error(
-            f"{kind.__name__} derives from {quoted(bases)}: the name of what a benchmark derives from ends with "
-            "Benchmark; rename it",
-            _line_of(kind),
+        raise Source(path, shown_path).error(f"{kind.__name__}{_reason_unseen(kind, path)}", _line_of(kind))
+
+
+def _reason_unseen(kind: type[Benchmark], path: Path) -> str:
+    imported = [
+        base.__name__ for base in kind.__bases__ if base.__module__ != kind.__module__ and base is not Benchmark
+    ]
+    if imported and not any(name.endswith(SUFFIX) for name in imported):
+        return (
+            f" derives from {quoted(', '.join(imported))}: the name of what a benchmark derives from ends with "
+            f"{SUFFIX} where it is imported from a module of your own; rename it"
         )
+    if not mentions_package(path):
+        return (
+            f": the file does not mention {PACKAGE}, by which files with benchmarks are known; add `import {PACKAGE}`"
+        )
+    return (
+        f": the text of the file does not show that it derives from {PACKAGE}.Benchmark; write "
+        f"`class {kind.__name__}(Benchmark):` at the level of the module"
+    )

@@ -50,7 +50,9 @@ class RowsSpec(Spec):
     )
     format: DataFormat | None = Field(None, description="The file's format, where its suffix does not say it.")
     key: str | None = Field(
-        None, description="Where in a JSON or YAML file the list of rows is; dots reach inner keys."
+        None,
+        description="Where in a JSON or YAML file the list of rows is; dots reach inner keys, and * goes through a "
+        "list, whose entries give their rows the columns that stand beside them: data.*.paragraphs.*.qas.",
     )
     columns: Annotated[tuple[str, ...], FROM_LIST] | None = Field(
         None, description="Names of the columns of a CSV or TSV file that has no header."

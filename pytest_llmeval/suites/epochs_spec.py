@@ -8,15 +8,15 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from pytest_llmeval.suites.spec import FROM_LIST, Spec, refuse_here
+from pytest_llmeval.suites.spec import FROM_LIST, Spec, refuse_here, whole
 from pytest_llmeval.suites.wording import describe, expected_one_of, quoted
 
-__all__ = ["EpochsSpec", "Reductions", "reduction_parts", "reduction_problem"]
+__all__ = ["MAX_EPOCHS", "EpochsSpec", "Reductions", "reduction_parts", "reduction_problem"]
 
 _FORM = re.compile(r"(mean|first|any|all)|(mode)(?:@([1-9][0-9]{0,5}))?|(pass[@^])([1-9][0-9]{0,5})")
-_PATTERN = r"^(mean|first|any|all|mode|(mode@|pass@|pass\^)[1-9][0-9]{0,5})$"
+_PATTERN = whole(r"mean|first|any|all|mode|(mode@|pass@|pass\^)[1-9][0-9]{0,5}")
 _KNOWN = ("mean", "first", "mode", "mode@8", "any", "all", "pass@1", "pass^1")
-_MAX_COUNT = 10_000
+MAX_EPOCHS = 10_000
 
 
 def reduction_parts(name: str) -> tuple[str, int | None]:
@@ -65,7 +65,7 @@ Reductions: TypeAlias = Annotated[
         {
             "anyOf": [
                 {"type": "string", "pattern": _PATTERN},
-                {"type": "array", "items": {"type": "string", "pattern": _PATTERN}, "minItems": 1},
+                {"type": "array", "items": {"type": "string", "pattern": _PATTERN}, "minItems": 1, "uniqueItems": True},
             ]
         }
     ),
@@ -76,7 +76,7 @@ Reductions: TypeAlias = Annotated[
 class EpochsSpec(Spec):
     """How often every sample is asked, and how its scores become one."""
 
-    count: int = Field(ge=1, le=_MAX_COUNT, description="How often every sample is asked.")
+    count: int = Field(ge=1, le=MAX_EPOCHS, description="How often every sample is asked.")
     reduce: Reductions = Field(
         ("mean",),
         description="How a sample's scores become one. mean: every number averaged; right if every reply is, wrong if "
@@ -88,8 +88,8 @@ class EpochsSpec(Spec):
 
     vote: Literal["answer", "text"] = Field(
         "answer",
-        description="What mode counts: the answers that the scorer found, or the texts that filters left, as lm-eval's "
-        "majority_vote.",
+        description="What mode counts: the answers that the scorer found, or the replies as filters left them, as "
+        "lm-eval's majority_vote.",
     )
 
     @model_validator(mode="before")
@@ -99,8 +99,8 @@ class EpochsSpec(Spec):
             return value
         if isinstance(value, bool) or not isinstance(value, int):
             raise refuse_here(f"found {describe(value)}, expected a whole number, or a mapping with count and reduce")
-        if not 1 <= value <= _MAX_COUNT:
-            raise refuse_here(f"found {describe(value)}, expected a number from 1 to {_MAX_COUNT}")
+        if not 1 <= value <= MAX_EPOCHS:
+            raise refuse_here(f"found {describe(value)}, expected a number from 1 to {MAX_EPOCHS}")
         return {"count": value}
 
     @model_validator(mode="after")

@@ -237,9 +237,12 @@ def filters_json_schema() -> dict[str, Any]:
         if name in _SHORT:
             forms.append({"type": "string"})
         if name == "map":
-            forms.append({"type": "object", "additionalProperties": {"type": ["string", "integer"]}})
+            forms.append(
+                {"type": "object", "minProperties": 1, "additionalProperties": {"type": ["string", "integer"]}}
+            )
         if not required:
             alone.append(name)
+            forms.append({"type": "null"})
         settings[name] = reference if len(forms) == 1 else {"anyOf": forms}
     return {
         "anyOf": [

@@ -20,7 +20,7 @@ from pytest_llmeval.suites.fewshot import FewshotError, Shots, contradiction, dr
 from pytest_llmeval.suites.files import Source, read_text
 from pytest_llmeval.suites.mapping import FieldMap, Ids, Mapped, make_sample
 from pytest_llmeval.suites.overrides import Override, OverrideError, apply_overrides
-from pytest_llmeval.suites.presets import PresetError, with_preset
+from pytest_llmeval.suites.presets import Preset, PresetError, is_merged, with_preset
 from pytest_llmeval.suites.rows import Row
 from pytest_llmeval.suites.schema import FewshotSpec, SuiteSpec
 from pytest_llmeval.suites.sources import check_rows_spec, rows_of, shown_source
@@ -79,11 +79,9 @@ def suite_of(
     name = value.get("suite")
     matching = tuple(override for override in overrides if override.matches(name if isinstance(name, str) else ""))
     try:
-        own = apply_overrides(value, matching)
+        merged, preset = _whole(value, matching)
     except OverrideError as error:
         raise document.source.error(str(error)) from None
-    try:
-        merged, preset = with_preset(own)
     except PresetError as error:
         raise origin_of(document, matching).error(str(error), error.keys) from None
     origin = origin_of(document, matching, preset)
@@ -91,6 +89,27 @@ def suite_of(
     python_values = spec.dataset is not None and spec.dataset.python_values
     suite = _Reading(spec, origin, Templates(python_values=python_values), read_rows).suite()
     return replace(suite, scorers=scorers)
+
+
+def _whole(value: dict[str, JSON], overrides: Sequence[Override]) -> tuple[dict[str, JSON], Preset | None]:
+    """A suite's YAML value with the overrides and the defaults of its preset, and that preset.
+
+    An override of what the suite would say beside its preset is one of the suite's own keys: with a path the preset's
+    source of rows goes. One of a part of what the suite would replace as a whole changes the preset's. Raises
+    ``OverrideError`` and ``PresetError``.
+    """
+    in_force = [
+        override
+        for place, override in enumerate(overrides)
+        if not any(later.keys == override.keys[: len(later.keys)] for later in overrides[place + 1 :])
+    ]
+    of_own_keys = [override for override in in_force if is_merged(override.keys[:-1])]
+    merged, preset = with_preset(apply_overrides(value, of_own_keys))
+    if preset is None:
+        return apply_overrides(value, overrides), None
+    # A copy: the defaults of a preset are read once for all suites.
+    of_parts = [override for override in in_force if override not in of_own_keys]
+    return apply_overrides(merged, of_parts), preset
 
 
 def read_suite_name(path: Path) -> str:
@@ -183,13 +202,14 @@ class _Reading:
     def suite(self) -> Suite:
         document = self.origin.document
         self._check_prompt_templates()
-        samples, rows = self._samples()
-        shots = self._shots(rows, samples)
+        all_samples, rows = self._samples()
+        samples = [*all_samples]
         dataset = self.spec.dataset
         if dataset is not None and dataset.shuffle_seed is not None:
             random.Random(dataset.shuffle_seed).shuffle(samples)
         if dataset is not None and dataset.limit is not None:
             samples = samples[: dataset.limit]
+        shots = self._shots(rows, all_samples, samples)
         return Suite(
             name=self.spec.suite,
             path=document.source.path,
@@ -253,7 +273,7 @@ class _Reading:
             mapped = self.field_map.apply(row)
             if is_kept is not None and not is_kept(mapped):
                 continue
-            samples.append(make_sample(mapped, ids.of(mapped)))
+            samples.append(self._sample(mapped, ids.of(mapped), ("samples",)))
             if fewshot is not None and fewshot.fields:
                 rows.append(row)
             if len(samples) == limit:
@@ -298,7 +318,8 @@ class _Reading:
 
         return is_kept
 
-    def _shots(self, rows: list[Row], samples: list[Sample]) -> Shots:
+    def _shots(self, rows: list[Row], samples: list[Sample], left: list[Sample]) -> Shots:
+        """``left`` are those of the samples that are left after shuffle and limit."""
         fewshot = self.spec.prompt.fewshot
         if fewshot is None or fewshot.count == 0:
             return Shots()
@@ -317,11 +338,13 @@ class _Reading:
             is_own = True
             pool = self._pool(fewshot, rows) if fewshot.fields else samples
             holder = "the data set itself, from which a sample is never shown to itself, holds"
+        shown = sorted(self.templates.names(self.spec.prompt.template or ""))
         try:
-            return draw_shots(fewshot, pool, samples, is_own=is_own, holder=holder)
+            return draw_shots(fewshot, pool, samples, is_own=is_own, holder=holder, left=left, shown=shown)
         except FewshotError as error:
             of = error.sample
-            where = f"sample {quoted(of.id)} ({self.origin.place(of)}): " if of is not None else ""
+            kind = "example" if error.is_example else "sample"
+            where = f"{kind} {quoted(of.id)} ({self.origin.place(of)}): " if of is not None else ""
             raise self.origin.error(f"{dotted(error.keys)}: {where}{error}", error.keys) from None
 
     def _pool(self, fewshot: FewshotSpec, rows: Iterable[Row]) -> list[Sample]:
@@ -329,7 +352,17 @@ class _Reading:
         for name, rule in fewshot.fields.items():
             rules[name] = (self._field_keys(("prompt", "fewshot", "fields"), name), rule)
         field_map = replace(self.field_map, rules=rules)
-        return [make_sample(field_map.apply(row, shot=True), str(row.number)) for row in rows]
+        keys: Keys = ("prompt", "fewshot", "samples")
+        return [self._sample(field_map.apply(row, shot=True), str(row.number), keys) for row in rows]
+
+    def _sample(self, mapped: Mapped, id_: str, inline: Keys) -> Sample:
+        """``inline`` are the keys at which the row stands if it is one of the suite file."""
+        try:
+            return make_sample(mapped, id_)
+        except SuiteError as error:
+            if mapped.row.inline and self.origin.overrides:
+                raise self.origin.error(error.message, (*inline, mapped.row.number - 1)) from None
+            raise
 
     def _field_keys(self, above: Keys, name: str) -> Keys:
         """The keys of a rule. Raises ``SuiteError`` for a name that no template could use."""

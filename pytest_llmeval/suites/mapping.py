@@ -286,8 +286,10 @@ class Ids:
             self._rows[id_] = row
         if self._without is not None and self._rows:
             other = next(iter(self._rows.values()))
+            advice = "" if row.inline else "; dataset.first_id: 1 numbers them all"
             raise self._without.error(
                 f"the row has no id, {other.place} has one; give ids to all rows, or to none (their numbers serve then)"
+                f"{advice}"
             )
         return str(row.number) if value is None else id_
 

@@ -97,7 +97,14 @@ class GenerateSpec(Spec):
         tuple[Annotated[str, AfterValidator(_stop_text)], ...],
         FROM_LIST,
         BeforeValidator(_stop_list),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string", "minLength": 1},
+                    {"type": "array", "items": {"type": "string", "minLength": 1}},
+                ]
+            }
+        ),
     ] = Field((), description="A reply ends before the first of these texts.")
     temperature: float = Field(0.0, ge=0, description="0 takes the likeliest token; above 0 tokens are sampled.")
     top_p: float = Field(

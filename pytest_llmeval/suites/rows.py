@@ -15,7 +15,7 @@ from typing import Any
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.files import Source, compression_of, decode, open_bytes, read_text
 from pytest_llmeval.suites.parquet import read_parquet
-from pytest_llmeval.suites.wording import describe, expected_one_of, quoted
+from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.suites.yaml_lines import read_yaml
 from pytest_llmeval.types import JSON
 
@@ -25,6 +25,7 @@ MAX_DATA_BYTES = 2_000_000_000
 MAX_YAML_DATA_BYTES = 100_000_000
 _EXCERPT = 40
 _MAX_CELL = 2_000_000_000
+_EACH = "*"
 
 FORMATS: Mapping[str, str] = {
     ".jsonl": "jsonl",
@@ -88,10 +89,10 @@ def read_rows(
 ) -> Iterator[Row]:
     """The rows of a file, one by one.
 
-    ``key`` leads to the list of rows in a JSON or YAML file, ``columns`` are the names of those of a CSV or TSV file
-    without a header. ``num_before`` rows of other files come before this one's. With ``or_one_row`` a JSON file that
-    holds a mapping, and no list, is one row. A file of the format ``text`` is one row with the column ``text``. Raises
-    ``SuiteError``, for a broken row when it is reached.
+    ``key`` leads to the list of rows in a JSON or YAML file, in which ``*`` goes through a list. ``columns`` are the
+    names of those of a CSV or TSV file without a header. ``num_before`` rows of other files come before this one's.
+    With ``or_one_row`` a JSON file that holds a mapping, and no list, is one row. A file of the format ``text`` is one
+    row with the column ``text``. Raises ``SuiteError``, for a broken row when it is reached.
     """
     if key is not None and format_ not in ("json", "yaml"):
         raise source.error(f"is read as {format_}, which has no keys; remove 'key: {key}'")
@@ -127,19 +128,14 @@ class _File:
             raise row.error(f"found {describe(value)}, expected a mapping of columns")
         return Row(value, self.source, self.num_before + index + 1, line, position=position)
 
-    def rows(self, values: Sequence[JSON]) -> Iterator[Row]:
-        for index, value in enumerate(values):
-            yield self.row(value, index, None)
-
     def text(self) -> str:
         return read_text(self.source, max_bytes=MAX_DATA_BYTES, too_large="split it")
 
 
 def _read_yaml(file: _File, key: str | None) -> Iterator[Row]:
     document = read_yaml(file.source, max_bytes=MAX_YAML_DATA_BYTES, too_large="write it as JSONL")
-    path = tuple(key.split(".")) if key else ()
-    for index, value in enumerate(_rows_at(file.source, document.value, key)):
-        yield file.row(value, index, document.line((*path, index)))
+    for index, (value, keys) in enumerate(_rows_at(file, document.value, key)):
+        yield file.row(value, index, document.line(keys))
 
 
 def _read_json(file: _File, key: str | None, or_one_row: bool) -> Iterator[Row]:
@@ -147,7 +143,8 @@ def _read_json(file: _File, key: str | None, or_one_row: bool) -> Iterator[Row]:
     if or_one_row and key is None and isinstance(value, dict):
         yield file.row(value, 0, 1)
     else:
-        yield from file.rows(_rows_at(file.source, value, key))
+        for index, (row, _) in enumerate(_rows_at(file, value, key)):
+            yield file.row(row, index, None)
 
 
 def _read_text(file: _File) -> Iterator[Row]:
@@ -161,26 +158,65 @@ def _read_parquet(file: _File) -> Iterator[Row]:
         yield file.row(columns, index, None)
 
 
-def _rows_at(source: Source, value: JSON, key: str | None) -> list[JSON]:
-    inside = value
-    above: list[str] = []
-    for part in key.split(".") if key else ():
-        if not isinstance(inside, dict) or part not in inside:
-            keys = list(inside) if isinstance(inside, dict) else []
-            where = f" in {quoted('.'.join(above))}" if above else ""
-            raise source.error(f"there is no key {quoted(part)}{where}, which 'key' names{expected_one_of(part, keys)}")
-        inside = inside[part]
-        above.append(part)
-    if isinstance(inside, list):
-        return inside
-    where = f"found {describe(inside)} at the key {quoted(key)}" if key else f"found {describe(inside)}"
-    lists = (
-        [".".join((*above, name)) for name, part in inside.items() if isinstance(part, list)]
-        if isinstance(inside, dict)
-        else []
+def _rows_at(file: _File, value: JSON, key: str | None) -> Iterator[tuple[JSON, Keys]]:
+    """Each row to which ``key`` leads in the file's ``value``, and where it stands.
+
+    ``*`` in ``key`` goes through a list. A row has the columns of the mappings on its way from there on, without the
+    keys that lead on; of columns of the same name the innermost counts.
+    """
+    return _nested_rows(file.source, value, key.split(".") if key else [], (), None)
+
+
+def _nested_rows(
+    source: Source, value: JSON, parts: Sequence[str], above: Keys, inherited: Mapping[str, JSON] | None
+) -> Iterator[tuple[JSON, Keys]]:
+    """``above`` are the keys of ``value``, ``parts`` those of ``key`` that are left, ``inherited`` what rows get."""
+    if not parts:
+        for index, row in enumerate(_list_of_rows(source, value, above)):
+            yield {**inherited, **row} if inherited and isinstance(row, dict) else row, (*above, index)
+        return
+    part, *rest = parts
+    if isinstance(value, dict) and part in value:
+        if inherited is not None:
+            inherited = {**inherited, **{name: column for name, column in value.items() if name != part}}
+        yield from _nested_rows(source, value[part], rest, (*above, part), inherited)
+    elif part == _EACH:
+        if not isinstance(value, list):
+            raise source.error(f"found {describe(value)}{_at(above)}, expected a list, which '*' of 'key' goes through")
+        for index, item in enumerate(value):
+            yield from _nested_rows(source, item, rest, (*above, index), inherited or {})
+    else:
+        raise source.error(_no_key(part, value, above))
+
+
+def _list_of_rows(source: Source, value: JSON, above: Keys) -> list[JSON]:
+    if isinstance(value, list):
+        return value
+    lists = [name for name, part in value.items() if isinstance(part, list)] if isinstance(value, dict) else []
+    advice = ", ".join(_as_key((*above, name)) for name in lists)
+    raise source.error(
+        f"found {describe(value)}{_at(above, 'the key ')}, expected a list of rows"
+        + (f"; 'key' names the list: expected one of {advice}" if lists else "")
     )
-    advice = f"; 'key' names the list: expected one of {', '.join(lists)}" if lists else ""
-    raise source.error(f"{where}, expected a list of rows{advice}")
+
+
+def _no_key(part: str, value: JSON, above: Keys) -> str:
+    if isinstance(value, dict):
+        where = f" in {quoted(dotted(above))}" if above else ""
+        return f"there is no key {quoted(part)}{where}, which 'key' names{expected_one_of(part, value)}"
+    message = f"found {describe(value)}{_at(above)}, expected a mapping with the key {quoted(part)}"
+    if isinstance(value, list):
+        message += f"; did you mean {_as_key((*above, 0, part))}?" if above else ", which 'key' names"
+        message += "" if above else "; where these are the rows themselves, write key: null"
+    return message
+
+
+def _at(above: Keys, what: str = "") -> str:
+    return f" at {what}{quoted(dotted(above))}" if above else ""
+
+
+def _as_key(keys: Keys) -> str:
+    return ".".join(_EACH if isinstance(key, int) else str(key) for key in keys)
 
 
 class _JSONProblem(ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import stat
 from pathlib import Path
@@ -39,27 +38,6 @@ def is_suite_file(path: Path) -> bool:
             return bool(_OTHER_KEY.search(data, start) or _OTHER_KEY.search(_decoded(_reread(file, _MAX_READ)), start))
     except (OSError, ValueError):
         return False
-
-
-def benchmark_names(path: Path) -> frozenset[str]:
-    """Names of the benchmarks in a Python file, by its text alone: what derives from a class called ``…Benchmark``.
-
-    For a process that knows node ids and imports nothing, as the controller of pytest-xdist does.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        if "Benchmark" not in text:
-            return frozenset()
-        tree = ast.parse(text)
-    except (OSError, ValueError, SyntaxError):
-        return frozenset()
-    found: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
-            if any(base.endswith("Benchmark") or base in found for base in bases):
-                found.add(node.name)
-    return frozenset(found)
 
 
 def _reread(file: BinaryIO, size: int) -> bytes:

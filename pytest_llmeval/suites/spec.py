@@ -5,10 +5,15 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-__all__ = ["FROM_LIST", "Spec", "refuse", "refuse_here", "unknown_key"]
+__all__ = ["FROM_LIST", "Spec", "refuse", "refuse_here", "unknown_key", "whole"]
 
 # Strict mode takes no list for a tuple, and YAML has lists only. The entries stay strict.
 FROM_LIST = Field(strict=False)
+
+
+def whole(pattern: str) -> str:
+    """A regular expression for JSON Schema that matches whole texts: ``$`` lets a line feed follow."""
+    return f"^(?:{pattern})(?![\\s\\S])"
 
 
 def refuse(message: str) -> PydanticCustomError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError, nodes
+from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.runtime import Context
 
@@ -21,6 +21,7 @@ __all__ = ["TemplateError", "Templates", "is_template"]
 
 _RESULT = "value_of_the_expression"
 _UNDEFINED = re.compile(r"'(.+)' is undefined")
+_NOT_IN_LIST = re.compile(r"(.+) is not in list", re.DOTALL)
 
 
 class TemplateError(ValueError):
@@ -52,7 +53,7 @@ class Templates:
         if template is None:
             template = self._compiled(source, lambda: self._sandbox.from_string(self._sandbox.parse_restricted(source)))
             self._texts[source] = template
-        self._sandbox.restart()
+        self._sandbox.budget.restart()
         try:
             return _bounded(template.root_render_func(self._context(template, variables)))
         except Exception as error:
@@ -69,7 +70,7 @@ class Templates:
         template = self._values[source]
         if template is None:
             return self.text(source, variables)
-        self._sandbox.restart()
+        self._sandbox.budget.restart()
         try:
             context = self._context(template, variables)
             for _ in template.root_render_func(context):
@@ -81,6 +82,13 @@ class Templates:
     def check(self, source: str) -> None:
         """Raise ``TemplateError`` where ``source`` is no template."""
         self._compiled(source, lambda: self._sandbox.parse_restricted(source))
+
+    def names(self, source: str) -> set[str]:
+        """The variables that ``source`` uses. Raises ``TemplateError`` where it is no template."""
+        found: set[str] = self._compiled(
+            source, lambda: meta.find_undeclared_variables(self._sandbox.parse_restricted(source))
+        )
+        return found
 
     def _context(self, template: Template, variables: Mapping[str, object]) -> Context:
         # "shared" skips Jinja2's own merging with the globals, which takes longer than most templates.
@@ -106,7 +114,7 @@ class Templates:
         return self._sandbox.from_string(program)
 
     def _compiled(self, source: str, compile_: Callable[[], Any]) -> Any:
-        self._sandbox.restart()
+        self._sandbox.budget.restart()
         try:
             return compile_()
         except TemplateSyntaxError as error:
@@ -126,6 +134,8 @@ class Templates:
             message = str(error)
         elif isinstance(error, RecursionError):
             message = "it is nested too deeply"
+        elif isinstance(error, ValueError) and (absent := _NOT_IN_LIST.fullmatch(str(error))):
+            message = f"found {absent.group(1)}, which is not in the list"
         else:
             message = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
         raise TemplateError(message.rstrip(".")) from None
@@ -150,7 +160,7 @@ def _plain(value: Any) -> JSON:
         return value
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Iterable) and not callable(value):
+    if isinstance(value, Iterable) and not callable(value) and not isinstance(value, set | frozenset | bytes):
         return [_plain(item) for item in value]
     found = getattr(value, "described", f"a Python {type(value).__name__}")
     raise RefusedError(f"it gives {found}, expected text, a number, a bool, a list or a mapping")

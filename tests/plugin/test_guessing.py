@@ -112,3 +112,16 @@ def test_hand_written_tests_cannot_have_guesses(llm_pytester: pytest.Pytester) -
     result = llm_pytester.runpytest_subprocess("--llm-model=random")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*model random: it answers the samples of suites, and knows no prompt*"])
+
+
+def test_json_of_a_schema_has_no_answer_to_guess_and_can_be_replayed(
+    llm_pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    llm_pytester.makefile(".yaml", s="suite: s\nsamples: [{id: c, question: x}]\nscore: json\n")
+    (llm_pytester.path / "out.jsonl").write_text('{"id": "c", "response": "{}"}\n')
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-model=replay:out.jsonl", "s.yaml")
+    result.stdout.fnmatch_lines(["s*1  1.000*"])
+    assert result.ret == 0
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-model=random", "s.yaml")
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret in (0, 1)

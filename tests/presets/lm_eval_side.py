@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,15 @@ from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
+    Prompt,
     Request,
     Response,
 )
 
 TASKS = Path(lm_eval.__file__).parent / "tasks"
 Row = dict[str, Any]
+MAX_GEN_TOKS = 256
+"""What lm-eval's model of Hugging Face generates where a task does not say it (``max_gen_toks`` of ``HFLM``)."""
 
 
 @dataclass
@@ -64,6 +68,17 @@ class Peer:
         """What each document's requests hold."""
         return [[instance.arguments for instance in own] for own in self.instances]
 
+    def chat_arguments(self, *, multi_turn: bool) -> list[list[tuple[Any, ...]]]:
+        """What each document's requests hold under a chat template, with examples as turns or in the question."""
+        self.task.set_fewshot_seed(1234)
+        self.task.build_all_requests(
+            apply_chat_template=True, fewshot_as_multiturn=multi_turn, chat_template=as_chat, rank=0, world_size=1
+        )
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        for instance in self.task.instances:
+            found.setdefault(instance.doc_id, []).append(comparable(instance.arguments))
+        return list(found.values())
+
     def numbers(self) -> dict[str, list[float]]:
         """Each document's metrics, by ``metric`` or ``metric,filter``, for the made-up responses."""
         for place, own in enumerate(self.instances):
@@ -79,6 +94,18 @@ class Peer:
                 for metric, value in self.task.process_results(own[0].doc, results).items():
                     found.setdefault(f"{metric},{key}" if len(keys) > 1 else metric, []).append(value)
         return found
+
+
+def as_chat(messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
+    """A chat template that loses nothing."""
+    return json.dumps([messages, add_generation_prompt])
+
+
+def _as_text(prompt: Prompt) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    turns = [{"role": message.role, "content": message.content} for message in prompt]
+    return as_chat(turns, add_generation_prompt=prompt[-1].role != "assistant")
 
 
 def response_of(arguments: tuple[Any, ...], replies: Sequence[str], place: int) -> Any:
@@ -100,19 +127,28 @@ def ours_of(request: Request, replies: Sequence[str], place: int) -> Response:
 
 
 def arguments_of(request: Request) -> tuple[Any, ...]:
-    """Our request as lm-eval writes its own; generation settings without what lm-eval leaves to the model."""
+    """Our request as lm-eval writes its own, a chat as the text that ``as_chat`` makes of it."""
     if isinstance(request, GenerateRequest):
-        return request.prompt, {"until": list(request.stop), "temperature": request.temperature}
+        settings = {
+            "until": list(request.stop),
+            "temperature": request.temperature,
+            "max_gen_toks": request.max_tokens,
+        }
+        return _as_text(request.prompt), settings
     if not isinstance(request, LoglikelihoodRequest):
         raise TypeError(type(request))
-    return request.context, request.continuation
+    return _as_text(request.context), request.continuation
 
 
 def comparable(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """lm-eval's arguments, with generation settings as ``arguments_of`` has them."""
     if isinstance(arguments[1], dict):
         settings = arguments[1]
-        return arguments[0], {"until": settings["until"], "temperature": float(settings.get("temperature", 0.0))}
+        return arguments[0], {
+            "until": settings["until"],
+            "temperature": float(settings.get("temperature", 0.0)),
+            "max_gen_toks": settings.get("max_gen_toks", MAX_GEN_TOKS),
+        }
     return arguments[:2]
 
 

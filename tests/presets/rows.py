@@ -92,7 +92,7 @@ WINOGRANDE_TRAIN = [
     _winogrande("Leo is taller than Abe, so _ bends.", "Leo", "Abe", "1"),
 ]
 
-TRUTHFULQA = [
+TRUTHFULQA: list[Row] = [
     {
         "question": question,
         "mc1_targets": {"choices": choices, "labels": [1] + [0] * (len(choices) - 1)},
@@ -249,3 +249,62 @@ EVENTS = [
         "answer_probabilities": [1.0, 0.0, 0.0],
     },
 ]
+
+SQUAD_1_1 = {
+    "data": [
+        {
+            "title": "Rivers",
+            "paragraphs": [
+                {
+                    "context": "The Ebro is 930 km long.",
+                    "qas": [
+                        {
+                            "answers": [
+                                {"answer_start": 12, "text": "930 km"},
+                                {"answer_start": 12, "text": "930 km long"},
+                                {"answer_start": 12, "text": "930 km"},
+                            ],
+                            "question": "How long is the Ebro?",
+                            "id": "56be4db0acb8001400a502ec",
+                        },
+                        {
+                            "answers": [{"answer_start": 4, "text": "Ebro"}],
+                            "question": "Which river is long?",
+                            "id": "56be4db0acb8001400a502ed",
+                        },
+                    ],
+                },
+                {"context": "No question is asked of this.", "qas": []},
+            ],
+        },
+        {
+            "title": "Birds",
+            "paragraphs": [
+                {
+                    "context": "The wren weighs nine grams.",
+                    "qas": [
+                        {
+                            "answers": [{"answer_start": 16, "text": "nine grams"}],
+                            "question": "What does the wren weigh?",
+                            "id": "56be4db0acb8001400a502ee",
+                        }
+                    ],
+                }
+            ],
+        },
+    ],
+    "version": "1.1",
+}
+"""The nesting and the order of keys of ``dev-v1.1.json``."""
+
+TRUTHFULQA_MC_TASK = [
+    {
+        "question": row["question"],
+        **{
+            name: dict(zip(row[name]["choices"], row[name]["labels"], strict=True))
+            for name in ("mc1_targets", "mc2_targets")
+        },
+    }
+    for row in TRUTHFULQA
+]
+"""The form of the authors' ``mc_task.json``."""

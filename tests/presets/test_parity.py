@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import yaml
 
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.presets import all_presets
+from pytest_llmeval.suites.presets import all_presets, load_preset
 from tests.presets import rows
 from tests.presets.lm_eval_side import Peer, Row, arguments_of, comparable, values_of
 
@@ -97,6 +97,45 @@ def test_a_preset_is_lm_evals_task(case: Case, tmp_path: Path) -> None:
         assert found[metric] == pytest.approx(expected[name], abs=1e-12), (name, metric)
     if all(metric.endswith("accuracy") for metric in case.numbers.values()) and len(case.rows) > 3:
         assert 0 < sum(value for value in found["accuracy"] if value) < len(case.rows), "these rows can tell nothing"
+
+
+CHATS = [
+    Case("mmlu", "mmlu/default/mmlu_anatomy.yaml", rows.MMLU, {}, shots=rows.MMLU_DEV, shots_split="dev",
+         num_fewshot=5),
+    Case("arc-easy", "arc/arc_easy.yaml", rows.ARC, {}, shots=rows.ARC[::-1], num_fewshot=2),
+    Case("hellaswag", "hellaswag/hellaswag.yaml", rows.HELLASWAG, {}, split="validation", shots=rows.HELLASWAG[::-1],
+         num_fewshot=2),
+    Case("winogrande", "winogrande/default.yaml", rows.WINOGRANDE, {}, split="validation", shots=rows.WINOGRANDE_TRAIN,
+         num_fewshot=2),
+    Case("csqa", "commonsense_qa/default.yaml", rows.CSQA, {}, split="validation", shots=rows.CSQA_TRAIN,
+         num_fewshot=2),
+    Case("boolq-lm-eval", "super_glue/boolq/default.yaml", rows.BOOLQ, {}, split="validation", shots=rows.BOOLQ_TRAIN,
+         num_fewshot=2),
+    Case("gsm8k", "gsm8k/gsm8k.yaml", rows.GSM8K, {}, shots=rows.GSM8K_TRAIN, num_fewshot=5),
+    Case("math-hendrycks", "hendrycks_math/hendrycks_math_algebra.yaml", rows.MATH, {}),
+    Case("bbh-cot-navigate", "bbh/cot_fewshot/navigate.yaml", rows.BBH, {}, num_fewshot=3),
+    Case("bbh-direct-navigate", "bbh/fewshot/navigate.yaml", rows.BBH, {}, num_fewshot=3),
+    Case("truthfulqa-mc1", "truthfulqa/truthfulqa_mc1.yaml", rows.TRUTHFULQA, {}, split="validation"),
+    Case("truthfulqa-mc2", "truthfulqa/truthfulqa_mc2.yaml", rows.TRUTHFULQA, {}, split="validation"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("multi_turn", [False, True])
+@pytest.mark.parametrize("case", CHATS, ids=lambda case: case.preset)
+def test_a_preset_is_lm_evals_task_in_a_chat(case: Case, multi_turn: bool, tmp_path: Path) -> None:
+    """But for TruthfulQA's examples as turns of their own: lm-eval's are part of the question, as its formula says."""
+    splits = {case.split: case.rows, **({case.shots_split: case.shots} if case.shots else {})}
+    fewshot: dict[str, Any] = {"count": case.num_fewshot} if case.shots else {}
+    if "fewshot" in load_preset(case.preset).defaults["prompt"]:
+        fewshot["multi_turn"] = multi_turn
+    case = replace(case, more={"prompt": {"chat": True, **({"fewshot": fewshot} if fewshot else {})}})
+    evaluation = Evaluation(load_suite(write_suite(tmp_path, case)))
+    ours = [
+        [arguments_of(request) for request in evaluation.question(sample).requests]
+        for sample in evaluation.suite.samples
+    ]
+    theirs = Peer(case.file, splits, (), case.num_fewshot).chat_arguments(multi_turn=multi_turn)
+    assert (ours == theirs) != (multi_turn and case.preset.startswith("truthfulqa"))
 
 
 def write_suite(folder: Path, case: Case) -> Path:

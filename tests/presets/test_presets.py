@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,32 +11,13 @@ import yaml
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.overrides import parse_override
-from pytest_llmeval.suites.presets import all_presets, load_preset, with_preset
+from pytest_llmeval.suites.fewshot import contradiction
+from pytest_llmeval.suites.presets import PresetError, all_presets, load_preset, with_preset
 from pytest_llmeval.suites.schema import SuiteSpec
-from pytest_llmeval.suites.suite import Suite
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodRollingRequest, Score
 from tests.presets import rows
+from tests.presets.conftest import Load
 from tests.support import fake_model_conftest
-
-Load = Callable[..., Suite]
-MINE = {"suite": "mine"}
-
-
-@pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """``load(yaml, {name: rows or text}, *overrides)`` writes ``s.yaml`` and its files, and loads the suite."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_and_load(text: str, files: Mapping[str, Any] | None = None, *overrides: str) -> Suite:
-        Path("s.yaml").write_text(text)
-        for name, content in (files or {}).items():
-            lines = content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content)
-            Path(name).write_text(lines)
-        return load_suite(Path("s.yaml"), overrides=[parse_override(text) for text in overrides])
-
-    return write_and_load
 
 
 @pytest.mark.parametrize("preset", list(all_presets()), ids=lambda preset: preset.name)
@@ -160,6 +140,167 @@ def test_bbh_as_published_is_an_object_with_examples(load: Load) -> None:
     document = json.dumps({"canary": "…", "examples": rows.BBH})
     suite = load("suite: s\npreset: bbh-direct-navigate\ndataset: {path: navigate.json}\n", {"navigate.json": document})
     assert len(suite.samples) == len(rows.BBH)
+
+
+@pytest.mark.parametrize("preset", ["csqa", "winogrande", "hellaswag", "boolq-lm-eval", "gsm8k"])
+@pytest.mark.parametrize("sampler", ["first_n", "seeded"])
+def test_another_sampler_without_what_the_presets_needs(preset: str, sampler: str) -> None:
+    fewshot: Any = {"sampler": sampler, "count": 2}
+    value: Any = with_preset({"suite": "s", "preset": preset, "prompt": {"fewshot": fewshot}})[0]
+    assert value["prompt"]["fewshot"].keys().isdisjoint(("spare", "seed"))
+    assert contradiction(SuiteSpec.model_validate(value).prompt) is None
+
+
+def test_the_presets_own_sampler_keeps_what_it_needs() -> None:
+    fewshot: Any = {"sampler": "lm_eval", "count": 2}
+    value: Any = with_preset({"suite": "s", "preset": "csqa", "prompt": {"fewshot": fewshot}})[0]
+    assert value["prompt"]["fewshot"]["spare"] is True
+
+
+def test_the_presets_own_hub_may_be_written_out() -> None:
+    dataset: Any = {"hub": "openai/gsm8k", "config": "main", "split": "train"}
+    value: Any = with_preset({"suite": "s", "preset": "gsm8k", "dataset": dataset})[0]
+    assert value["dataset"] == dataset
+    assert (value["prompt"]["fewshot"]["hub"], value["prompt"]["fewshot"]["split"]) == ("openai/gsm8k", "train")
+
+
+@pytest.mark.parametrize("hub", [{}, {"hub": "allenai/ai2_arc"}])
+def test_revision_and_config_are_those_of_the_examples_too(hub: dict[str, str]) -> None:
+    own: dict[str, Any] = {"suite": "s", "preset": "arc-easy", "dataset": {**hub, "revision": "r", "config": "c"}}
+    value: Any = with_preset(own)[0]
+    examples = value["prompt"]["fewshot"]
+    assert (examples["revision"], examples["config"], examples["split"]) == ("r", "c", "train")
+    own["prompt"] = {"fewshot": {"config": "ARC-Easy"}}
+    value = with_preset(own)[0]
+    assert (value["prompt"]["fewshot"]["revision"], value["prompt"]["fewshot"]["config"]) == ("r", "ARC-Easy")
+    others: tuple[dict[str, Any], ...] = ({"path": "p.jsonl"}, {"samples": []}, {"hub": "some/other"})
+    for other in others:
+        own["prompt"] = {"fewshot": other}
+        value = with_preset(own)[0]
+        assert value["prompt"]["fewshot"].keys().isdisjoint(("revision", "config")), other
+
+
+def test_what_else_the_suite_says_of_the_examples_stays() -> None:
+    fewshot = {"count": 1, "fields": {"question": "q", "labels": "l"}}
+    own: Any = {"suite": "s", "preset": "csqa", "dataset": {"revision": "r"}, "prompt": {"fewshot": fewshot}}
+    value: Any = with_preset(own)[0]
+    assert value["prompt"]["fewshot"] == {
+        **load_preset("csqa").defaults["prompt"]["fewshot"],
+        **fewshot,
+        "revision": "r",
+    }
+
+
+def test_another_hub_brings_no_revision_to_the_examples() -> None:
+    dataset = {"hub": "some/other", "revision": "r"}
+    own: Any = {"suite": "s", "preset": "arc-easy", "dataset": dataset}
+    value: Any = with_preset(own)[0]
+    assert "revision" not in value["prompt"]["fewshot"]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"dataset": {"fields": {"target": "right"}}},
+        {"target": "right"},
+        {"choices": "options", "target": "right"},
+        {"dataset": {"fields": {"choices": "options", "target": "right", "category": "kind"}}},
+    ],
+)
+@pytest.mark.parametrize("preset", ["mmlu", "arc-easy", "chronologic-brier"])
+def test_a_field_may_be_written_in_either_place(load: Load, preset: str, own: dict[str, Any]) -> None:
+    """``choices`` and ``dataset.fields.choices`` are one key; so are target and category."""
+    row = {
+        "question": "q",
+        "main_question": "q",
+        "question_category": "x",
+        "subject": "anatomy",
+        "right": 1,
+        "options": ["a", "b"],
+        "choices": {"label": ["A", "B"], "text": ["c", "d"]},
+        "answerKey": "A",
+        "answer": 0,
+        "answer_strings": ["e", "f"],
+        "answer_types": ["x", "y"],
+        "answer_probabilities": [1.0, 0.0],
+        "kind": "k",
+    }
+    suite = {"suite": "s", "preset": preset, **own, "prompt": {"fewshot": {"count": 0}}}
+    suite["dataset"] = {**own.get("dataset", {}), "path": "r.jsonl"}
+    sample = load(yaml.safe_dump(suite, sort_keys=False), {"r.jsonl": [row]}).samples[0]
+    said = {**own, **own.get("dataset", {}).get("fields", {})}
+    assert sample.target == 1
+    if "choices" in said:
+        assert sample.choices == ("a", "b")
+    if "category" in said:
+        assert sample.category == "k"
+
+
+def test_null_removes_a_field_of_the_preset(load: Load) -> None:
+    text = """
+suite: s
+preset: arc-easy
+target: "{{ 'ABCD'.index(answerKey) }}"
+dataset: {path: r.jsonl, fields: {labels: null}}
+"""
+    suite = load(text, {"r.jsonl": rows.ARC[:1]})
+    assert suite.spec.dataset is not None
+    assert list(suite.spec.dataset.fields) == ["choices", "question"]
+    with pytest.raises(SuiteError, match=r"s\.yaml:5: dataset\.fields\.lables: found nothing \(null\)"):
+        load(text.replace("labels", "lables"), {"r.jsonl": rows.ARC[:1]})
+    for fields, left in (({"answer": None}, {"answer": None}), ({"target": None}, {"choices": "{{ [] }}"})):
+        prompt = {"fewshot": {"fields": {**fields}}}
+        own: Any = {"suite": "s", "preset": "truthfulqa-mc1", "prompt": prompt, "dataset": {"fields": {"target": None}}}
+        value: Any = with_preset(own)[0]
+        assert left.items() <= value["prompt"]["fewshot"]["fields"].items()
+        assert ("target" in value["prompt"]["fewshot"]["fields"]) == ("answer" in fields)
+        assert ("target" in value, "target" in value["dataset"]["fields"]) == (False, False)
+
+
+NAMES = {
+    "bbh": "preset: 'bbh' is a family of presets, expected bbh-cot-<task> or bbh-direct-<task>",
+    "bbh-cot": (
+        "preset: 'bbh-cot' is a family of presets, expected one of bbh-cot-boolean-expressions, "
+        "bbh-cot-causal-judgement, bbh-cot-date-understanding, … (27; `llmeval presets bbh-cot`)"
+    ),
+    "arc": "preset: 'arc' is a family of presets, expected one of arc-easy, arc-challenge",
+    "commonsense_qa": "there is no preset 'commonsense_qa'; did you mean 'csqa'?",
+    "hendrycks_math_algebra": "did you mean 'math-hendrycks'?",
+    "minerva_math": "did you mean 'math-minerva'?",
+    "mmlu_anatomy": "did you mean 'mmlu'?",
+    "bbh_cot_fewshot_navigate": "did you mean 'bbh-cot-navigate'?",
+    "bbh_fewshot_snarks": "did you mean 'bbh-direct-snarks'?",
+    "bbh-cot_navigate": "did you mean 'bbh-cot-navigate'?",
+    "bbh_cot_fewshot": "expected bbh-cot-<task>",
+    "arc_challenge": "did you mean 'arc-challenge'?",
+    "truthfulqa_mc1": "did you mean 'truthfulqa-mc1'?",
+    "wikitext": "did you mean 'perplexity'?",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lm_evals_names_and_beginnings_lead_to_presets(name: str) -> None:
+    with pytest.raises(PresetError) as caught:
+        load_preset(name)
+    assert NAMES[name] in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        ("mmlu", ("--num_fewshot 5",)),
+        ("perplexity", ("wikitext", "detokenised")),
+        ("truthfulqa-mc1", ("multi_turn",)),
+        ("truthfulqa-mc2", ("multi_turn",)),
+        *((name, ("algebra", "dataset: {config: geometry}")) for name in ("math", "math-hendrycks", "math-minerva")),
+    ],
+)
+def test_where_a_formula_is_not_the_whole_benchmark_it_says_so(preset: str, words: tuple[str, ...]) -> None:
+    found = load_preset(preset)
+    assert all(word in found.formula for word in words)
+    if "algebra" in words:
+        assert "algebra" in found.description
 
 
 PROBLEMS = {

@@ -108,7 +108,7 @@ def unprefixed(score: Score) -> Score:
     return Score(status=status, values=values, chance=score.chance, no_answer=bool(values["no_answer"]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["accuracy", "skill", "no_answer", "mcc", "f1_macro", "word_perplexity", "f1"])
+@pytest.mark.parametrize("name", ["accuracy", "no_answer", "mcc", "f1_macro", "word_perplexity", "f1"])
 def test_a_metric_with_a_prefix_is_the_metric_of_its_own_values(name: str) -> None:
     scores = [several(number) for number in range(10)]
     found = summarize(scores, [f"flexible.{name}"])[f"flexible.{name}"]
@@ -231,3 +231,25 @@ def test_many_samples_are_resampled_in_bounded_memory() -> None:
     found = bootstrap_of_sums(rows, lambda total: total[0] / total[1], num_resamples=100)
     assert found is not None
     assert found.stderr == pytest.approx(0.5 / math.sqrt(200_000), rel=0.3)
+
+
+def test_the_skill_of_another_scorer_knows_nothing_of_the_deciding_ones_chance() -> None:
+    """Student's t, by scipy."""
+    scores = [several(number) for number in range(10)]
+    found = summarize(scores, ["flexible.skill"])["flexible.skill"]
+    values = [score.values["flexible.skill"] for score in scores]
+    expected = stats.t.interval(0.95, 9, loc=np.mean(values), scale=stats.sem(values))
+    assert (found.ci_low, found.ci_high) == pytest.approx(expected)
+
+
+def test_what_metrics_are_made_of_is_none_of_their_names() -> None:
+    made_of = {
+        **dict.fromkeys(("bleu_length", "bleu_smoothing", "bleu_matches_4", "chrf_pp_beta", "ter_edits"), 1.0),
+        "loglikelihood": -1.0, "words": 1.0, "gold": 1.0, "predicted": 0.0, "sentence_bleu_4": 5.0, "zeal": 2.0,
+    }
+    assert names_in([scored(**made_of)]) == ("sentence_bleu_4", "zeal")
+    assert names_in([scored(**{f"b.{name}": value for name, value in made_of.items()})]) == (
+        "b.sentence_bleu_4",
+        "b.zeal",
+    )
+    assert names_in([scored(words=1.0, confidence=0.5)]) == ("confidence", "words")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
@@ -18,12 +19,24 @@ from pydantic import TypeAdapter
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.base import Scorer, SettingsError
 from pytest_llmeval.scoring.epochs import deciding_epoch, pass_at_k, pass_hat_k
-from pytest_llmeval.scoring.metrics import summarize
+from pytest_llmeval.scoring.metrics import names_in, summarize
 from pytest_llmeval.scoring.scorers import suite_scorer
 from pytest_llmeval.suites.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.filters_spec import Filters
-from pytest_llmeval.suites.schema import ChoiceSettings, ExactSettings, GenerateSpec, LetterSettings, ScoreSettings
+from pytest_llmeval.suites.schema import (
+    ChoiceSettings,
+    ExactSettings,
+    GenerateSpec,
+    LetterSettings,
+    NumberSettings,
+    PatternSettings,
+    ScoreSettings,
+)
+from pytest_llmeval.suites.score_settings import CustomSettings
 from pytest_llmeval.suites.score_settings.choices import MassSettings
+from pytest_llmeval.suites.score_settings.mathematics import MathSettings
+from pytest_llmeval.suites.score_settings.replies import JsonSettings
+from pytest_llmeval.suites.score_settings.texts import F1Settings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 
@@ -196,11 +209,12 @@ def test_one_reply_that_cannot_be_judged_leaves_the_sample_unscored() -> None:
 def test_numbers_have_no_right_replies_to_count() -> None:
     from pytest_llmeval.suites.score_settings.texts import ChrfSettings
 
-    for reduce in ("pass@1", "any", "all"):
-        scorer = scorer_of({"count": 2, "reduce": reduce}, ChrfSettings())
-        score = judge(scorer, "a", "b", target="a")
-        assert score.status == "unscored"
-        assert score.reason == f"{reduce} needs right and wrong replies, and this scorer gives numbers"
+    for reduce in ("pass@1", "pass^1", "any", "all"):
+        with pytest.raises(
+            SettingsError, match=f"{re.escape(reduce)} counts right replies, and chrf says of"
+        ) as caught:
+            scorer_of({"count": 2, "reduce": ["mean", reduce]}, ChrfSettings())
+        assert caught.value.keys == ("epochs", "reduce")
     assert judge(scorer_of(2, ChrfSettings()), "a", "b", target="a").status == "scored"
 
 
@@ -239,3 +253,47 @@ def test_any_replies_are_reduced(replies: list[str]) -> None:
     assert score.answer == (answers.most_common(1)[0][0] if answers else None)
     mean = reduced("mean", *replies)
     assert mean.values["accuracy"] == pytest.approx(answers["1"] / len(replies))
+
+
+def words_or_right(reply: str) -> object:
+    return {"words": 1.0} if reply == "?" else reply == "1"
+
+
+def test_a_scorer_in_python_that_gives_numbers_has_no_right_replies_to_count() -> None:
+    custom = CustomSettings(name="mine", settings={})
+    spec = EpochsSpec(count=2, reduce=("pass@1",))
+    scorer = suite_scorer(custom, {"mine": words_or_right}, epochs=spec)
+    assert judge(scorer, "1", "?").reason == "pass@1 needs right and wrong replies, and this scorer gives numbers"
+
+
+def test_pass_at_k_of_a_scorer_in_python_is_no_accuracy_of_those_that_agree() -> None:
+    spec = EpochsSpec(count=2, reduce=("pass@1",))
+    scorer = suite_scorer(CustomSettings(name="mine", settings={}), {"mine": words_or_right}, epochs=spec)
+    scores = [judge(scorer, *replies) for replies in ("11", "12", "22")]
+    assert [score.status for score in scores] == ["correct", "scored", "wrong"]
+    assert names_in(scores) == ("pass@1",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "target", "replies"),
+    [
+        (NumberSettings(), "1200", ["1,200", "1200.0", "$1200", "7", "7"]),
+        (MathSettings(), "1/2", [r"\boxed{\frac{1}{2}}", r"\boxed{\dfrac12}", r"\boxed{0.5}", "7", "7"]),
+        (JsonSettings(), '{"a": 1, "b": 2}', ['{"a":1,"b":2}', '{"b": 2.0, "a": 1}', '{"b":2,"a":1}', "3", "3"]),
+        (F1Settings(), "cat", ["The cat", "a cat.", "Cat!", "dog", "dog"]),
+        (PatternSettings(pattern="(.*)", ignore_case=True), "cat", ["cat", "Cat", "CAT", "dog", "dog"]),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_mode_counts_answers_however_they_are_written(settings: Any, target: str, replies: list[str]) -> None:
+    score = judge(scorer_of({"count": 5, "reduce": "mode"}, settings), *replies, target=target)
+    assert (score.status, score.details["epoch"]) == ("correct", 0)
+    wrong = judge(scorer_of({"count": 5, "reduce": "mode"}, settings), *replies, target=replies[-1])
+    assert wrong.status == "wrong"
+
+
+def test_votes_for_texts_without_filters_are_for_replies() -> None:
+    replies = ("A 5", "B 5", "C 5", "7", "7")
+    answers = {"count": 5, "reduce": "mode"}
+    assert judge(scorer_of(answers, NumberSettings()), *replies).answer == "5"
+    assert judge(scorer_of({**answers, "vote": "text"}, NumberSettings()), *replies).answer == "7"

@@ -232,3 +232,8 @@ def test_any_reply_is_judged(reply: str) -> None:
         score = judge(ExactSettings(), "1", reply, "drop_reasoning", "last_line", {"regex": r"\w+"}, "lower")
     assert score.status in ("correct", "wrong")
     assert score.no_answer == (score.answer is None)
+
+
+def test_what_no_filter_found_has_the_lowest_accuracy() -> None:
+    score = judge(ExactSettings(allow_empty=True), "", "no digits", DIGITS)
+    assert (score.status, score.values) == ("wrong", {"accuracy": 0.0})

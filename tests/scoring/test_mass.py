@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
-from sklearn.metrics import brier_score_loss
 
 from pytest_llmeval.scoring.mass import MassScorer
 from pytest_llmeval.scoring.metrics import summarize
@@ -34,7 +33,6 @@ def test_by_hand() -> None:
     assert (score.status, score.answer, score.chance) == ("scored", "option 0", None)
     assert score.values["probability_mass"] == pytest.approx(0.75)
     assert score.values["nll"] == pytest.approx(-math.log(0.75))
-    assert score.values["brier_sum"] == pytest.approx(0.5**2 + 0.25**2 + 0.75**2)
     assert score.details["probabilities"] == pytest.approx([0.5, 0.25, 0.25])
     metric = summarize([score, judge([-1.0, -1.0], 0)], MassScorer(MassSettings()).metrics)["probability_mass"]
     assert metric.value == pytest.approx(0.625)
@@ -51,13 +49,11 @@ def test_one_request_for_each_option() -> None:
 
 
 @given(st.lists(LOGLIKELIHOODS, min_size=2, max_size=8), st.data())
-def test_mass_and_brier_are_those_of_scipy_and_scikit_learn(values: list[float], data: st.DataObject) -> None:
+def test_mass_is_that_of_scipys_softmax(values: list[float], data: st.DataObject) -> None:
     right = data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1, max_size=len(values) - 1))
     score = judge(values, sorted(right))
     probabilities = softmax(values)
     assert score.values["probability_mass"] == pytest.approx(sum(probabilities[index] for index in right))
-    labels = [int(index in right) for index in range(len(values))]
-    assert score.values["brier"] == pytest.approx(brier_score_loss(labels, probabilities), abs=1e-12)
     assert 0 <= score.values["probability_mass"] <= 1
 
 

@@ -157,6 +157,7 @@ def test_details_say_how_the_answer_was_found_and_read() -> None:
         answer="x=1.5",
         values={"accuracy": 1.0},
         details={"extracted_by": "boxed", "parsed": "Eq(x, 1.5)", "parsed_target": "3/2"},
+        vote="3/2",
     )
 
 
@@ -309,5 +310,5 @@ def test_without_math_verify_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_minerva_names_the_parser_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     _without(monkeypatch, {"math-verify": "0.9.0", "antlr4-python3-runtime": "4.9.3"})
     MathScorer.of(MathSettings())
-    with pytest.raises(ValueError, match=r"antlr4-python3-runtime 4.11 to 4.13 and not 4\.9\.3"):
+    with pytest.raises(ValueError, match=r"antlr4-python3-runtime 4.11 to 4.13, and not 4\.9\.3"):
         MathScorer.of(MathSettings(compare="minerva"))

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.comparison import compare
 from pytest_llmeval.scoring.metrics import (
     METRICS,
     Metric,
     by_category,
-    checked,
     definition,
     names_in,
     skill,
@@ -151,9 +152,9 @@ def test_nothing_is_averaged_over_nan(bad: float) -> None:
     score = scored(rating=bad, length=3.0)
     with pytest.raises(ValueError, match="rating"):
         summarize([score], ["rating"])
-    assert checked(score).status == "unscored"
-    assert checked(score).reason == f"the value of rating is {bad}"
-    assert checked(RIGHT) is RIGHT
+    assert checked(score, "mine").status == "unscored"
+    assert checked(score, "mine").reason == f"the scorer mine gave rating = {bad}, expected a finite number"
+    assert checked(RIGHT, "mine") == RIGHT
 
 
 def test_by_category_parts_are_summaries_of_their_scores() -> None:
@@ -177,8 +178,9 @@ def test_by_category_needs_a_category_for_each_score() -> None:
 
 def test_names_in_scores() -> None:
     scores = [Score(status="correct", values={"zeal": 1.0, "brier": 0.1}), Score(status="wrong", no_answer=True)]
-    assert names_in(scores) == ("accuracy", "brier", "no_answer", "zeal")
+    assert names_in(scores) == ("brier", "no_answer", "zeal")
     assert names_in([scored(rating=1.0)]) == ("rating",)
+    assert names_in([RIGHT, Score(status="unscored", values={"zeal": 1.0})]) == ("accuracy", "skill")
 
 
 def test_definitions() -> None:
@@ -219,3 +221,15 @@ def test_a_metric_that_cannot_be_read_says_which_key(change: Mapping[str, object
     good = Metric(value=0.5, n=2, kind="mean", stderr=0.1, ci_low=0.0, ci_high=1.0).to_dict()
     with pytest.raises(ValueError, match=message):
         Metric.from_dict({**good, **change})
+
+
+def test_an_interval_of_no_width_is_not_what_is_known() -> None:
+    for value in (1.0, 0.1):
+        metric = summarize([scored(f1=value)] * 5, ["f1"])["f1"]
+        assert (metric.value, metric.ci_low, metric.ci_high) == (value, None, None)
+    nats = Score(status="scored", values={"loglikelihood": -2.0, "words": 1.0})
+    pooled = summarize([nats] * 5, ["word_perplexity"])["word_perplexity"]
+    assert (pooled.ci_low, pooled.ci_high) == (None, None)
+    same = {str(number): scored(f1=number / 9) for number in range(5)}
+    difference = compare(same, same, ["f1"])["f1"]
+    assert (difference.difference, difference.ci_low, difference.ci_high) == (0.0, None, None)

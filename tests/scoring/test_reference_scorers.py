@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring import libraries
+from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.definitions import definition, is_known
-from pytest_llmeval.scoring.metrics import checked, summarize
+from pytest_llmeval.scoring.metrics import summarize
 from pytest_llmeval.scoring.scorers import make_scorer
 from pytest_llmeval.suites.schema import ScoreSettings
 from pytest_llmeval.suites.score_settings.texts import (
@@ -66,7 +67,7 @@ def test_any_reply_has_every_number(settings: ScoreSettings, reply: str, referen
     score = judge_reply(settings, reference, reply)
     assert score.status == "scored"
     assert score.no_answer == (score.answer is None) == (not reply.strip())
-    assert checked(score) is score
+    assert checked(score, "it") == score
     for name, metric in summarize([score], make_scorer(settings).metrics).items():
         assert metric.n == 1
         assert metric.value is not None
@@ -88,6 +89,35 @@ def test_the_reference_itself_is_perfect(settings: ScoreSettings, text: str) -> 
 def test_a_long_reply_is_judged(settings: ScoreSettings, piece: str) -> None:
     reply = piece * (100_000 // len(piece))
     assert judge_reply(settings, "the cat sat on the mat", reply).status == "scored"
+
+
+@pytest.mark.parametrize(
+    ("settings", "count", "reason"),
+    [
+        (
+            TerSettings(),
+            1_000,
+            "the reply has 1,000 words and a reference 1,000: TER is computed where their product is at most 400,000",
+        ),
+        (
+            TerSettings(normalized=True, asian_support=True),
+            1_000,
+            "the reply has 1,000 words and a reference 1,000: TER is computed where their product is at most 400,000",
+        ),
+        (
+            RougeSettings(),
+            6_000,
+            "the reply has 6,000 words and a reference 6,000: ROUGE is computed where their product is at most "
+            "25,000,000",
+        ),
+    ],
+    ids=["ter", "ter by character", "rouge"],
+)
+def test_what_would_take_minutes_is_unscored(settings: ScoreSettings, count: int, reason: str) -> None:
+    word = "字" if isinstance(settings, TerSettings) and settings.asian_support else "a "
+    score = judge_reply(settings, ["a", word * count], word * count)
+    assert (score.status, score.reason) == ("unscored", reason)
+    assert judge_reply(settings, "a b", word * count).status == "scored"
 
 
 @each
@@ -122,7 +152,7 @@ def test_a_missing_library_is_named_with_its_extra(settings: ScoreSettings, monk
     absent = missing[settings.kind]
     monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == absent else find_spec(name))
     package = absent.replace("_", "-")
-    expected = rf"^score: {settings.kind} needs {package}, .*; pip install 'pytest-llmeval-suites\[metrics\]'$"
+    expected = rf"^{settings.kind} needs {package}, .*; pip install 'pytest-llmeval-suites\[metrics\]'$"
     with pytest.raises(ValueError, match=expected):
         make_scorer(settings)
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring.metrics import METRICS, checked, summarize
+from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.metrics import METRICS, summarize
 from pytest_llmeval.scoring.scorers import make_scorer
 from pytest_llmeval.suites.schema import (
     ChoiceSettings,
@@ -90,7 +91,7 @@ def test_any_reply_is_right_or_wrong(settings: ScoreSettings, target: Any, reply
     assert score.values["accuracy"] == float(score.status == "correct")
     assert score.no_answer == (score.answer is None)
     assert not (score.no_answer and score.status == "correct")
-    assert checked(score) is score
+    assert checked(score, "it") == score
     summary = summarize([score], make_scorer(settings).metrics)
     assert all(metric.n == 1 for metric in summary.values())
 

@@ -10,11 +10,14 @@ import pytest
 from pydantic import TypeAdapter
 
 from pytest_llmeval.scoring.base import Scorer, SettingsError
-from pytest_llmeval.scoring.metrics import checked, summarize
-from pytest_llmeval.scoring.scorers import suite_scorer
+from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.metrics import expanded, summarize
+from pytest_llmeval.scoring.scorers import make_scorer, suite_scorer
 from pytest_llmeval.suites.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.filters_spec import Filters
 from pytest_llmeval.suites.schema import ScoreSettings
+from pytest_llmeval.suites.score_settings import CustomSettings
+from pytest_llmeval.suites.score_settings.texts import BleuSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 
@@ -61,7 +64,7 @@ def test_metrics_of_all_scorers_are_summarised() -> None:
     scorer = scorer_of(BOTH)
     replies = ["#### 18", "It is 18.", "It is 17, so #### 18. Or 19.", "no idea"]
     scores = [judge(scorer, "18", reply) for reply in replies]
-    assert all(checked(score) is score for score in scores)
+    assert all(checked(score, "it") == score for score in scores)
     metrics = summarize(scores, scorer.metrics)
     assert {name: metric.value for name, metric in metrics.items()} == {
         "accuracy": 0.25,  # «18.» is what the strict filter takes of the third
@@ -165,3 +168,26 @@ def test_it_travels_to_workers() -> None:
     copy = pickle.loads(pickle.dumps(scorer))
     assert copy == scorer
     assert copy.present(a_sample("1")) == scorer.present(a_sample("1"))
+
+
+def test_a_scorer_that_names_no_metrics_leaves_the_others_theirs() -> None:
+    settings = _SCORE.validate_python({"several": {"scorers": {"mine": {"score": "exact"}, "b": {"score": "bleu"}}}})
+    mine = settings.scorers["mine"].model_copy(update={"score": CustomSettings(name="mine", settings={})})
+    for scorers in (
+        {"mine": mine, "b": settings.scorers["b"]},
+        {"b": settings.scorers["b"], "mine": mine},
+    ):
+        scorer = suite_scorer(settings.model_copy(update={"scorers": scorers}), {"mine": lambda reply: len(reply)})
+        scores = [judge(scorer, "one two", reply) for reply in ("one two", "two")]
+        names = expanded(scorer.metrics, scores)
+        first, second = scorers
+        bleu = make_scorer(BleuSettings()).metrics
+        own = {"mine": ["score"], "b": list(bleu)}
+        assert list(names) == [*own[first], *(f"{second}.{name}" for name in own[second])]
+        assert all(metric.n == 2 for metric in summarize(scores, names).values())
+
+
+def test_pass_at_k_of_another_scorer_is_no_accuracy() -> None:
+    parts = {"strict": STRICT, "flexible": {**FLEXIBLE, "reduce": ["pass@1"]}}
+    score = judge(scorer_of(parts, epochs=2), "1", "1", "#### 1")
+    assert score.values == {"accuracy": 0.5, "flexible.pass@1": 1.0, "flexible.no_answer": 0.0}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval
+from pytest_llmeval.scoring.statistics import (
+    bootstrap,
+    bootstrap_of_sums,
+    mean,
+    mean_interval,
+    standard_error,
+    wilson_interval,
+    with_width,
+)
 
 FINITE = st.floats(-1e6, 1e6)
 EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
@@ -96,3 +105,20 @@ def test_nothing_is_averaged_over_nan(bad: float) -> None:
 def test_no_values_have_no_mean() -> None:
     with pytest.raises(ValueError, match="mean of no values"):
         mean([])
+
+
+def test_a_bootstrap_needs_values_of_nearly_all_resamples() -> None:
+    """Of two samples a quarter of the resamples hold the first alone, of six with one such hardly any."""
+
+    def positive(sums: Sequence[float]) -> float | None:
+        return sums[0] or None
+
+    assert bootstrap_of_sums([[0.0], [1.0]], positive) is None
+    assert bootstrap([0.0, 1.0], lambda drawn: sum(drawn) or None) is None
+    assert bootstrap_of_sums([[0.0], *[[1.0]] * 5], positive) is not None
+
+
+def test_no_width_is_no_interval() -> None:
+    assert with_width((0.1, 0.1 + 1e-15)) is None
+    assert with_width(None) is None
+    assert with_width((0.1, 0.2)) == (0.1, 0.2)

@@ -6,6 +6,7 @@ import json
 import random
 import sys
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,79 @@ def test_a_category_is_shown_what_it_would_be_shown_in_a_suite_of_its_own(load: 
         for sample, shown in zip(alone.samples, questions_of(alone), strict=True):
             assert shown == by_question[sample.question]
             assert {question[:3] for question in shown} == {subject}
+
+
+def lines(*rows: Mapping[str, object]) -> str:
+    return "\n".join(map(json.dumps, rows))
+
+
+@pytest.mark.parametrize("sampler", ["seeded", "first_n"])
+def test_a_sample_that_has_an_id_and_its_copy_that_has_none(load: Load, sampler: str) -> None:
+    rows: list[dict[str, object]] = [{"question": f"q{n}", "target": f"t{n}"} for n in range(4)]
+    suite = load(
+        HEAD + f"prompt: {{fewshot: {{count: 3, path: e.jsonl, sampler: {sampler}}}}}\n",
+        {"d.jsonl": lines(*({"id": f"s{n}", **row} for n, row in enumerate(rows))), "e.jsonl": lines(*rows)},
+    )
+    for sample, shown in zip(suite.samples, questions_of(suite), strict=True):
+        assert sample.question not in shown
+        assert len(shown) == 3
+
+
+def test_an_example_with_the_question_alone_of_a_sample_is_another(load: Load) -> None:
+    text = "suite: s\nscore: choice\ndataset: {path: d.jsonl}\nprompt: {fewshot: {count: 3, path: e.jsonl}}\n"
+    row: dict[str, object] = {"question": "Which?", "choices": ["a", "b"], "target": 0}
+    others = [{**row, "target": 1}, {**row, "choices": ["b", "a"]}, {**row, "question": "Who?"}]
+    suite = load(text, {"d.jsonl": lines({"id": "x", **row}), "e.jsonl": lines(row, *others)})
+    shown = suite.shots_for(suite.samples[0])
+    assert sorted((shot.question, shot.choices, shot.target) for shot in shown) == [
+        ("Which?", ("a", "b"), 1),
+        ("Which?", ("b", "a"), 0),
+        ("Who?", ("a", "b"), 0),
+    ]
+
+
+def test_samples_that_ask_the_same_of_two_texts_are_two(load: Load) -> None:
+    text = HEAD + 'prompt: {template: "{{ passage }} {{ question }}", fewshot: {count: 1, path: e.jsonl}}\n'
+    row = {"question": "Is it so?", "target": "yes"}
+    rows = [{"id": n, "passage": f"p{n}", **row} for n in (1, 2)]
+    suite = load(text, {"d.jsonl": lines(*rows), "e.jsonl": lines(*({**each, "id": 9} for each in rows))})
+    assert [suite.shots_for(sample)[0].variables["passage"] for sample in suite.samples] == ["p2", "p1"]
+
+
+def test_only_the_samples_that_are_left_need_examples(load: Load) -> None:
+    files: dict[str, str | bytes] = {
+        "d.jsonl": lines(
+            {"question": "a", "target": "b", "subject": "law"},
+            {"question": "c", "target": "d", "subject": "sea"},
+            {"question": "e", "target": "f", "subject": None},
+            {"question": "g", "target": "h", "subject": "law"},
+        ),
+        "dev.jsonl": DEV,
+    }
+    for sampler in ("seeded", "first_n", "lm_eval"):
+        more = f"prompt: {{fewshot: {{count: 2, path: dev.jsonl, match: subject, sampler: {sampler}}}}}\n"
+        suite = load(HEAD.replace("}", ", limit: 1}") + more, files)
+        whole = load(HEAD.replace("}", ", where: subject == 'law'}") + more, files)
+        assert questions_of(suite) == questions_of(whole)[:1]
+        with pytest.raises(SuiteError, match=r"holds 0 examples whose subject is 'sea'"):
+            load(HEAD.replace("}", ", limit: 2}") + more, files)
+        with pytest.raises(SuiteError, match=r"match: sample '3' \(d.jsonl:3\): there is no value 'subject'"):
+            load(HEAD + more, files)
+    own = load(HEAD.replace("}", ", limit: 1}") + "prompt: {fewshot: {count: 1, match: subject}}\n", files)
+    assert questions_of(own) == [["g"]]
+
+
+def test_who_has_nothing_to_match(load: Load) -> None:
+    more = "prompt: {fewshot: {count: 1, path: e.jsonl, match: subjct}}\n"
+    with pytest.raises(
+        SuiteError, match=r"sample '1' \(d.jsonl:1\): there is no value 'subjct'; did you mean 'subject'"
+    ):
+        load(HEAD + more, {**DATA, "e.jsonl": DEV})
+    bare = lines({"question": "x", "target": "y", "subjct": "law"})
+    with pytest.raises(
+        SuiteError, match=r"example '1' \(e.jsonl:1\): there is no value 'subject'; did you mean 'subjct'"
+    ):
+        load(HEAD + more.replace("subjct", "subject"), {**DATA, "e.jsonl": bare})
 
 
 def test_each_sample_has_a_draw_of_its_own(load: Load) -> None:
@@ -214,7 +288,8 @@ ERRORS = {
     ),
     "nothing to match in the examples": (
         "prompt:\n  fewshot:\n    count: 1\n    match: subject\n    samples: [{question: x, target: y}]\n",
-        "7: prompt.fewshot.match: sample '1' (s.yaml:8): there is no value 'subject'; expected one of question, target",
+        "7: prompt.fewshot.match: example '1' (s.yaml:8): there is no value 'subject'; "
+        "expected one of question, target",
     ),
     "too few of a category": (
         "prompt:\n  fewshot:\n    count: 4\n    match: subject\n    path: dev.jsonl\n",

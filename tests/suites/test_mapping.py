@@ -235,12 +235,23 @@ def test_inline_samples_have_lines_of_their_own(load: Load) -> None:
 AS_LM_EVAL_SEES_THEM = HEAD.replace("exact", "choice") + "  columns_first: true\n  first_id: 0\n"
 
 
+def test_rows_of_which_some_have_no_id(load: Load) -> None:
+    rows = jsonl({"id": "a", "question": "q", "target": "t"}, {"question": "r", "target": "t"})
+    with pytest.raises(SuiteError) as caught:
+        load("suite: s\nscore: exact\ndataset: {path: d.jsonl}\n", rows)
+    assert str(caught.value) == (
+        "d.jsonl:2: the row has no id, d.jsonl:1 has one; give ids to all rows, or to none (their numbers serve then); "
+        "dataset.first_id: 1 numbers them all"
+    )
+    suite = load("suite: s\nscore: exact\ndataset: {path: d.jsonl, first_id: 1}\n", rows)
+    assert [sample.id for sample in suite.samples] == ["1", "2"]
+
+
 def test_with_columns_first_a_template_sees_the_columns_as_they_are(load: Load) -> None:
     choices = {"text": ["here", "there"]}
     row = {"id": "same", "question": {"stem": "Where?"}, "choices": choices, "category": ["x"], "y": 1}
     suite = load(
-        AS_LM_EVAL_SEES_THEM
-        + 'choices: "{{ choices.text }}"\ntarget: y\nprompt: {template: "{{ question.stem }}"}\n',
+        AS_LM_EVAL_SEES_THEM + 'choices: "{{ choices.text }}"\ntarget: y\nprompt: {template: "{{ question.stem }}"}\n',
         jsonl(row, row),
     )
     assert [sample.id for sample in suite.samples] == ["0", "1"]

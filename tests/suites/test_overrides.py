@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
+
 import pytest
 
 from pytest_llmeval.errors import OptionError, SuiteError
 from pytest_llmeval.suites.overrides import Override, parse_override
+from pytest_llmeval.suites.presets import load_preset
 from pytest_llmeval.suites.schema import LetterSettings
 from tests.suites.conftest import Load
 
@@ -135,3 +139,94 @@ def test_a_mistake_in_the_file_is_not_blamed_on_an_override(load: Load) -> None:
     with pytest.raises(SuiteError) as caught:
         load(SUITE + "tags: x\n", {}, "mmlu: generate.max_tokens=5")
     assert str(caught.value) == "s.yaml:5: tags: found 'x' (text), expected a list"
+
+
+GSM8K = "suite: g\npreset: gsm8k\ndataset: {path: rows.jsonl}\nprompt: {fewshot: {path: shots.jsonl}}\n"
+MATH = "suite: g\npreset: math-minerva\ndataset: {path: math.jsonl}\n"
+FILES: dict[str, str | bytes] = {
+    "rows.jsonl": '{"question": "q", "answer": "#### 1"}',
+    "shots.jsonl": "\n".join(json.dumps({"question": f"e{number}", "answer": "#### 2"}) for number in range(8)),
+    "math.jsonl": '{"problem": "p", "solution": "\\\\boxed{1}"}',
+}
+
+
+def test_a_part_of_what_a_preset_says_is_changed_there(load: Load) -> None:
+    before = copy.deepcopy(load_preset("gsm8k").defaults)
+    texts = [
+        "g: score.several.scorers.strict.score=number",
+        "g: generate.stop.0=X",
+        "g: score.several.decides=flexible",
+    ]
+    suite = load(GSM8K, FILES, *texts)
+    score = suite.spec.score.model_dump()
+    assert list(score["scorers"]) == ["strict", "flexible"]
+    assert score["scorers"]["strict"]["score"] == {"kind": "number"}
+    assert score["scorers"]["strict"]["filters"][0]["kind"] == "regex"
+    assert score["decides"] == "flexible"
+    assert suite.spec.generate.stop == ("X", "</s>", "<|im_end|>")
+    assert suite.overridden == tuple(texts)
+    assert load_preset("gsm8k").defaults == before, "they are shared by all suites"
+    assert load(GSM8K, FILES).spec.generate.stop[0] == "Question:"
+
+
+def test_an_example_of_a_preset_is_changed(load: Load) -> None:
+    before = copy.deepcopy(load_preset("math-minerva").defaults)
+    suite = load(MATH, FILES, "g: prompt.fewshot.samples.0.problem=XX")
+    shown = [shot.question for shot in suite.shots_for(suite.samples[0])]
+    assert (shown[0], len(shown)) == ("XX", 4)
+    assert load_preset("math-minerva").defaults == before
+
+
+def test_parts_and_wholes_of_a_preset_in_order(load: Load) -> None:
+    part, whole = "g: generate.stop.0=X", "g: generate.stop=[Y, Z]"
+    assert load(GSM8K, FILES, part, whole).spec.generate.stop == ("Y", "Z")
+    assert load(GSM8K, FILES, whole, part).spec.generate.stop == ("X", "Z")
+    generate = load(GSM8K, FILES, "g: generate.max_tokens=7", "g: generate={seed: 3}").spec.generate
+    assert (generate.seed, generate.max_tokens) == (3, 256), "as the suite's own key: the preset's other keys stay"
+
+
+def test_a_source_of_an_override_replaces_the_presets(load: Load) -> None:
+    bare = "suite: g\npreset: gsm8k\n"
+    suite = load(bare, FILES, "g: dataset.path=rows.jsonl", "g: prompt.fewshot.path=shots.jsonl")
+    assert suite.spec.dataset is not None
+    assert (suite.spec.dataset.hub, suite.spec.dataset.split) == (None, None)
+    assert len(suite.shots_for(suite.samples[0])) == 5
+    samples = "g: prompt.fewshot.samples=[{problem: a, solution: b}]"
+    suite = load(MATH, FILES, samples, "g: prompt.fewshot.count=1")
+    assert [shot.question for shot in suite.shots_for(suite.samples[0])] == ["a"]
+    suite = load("suite: g\nscore: exact\ndataset: {path: rows.jsonl}\n", FILES, "g: preset=gsm8k", NO_SHOTS)
+    assert suite.spec.generate.stop[0] == "Question:"
+    suite = load(bare, FILES, "g: dataset.path=rows.jsonl", NO_SHOTS)
+    assert suite.shots_for(suite.samples[0]) == ()
+
+
+NO_SHOTS = "g: prompt.fewshot.count=0"
+MISFITS_OF_PRESETS = {
+    "g: score.several.decides=flexble": (
+        "score.several.decides: there is no scorer 'flexble' in scorers; did you mean 'flexible'?"
+    ),
+    "g: score.several.scorers.strict.filters.0.regex.patern=x": (
+        "unknown key 'patern' in score.several.scorers.strict.filters.0.regex; did you mean 'pattern'?"
+    ),
+    "g: score.exact.allow_empty=true": "the suite's scorer is several; expected one of several",
+    "g: generate.stop.9=X": "generate.stop is a list of 3, expected the number of an entry, counted from 0, found 9",
+    "g: generate.stop.0=''": ("generate.stop: found an empty text, at which every reply would stop at once; remove it"),
+    "g: prompt.fewshot.path=shot.jsonl": (
+        "prompt.fewshot.path: shot.jsonl: there is no such file; did you mean 'shots.jsonl'?"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MISFITS_OF_PRESETS.items(), ids=MISFITS_OF_PRESETS.keys())
+def test_an_override_that_does_not_fit_a_preset_is_named(load: Load, text: str, message: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        load(GSM8K, FILES, text)
+    quote = '"' if "'" in text else "'"
+    assert str(caught.value) == f"s.yaml: --llm-set {quote}{text}{quote}: {message}"
+
+
+def test_an_example_of_a_preset_that_an_override_breaks(load: Load) -> None:
+    text = "g: prompt.fewshot.samples.0.problem=[1]"
+    with pytest.raises(SuiteError) as caught:
+        load(MATH, FILES, text)
+    assert str(caught.value) == f"s.yaml: --llm-set {text!r}: sample '1': question: found a list of 1, expected text"

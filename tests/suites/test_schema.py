@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+from jsonschema import Draft202012Validator
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.presets import all_presets
 from pytest_llmeval.suites.schema import SCORERS, SuiteSpec, json_schema
 
 
 def test_score_has_both_forms() -> None:
     score: Any = json_schema()["properties"]["score"]  # type: ignore[index, call-overload]
-    name, settings = score["anyOf"]
-    assert name["enum"] == list(SCORERS)
+    name, settings, *_ = score["anyOf"]
+    assert set(name["enum"]) == set(SCORERS) - {"pattern", "several"}  # which need settings
     assert set(settings["properties"]) == set(SCORERS)
     assert settings["maxProperties"] == 1
 
@@ -33,3 +41,133 @@ def test_the_scorers_own_tag_is_no_key_of_the_format() -> None:
 def test_the_scorers() -> None:
     assert {"choice", "letter", "yes_no", "number", "exact", "pattern", "perplexity"} <= set(SCORERS)
     assert SuiteSpec.model_config["extra"] == "forbid"
+
+
+def test_the_presets() -> None:
+    schema: Any = json_schema()
+    assert schema["properties"]["preset"]["anyOf"][0]["enum"] == [preset.name for preset in all_presets()]
+
+
+ROWS = [{"question": "q", "target": "t"}, {"question": "r", "target": "u"}]
+BOOLQ = [{"question": "q", "passage": "p", "answer": True}]
+SEVERAL = {"scorers": {"a": {"score": "exact"}}}
+TAKEN: list[dict[str, Any]] = [
+    {},
+    {"score": {"exact": None}},
+    {"score": {"exact": {}}},
+    {"score": "mine"},
+    {"score": {"mine": None}},
+    {"score": {"mine": {"any": 1}}},
+    {"score": {"pattern": {"pattern": "(x)"}}},
+    {"score": {"rouge": {"types": [1]}}},
+    {"score": {"rouge": {"types": ["2", "l", "Lsum", 9]}}},
+    {"score": {"bleu": {"k": [4]}}},
+    {"score": {"several": SEVERAL}},
+    {"score": {"several": {"scorers": {"a": {"score": {"exact": None}}, "b_2@3": {"score": "mine"}}}}},
+    {"filters": [{"strip": None}, "strip", {"after": "x"}, {"map": {"1": 2}}, {"drop_reasoning": None}]},
+    {"generate": {"stop": "x"}},
+    {"generate": {"stop": ["x", " "]}},
+    {"generate": {"stop": []}},
+    {"tags": ["a-b_2", "é"]},
+    {"epochs": 10_000},
+    {"epochs": {"count": 2, "reduce": ["mean", "pass@2"]}},
+    {"epochs": None},
+    {"suite": "a b: c", "dataset": None, "preset": None},
+    {"samples": None, "dataset": {"path": "rows.jsonl", "fields": {"a_1": "question"}}},
+    {"samples": None, "score": None, "preset": "squad", "dataset": {"path": "squad.jsonl"}},
+    {
+        "samples": None,
+        "score": None,
+        "preset": "gsm8k",
+        "dataset": {"path": "gsm8k.jsonl"},
+        "prompt": {"fewshot": {"path": "shots.jsonl"}},
+    },
+    {"score": None, "preset": "boolq", "samples": BOOLQ},
+    {"score": None, "preset": "boolq", "samples": BOOLQ, "dataset": {"limit": 1}},
+    {"prompt": {"fewshot": {"count": 1, "path": None, "samples": [{"question": "e", "target": "f"}]}}},
+]
+REFUSED: list[dict[str, Any]] = [
+    {"score": None},
+    {"score": 1},
+    {"score": []},
+    {"score": {}},
+    {"score": {"exact": None, "number": None}},
+    {"score": {"exact": "x"}},
+    {"score": {"mine": 1}},
+    {"score": "pattern"},
+    {"score": "several"},
+    {"score": {"pattern": None}},
+    {"score": {"several": None}},
+    {"score": {"several": {"scorers": {}}}},
+    {"score": {"several": {"scorers": {"a b": {"score": "exact"}}}}},
+    {"score": {"several": {"scorers": {"a": {"score": {"several": SEVERAL}}}}}},
+    {"score": {"rouge": {"types": [10]}}},
+    {"score": {"rouge": {"types": []}}},
+    {"score": {"rouge": {"types": ["1", "1"]}}},
+    {"score": {"bleu": {"k": []}}},
+    {"score": {"bleu": {"k": [1, 1]}}},
+    {"score": {"chrf": {"word_order": []}}},
+    {"score": {"math": {"extract": []}}},
+    {"filters": [{"after": None}]},
+    {"filters": [{"map": {}}]},
+    {"filters": [{"map": None}]},
+    {"filters": None},
+    {"generate": {"stop": [""]}},
+    {"generate": {"stop": ""}},
+    {"generate": {"stop": None}},
+    {"tags": ["a b"]},
+    {"tags": ["1a"]},
+    {"tags": ["a\n"]},
+    {"tags": ["not"]},
+    {"tags": [""]},
+    {"suite": " "},
+    {"suite": "*"},
+    {"suite": "a\nb"},
+    {"suite": "a\n"},
+    {"preset": "gsm8", "score": None},
+    {"preset": None, "score": None},
+    {"epochs": 0},
+    {"epochs": 10_001},
+    {"epochs": {"count": 2, "reduce": []}},
+    {"epochs": {"count": 2, "reduce": ["mean", "mean"]}},
+    {"epochs": {"count": 2, "reduce": "mean\n"}},
+    {"samples": []},
+    {"samples": None},
+    {"dataset": {"path": "rows.jsonl"}},
+    {"samples": None, "dataset": {"path": "rows.jsonl", "fields": {"a b": "question"}}},
+    {"samples": None, "dataset": {"path": "rows.jsonl", "fields": {"row": "question"}}},
+    {"prompt": {"fewshot": {"seed": 1}}},
+    {"prompt": None},
+    {"score": None, "preset": "boolq", "samples": BOOLQ, "dataset": {"path": "rows.jsonl"}},
+    {"samples": None, "dataset": {"limit": 1}},
+    {"samples": None, "dataset": {"path": "rows.jsonl", "hub": "a/b"}},
+    {"prompt": {"fewshot": {"count": 1, "path": "shots.jsonl", "samples": [{"question": "e", "target": "f"}]}}},
+]
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    schema: Any = json_schema()
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("keys", TAKEN + REFUSED, ids=json.dumps)
+def test_the_schema_takes_what_the_loader_takes(
+    keys: dict[str, Any], tmp_path: Path, validator: Draft202012Validator
+) -> None:
+    value = {"suite": "s", "score": "exact", "samples": ROWS, **keys}
+    if keys.get("score", "") is None:
+        del value["score"]
+    squad = {"id": "1", "context": "c", "question": "q", "answers": {"text": ["a"], "answer_start": [0]}}
+    gsm8k = [{"question": f"q{place}", "answer": "#### 1"} for place in range(6)]
+    for name, rows in (("rows", ROWS), ("squad", [squad]), ("gsm8k", gsm8k[:1]), ("shots", gsm8k[1:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "s.yaml").write_text(json.dumps(value))
+    is_taken = True
+    try:
+        load_suite(tmp_path / "s.yaml", scorers={"mine": lambda reply: 1.0})
+    except SuiteError:
+        is_taken = False
+    assert is_taken is (keys in TAKEN)
+    assert validator.is_valid(value) is is_taken

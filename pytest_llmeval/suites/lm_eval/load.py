@@ -84,15 +84,44 @@ def metric_pairs(path: str | os.PathLike[str], *, trust_code: bool = False) -> t
     return translate_coded(task)[1] if trust_code else translate(task)[1]
 
 
-def convert(path: str | os.PathLike[str]) -> str:
+def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> str:
     """The text of a suite file that does what the task file does. Raises ``SuiteError``.
 
-    A data file is named as seen from the task file's folder.
+    A data file is named as seen from ``folder``, in which the suite will stand; by default that of the task file.
     """
     task = _single(path)
-    native, pairs = translate(task)
+    try:
+        native, pairs = translate(task)
+    except SuiteError as error:
+        if "--llm-trust-task-code" not in error.message:
+            raise
+        what = error.message.partition(", which runs Python")[0]
+        message = f"{what}, which runs Python: a suite is data and has no place for it"
+        raise SuiteError(message, path=error.path, line=error.line) from None
+    value = native.value if folder is None else _moved(native.value, task.source.path.parent, Path(folder))
     names = [f"# {pair.metric},{pair.pipeline} in lm-eval is {pair.name} here" for pair in pairs]
-    return "\n".join([f"# lm-eval's task {native.value['suite']}", *names, "", as_yaml(native.value, task.source)])
+    return "\n".join([f"# lm-eval's task {native.value['suite']}", *names, "", as_yaml(value, task.source)])
+
+
+def _moved(value: Mapping[str, Any], here: Path, folder: Path) -> dict[str, Any]:
+    """The suite with its data files as seen from ``folder``, which are named as seen from ``here``."""
+
+    def moved(rows: Mapping[str, Any]) -> dict[str, Any]:
+        path = rows.get("path")
+        if path is None or os.path.isabs(path):
+            return dict(rows)
+        whole = os.path.normpath(os.path.join(os.path.realpath(here), path))
+        try:
+            path = Path(os.path.relpath(whole, os.path.realpath(folder))).as_posix()
+        except ValueError:  # on another drive
+            path = whole
+        return {**rows, "path": path}
+
+    changed = {**value, "dataset": moved(value["dataset"])}
+    prompt = value.get("prompt", {})
+    if "fewshot" in prompt:
+        changed["prompt"] = {**prompt, "fewshot": moved(prompt["fewshot"])}
+    return changed
 
 
 def _single(path: str | os.PathLike[str]) -> TaskFile:

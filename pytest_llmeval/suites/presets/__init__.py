@@ -19,7 +19,7 @@ from pytest_llmeval.suites.wording import Keys, expected_one_of, nearest, quoted
 from pytest_llmeval.suites.yaml_lines import parse_yaml
 from pytest_llmeval.types import JSON
 
-__all__ = ["Preset", "PresetError", "all_presets", "load_preset", "with_preset"]
+__all__ = ["Preset", "PresetError", "all_presets", "is_merged", "load_preset", "with_preset"]
 
 _MERGED: tuple[Keys, ...] = (
     (),
@@ -31,6 +31,13 @@ _MERGED: tuple[Keys, ...] = (
     ("generate",),
 )
 """Where a suite adds to what its preset says; everywhere else it replaces it."""
+
+_EITHER = ("choices", "target", "category")
+"""Fields that a suite may also say at its top."""
+
+_OF_SAMPLER = ("spare", "seed")
+_OF_EXAMPLES = ("revision", "config")
+"""What a suite says of the hub data set, and what then holds for the examples of the same data set."""
 
 _NEW_SOURCE = ("path", "samples", "hub")
 _OF_HUB = ("hub", "config", "split", "revision", "streaming")
@@ -82,30 +89,80 @@ def load_preset(name: str) -> Preset:
     for family in sorted(_file_names(), key=len, reverse=True):
         if (name == family or name.startswith(f"{family}-")) and name in _family(family):
             return _family(family)[name]
-    variants = [preset.name for preset in all_presets() if preset.family == name]
-    if variants:
-        raise PresetError(f"preset: {quoted(name)} is a family of presets, expected one of {', '.join(variants)}")
-    near = nearest(name, [preset.name for preset in all_presets()])
-    message = expected_one_of(name, _file_names()) if near is None else f"; did you mean {quoted(near)}?"
-    raise PresetError(f"preset: there is no preset {quoted(name)}{message} (`llmeval presets` lists them)")
+    expected = _family_members(name)
+    if expected is not None:
+        raise PresetError(f"preset: {quoted(name)} is a family of presets, expected {expected}")
+    raise PresetError(f"preset: there is no preset {quoted(name)}{_advice(name)} (`llmeval presets` lists them)")
 
 
 def with_preset(value: dict[str, JSON]) -> tuple[dict[str, JSON], Preset | None]:
     """A suite's YAML value with the defaults of the preset that it names, and that preset. Raises ``PresetError``.
 
-    A suite's own keys win. A source of rows (``path``, ``hub`` or ``samples``) replaces all that the preset says of
-    the source.
+    A suite's own keys win. A source of rows (``path``, another ``hub`` or ``samples``) replaces all that the preset
+    says of the source. Revision and config of the preset's own hub data set hold for examples from it, too.
     """
     name = value.get("preset")
     if not isinstance(name, str):  # none, or of a wrong type, which the schema says
         return value, None
     preset = load_preset(name)
-    merged = _merged(dict(preset.defaults), value, ())
-    has_own_source = _has_source(value.get("dataset")) or value.get("samples") is not None
-    if value.get("samples") is not None and isinstance(merged.get("dataset"), dict):
+    defaults = _without_what_the_suite_says(preset.defaults, value)
+    merged = _without_removed(_merged(defaults, value, ()), preset)
+    dataset, hub = _mapping(value, "dataset"), _mapping(preset.defaults, "dataset").get("hub")
+    is_inline = value.get("samples") is not None
+    is_presets_hub = hub is not None and dataset.get("hub") == hub
+    is_own_source = is_inline or (_has_source(dataset) and not is_presets_hub)
+    if is_inline and isinstance(merged.get("dataset"), dict):
         merged["dataset"] = {key: part for key, part in merged["dataset"].items() if key not in (*_OF_HUB, *_OF_FILES)}
-    _check_examples(name, value, merged, has_own_source)
+    examples = _mapping(merged, "prompt", "fewshot")
+    if not is_own_source and hub is not None and examples.get("hub") == hub:
+        own = _mapping(value, "prompt", "fewshot")
+        said = {key: dataset[key] for key in _OF_EXAMPLES if dataset.get(key) is not None and key not in own}
+        merged["prompt"] = {**merged["prompt"], "fewshot": {**examples, **said}}
+    _check_examples(name, value, merged, is_own_source)
     return merged, preset
+
+
+def _mapping(value: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """What stands at ``keys``; empty where that is no mapping."""
+    inside: Any = value
+    for key in keys:
+        inside = inside.get(key) if isinstance(inside, Mapping) else None
+    return inside if isinstance(inside, Mapping) else {}
+
+
+def _without_what_the_suite_says(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults without fields that the suite says itself, at its top or in ``dataset.fields``: they are one key."""
+    fields = _mapping(own, "dataset", "fields")
+    said = [name for name in _EITHER if name in fields or name in own]
+    kept = {name: part for name, part in defaults.items() if name not in said}
+    if _mapping(kept, "dataset", "fields"):
+        of_fields = {name: rule for name, rule in kept["dataset"]["fields"].items() if name not in said}
+        kept["dataset"] = {**kept["dataset"], "fields": of_fields}
+    return kept
+
+
+def _without_removed(merged: dict[str, Any], preset: Preset) -> dict[str, Any]:
+    """``merged`` without the fields of the preset that the suite says to be null."""
+    for above in (("dataset", "fields"), ("prompt", "fewshot", "fields")):
+        fields = _mapping(merged, *above)
+
+        def is_presets(name: str, above: tuple[str, ...] = above) -> bool:
+            return preset.has((*above, name)) or (above[0] == "dataset" and name in _EITHER and preset.has((name,)))
+
+        kept = {name: rule for name, rule in fields.items() if rule is not None or not is_presets(name)}
+        if len(kept) < len(fields):
+            merged = _with(merged, above, kept)
+    return merged
+
+
+def _with(mapping: Mapping[str, Any], keys: tuple[str, ...], part: Any) -> dict[str, Any]:
+    first, *rest = keys
+    return {**mapping, first: _with(mapping[first], tuple(rest), part) if rest else part}
+
+
+def is_merged(keys: Keys) -> bool:
+    """Whether a suite adds to the mapping at ``keys`` of its preset; else what it says there replaces it."""
+    return keys in _MERGED
 
 
 def _check_examples(name: str, value: dict[str, JSON], merged: dict[str, Any], has_own_source: bool) -> None:
@@ -133,6 +190,8 @@ def _has_source(part: object) -> bool:
 def _merged(defaults: dict[str, Any], own: dict[str, Any], at: Keys, *, is_variant: bool = False) -> dict[str, Any]:
     if at in (("dataset",), ("prompt", "fewshot")) and not is_variant:
         defaults = {key: part for key, part in defaults.items() if _holds_for(key, own, defaults)}
+        if own.get("sampler") not in (None, defaults.get("sampler")):
+            defaults = {key: part for key, part in defaults.items() if key not in _OF_SAMPLER}
     merged = {**defaults, **own}
     for key, part in own.items():
         if (*at, key) in _MERGED and isinstance(part, dict) and isinstance(defaults.get(key), dict):
@@ -151,6 +210,53 @@ def _holds_for(key: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) ->
     if key in _OF_HUB:
         return not _has_source(own) or (own.get("hub") == defaults.get("hub") and own.get("hub") is not None)
     return key != "samples" or not _has_source(own)
+
+
+def _family_members(name: str) -> str | None:
+    """The presets whose names begin with ``name-``, in the words of a message; None where there are none."""
+    families: dict[str, list[str]] = {}
+    for preset in all_presets():
+        if preset.name.startswith(f"{name}-"):
+            families.setdefault(preset.family, []).append(preset.name)
+    if len(families) > 1 and sum(map(len, families.values())) > _MANY:
+        return " or ".join(f"{family}-<task>" for family in families)
+    members = [member for family in families.values() for member in family]
+    if len(members) > _MANY:
+        return f"one of {', '.join(members[:3])}, … ({len(members)}; `llmeval presets {name}`)"
+    return f"one of {', '.join(members)}" if members else None
+
+
+def _advice(name: str) -> str:
+    """What was probably meant by a name that no preset has; names of lm-eval's tasks lead to ours."""
+    ours = name.casefold().replace("_", "-")
+    for theirs, preset in _LM_EVAL_NAMES.items():
+        if ours == theirs or ours.startswith(f"{theirs}-"):
+            ours = preset + ours.removeprefix(theirs) if preset in _PREFIXES else preset
+            break
+    names = [preset.name for preset in all_presets()]
+    if ours in names:
+        return f"; did you mean {quoted(ours)}?"
+    if (members := _family_members(ours)) is not None:
+        return f"; expected {f'{ours}-<task>' if ours in _PREFIXES else members}"
+    near = nearest(ours, names)
+    return expected_one_of(name, _file_names()) if near is None else f"; did you mean {quoted(near)}?"
+
+
+_MANY = 8
+"""Presets of one beginning, after which a message names some of them only."""
+
+_PREFIXES = ("bbh-cot", "bbh-direct")
+_LM_EVAL_NAMES: Mapping[str, str] = {
+    "bbh-cot-fewshot": "bbh-cot",
+    "bbh-fewshot": "bbh-direct",
+    "commonsense-qa": "csqa",
+    "commonsenseqa": "csqa",
+    "hendrycks-math": "math-hendrycks",
+    "minerva-math": "math-minerva",
+    "mmlu": "mmlu",
+    "wikitext": "perplexity",
+}
+"""lm-eval's tasks of other names than our presets', and the beginnings of such names, with ``-`` for ``_``."""
 
 
 def _file_names() -> list[str]:

@@ -27,6 +27,7 @@ class MathSettings(Spec):
     )
     extract: Annotated[tuple[Extract, ...] | None, FROM_LIST] = Field(
         None,
+        json_schema_extra={"minItems": 1},
         description="Where the reply's answer is looked for: the first of these that finds one. boxed: the last "
         "complete \\boxed{} or \\fbox{}. answer: after the last 'answer is', 'answer:' or '####'. math: the last "
         "expression between $ $, \\( \\) or \\[ \\]. number: the last number. dollars: between the first and the "

@@ -97,11 +97,18 @@ class ContainsSettings(Spec):
     )
 
 
+def _schema(value: object) -> object:
+    """Any form of a schema. pydantic's own words on a union name each of its parts."""
+    if value is None or isinstance(value, dict | bool | str):
+        return value
+    raise refuse_here(f"found {describe(value)}, expected a JSON Schema, or the name of a file that holds one")
+
+
 class JsonSettings(Spec):
     """The reply is valid JSON; of a schema, where one is given; with the value of the target, where there is one."""
 
     kind: Literal["json"] = "json"
-    schema_: dict[str, Any] | bool | str | None = Field(
+    schema_: Annotated[dict[str, Any] | bool | str | None, BeforeValidator(_schema)] = Field(
         None,
         alias="schema",
         description="A JSON Schema, here or in a file of JSON or YAML, whose path is relative to the suite file.",

@@ -10,12 +10,14 @@ from pydantic import Field, model_validator
 from pytest_llmeval.suites.epochs_spec import Reductions
 from pytest_llmeval.suites.filters_spec import Filters
 from pytest_llmeval.suites.score_settings.one import OneScoreSettings
-from pytest_llmeval.suites.spec import Spec, refuse_here
+from pytest_llmeval.suites.spec import Spec, refuse_here, whole
 from pytest_llmeval.suites.wording import expected_one_of, quoted
 
 __all__ = ["PartSettings", "SeveralSettings"]
 
 _NAME = re.compile(r"[^\W\d][\w@^-]*")
+# \w means ASCII alone to editors: what is not ASCII is left to the loader.
+_NAME_IN_SCHEMA = whole(r"(?:[A-Za-z_]|[^\u0000-\u007f\s])(?:[\w@^-]|[^\u0000-\u007f\s])*")
 
 
 class PartSettings(Spec):
@@ -33,7 +35,9 @@ class SeveralSettings(Spec):
 
     kind: Literal["several"] = "several"
     scorers: dict[str, PartSettings] = Field(
-        min_length=1, description="The scorers, by a name that stands before their metrics: flexible.accuracy."
+        min_length=1,
+        json_schema_extra={"propertyNames": {"pattern": _NAME_IN_SCHEMA}},
+        description="The scorers, by a name that stands before their metrics: flexible.accuracy.",
     )
     decides: str | None = Field(
         None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic.config import JsonDict
 
 from pytest_llmeval.suites.spec import FROM_LIST, Spec, refuse_here
 
@@ -28,7 +29,11 @@ def _as_text(type: object) -> object:
     """YAML reads ``1`` as a number and ``L`` as text."""
     if isinstance(type, int) and not isinstance(type, bool):
         return str(type)
-    return {"l": "L", "lsum": "Lsum"}.get(type, type) if isinstance(type, str) else type
+    return _LOWER.get(type, type) if isinstance(type, str) else type
+
+
+_LOWER = {"l": "L", "lsum": "Lsum"}
+_EACH_ONCE: JsonDict = {"minItems": 1, "uniqueItems": True}
 
 
 class F1Settings(Spec):
@@ -43,6 +48,7 @@ class BleuSettings(Spec):
     kind: Literal["bleu"] = "bleu"
     k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST] = Field(
         (1, 2, 3, 4),
+        json_schema_extra=_EACH_ONCE,
         description="BLEU of n-grams up to each of these orders: 4 is what is usually called BLEU.",
     )
     smoothing: Smoothing = Field("exp", description="What is done where no n-gram of an order matches.")
@@ -73,8 +79,20 @@ class RougeSettings(Spec):
     """ROUGE against the references, as F1, by rouge_score."""
 
     kind: Literal["rouge"] = "rouge"
-    types: Annotated[tuple[Annotated[RougeType, BeforeValidator(_as_text)], ...], FROM_LIST] = Field(
-        ("1", "2", "L"), description="ROUGE-N for a number, L, or Lsum (by lines)."
+    types: Annotated[
+        tuple[
+            Annotated[
+                RougeType,
+                BeforeValidator(_as_text),
+                WithJsonSchema({"enum": [*get_args(RougeType), *_LOWER, *range(1, 10)]}),
+            ],
+            ...,
+        ],
+        FROM_LIST,
+    ] = Field(
+        ("1", "2", "L"),
+        json_schema_extra=_EACH_ONCE,
+        description="ROUGE-N for a number, L, or Lsum (by lines).",
     )
     stemmer: bool = Field(False, description="Compare stems (Porter's) of words.")
 
@@ -89,7 +107,9 @@ class ChrfSettings(Spec):
 
     kind: Literal["chrf"] = "chrf"
     word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST] = Field(
-        (0, 2), description="Words in an n-gram, beside characters: 0 is chrF, 2 is chrF++."
+        (0, 2),
+        json_schema_extra=_EACH_ONCE,
+        description="Words in an n-gram, beside characters: 0 is chrF, 2 is chrF++.",
     )
     beta: int = Field(2, ge=1, description="How much more recall weighs than precision.")
     lowercase: bool = Field(False, description="Compare without regard to case.")

@@ -1,0 +1,313 @@
+"""Benchmarks that are classes: which are collected, their marks, their mistakes, and replies that their rows carry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import FAKE_MODEL_CONFTEST, fake_model_conftest
+
+HEAD = "import pytest\nfrom pytest_llmeval import Benchmark\n"
+ROWS = "return [{'id': 'a', 'question': 'Q1', 'target': 'one'}, {'id': 'b', 'question': 'Q2', 'target': 'two'}]"
+OWN_REPLIES = HEAD + (
+    "class Own(Benchmark):\n"
+    "    def load(self):\n"
+    "        return [{'question': 'Q1', 'target': 'one', 'response': 'one'},"
+    " {'question': 'Q2', 'target': 'two', 'response': 'x'}]\n"
+)
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(fake_model_conftest(replies={"Q1": "one"}, default_reply="x"))
+    return llm_pytester
+
+
+def write(project: pytest.Pytester, body: str, name: str = "test_a.py") -> None:
+    (project.path / name).write_text(HEAD + body.replace("ROWS", ROWS), encoding="utf-8")
+
+
+def fingerprint(project: pytest.Pytester, *arguments: str) -> str:
+    project.runpytest_subprocess("--llm-report=out.json", *arguments)
+    return str(json.loads((project.path / "out.json").read_text())["suites"][0]["fingerprint"])
+
+
+def test_collected_once_under_its_own_name(project: pytest.Pytester, workers: list[str]) -> None:
+    write(
+        project,
+        """
+from pytest_llmeval import Benchmark as Suite
+if True:
+    class Cond(Benchmark):
+        def load(self):
+            ROWS
+Alias = Other = Cond
+class Mine(Suite):
+    def load(self):
+        ROWS
+class Later(Mine): pass
+class Not(Benchmark):
+    __test__ = False
+    def load(self):
+        raise RuntimeError
+""",
+    )
+    result = project.runpytest_subprocess(*workers, "-v", "test_a.py")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*= 3 passed, 3 wrong in *"])
+    assert "Alias" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("house", "body", "message"),
+    [
+        (
+            "HouseBenchmark",
+            "from house import HouseBenchmark\nclass Mine(HouseBenchmark): pass\n",
+            "test_a.py:2: Mine: the file does not mention pytest_llmeval, *; add `import pytest_llmeval`",
+        ),
+        (
+            "House",
+            "import pytest_llmeval\nfrom house import House\nclass Mine(House): pass\n",
+            "test_a.py:3: Mine derives from 'House': the name of what a benchmark derives from ends with Benchmark *",
+        ),
+        (
+            "House",
+            "import house, pytest_llmeval\nMine = type('Mine', (pytest_llmeval.Benchmark,), "
+            "{'load': house.House.load, '__module__': __name__})\n",
+            "test_a.py: Mine: the text of the file does not show that it derives from pytest_llmeval.Benchmark; *",
+        ),
+    ],
+)
+def test_what_a_controller_cannot_see_is_refused_with_the_reason(
+    project: pytest.Pytester, house: str, body: str, message: str
+) -> None:
+    write(project, f"class {house}(Benchmark):\n    def load(self):\n        ROWS\n", "house.py")
+    (project.path / "test_a.py").write_text(body)
+    result = project.runpytest_subprocess()
+    result.stdout.fnmatch_lines([message])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+# Marks
+
+
+MARKED = """
+class Base(Benchmark):
+    pytestmark = [pytest.mark.slow]
+    def load(self):
+        ROWS
+
+@pytest.mark.skip(reason="not today")
+class Skipped(Base): pass
+
+class Quick(Benchmark):
+    def load(self):
+        ROWS
+"""
+
+
+def test_marks_of_a_class_and_of_what_it_derives_from(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makeini("[pytest]\nmarkers = slow: takes long")
+    write(project, MARKED)
+    result = project.runpytest_subprocess(*workers, "-rs")
+    result.assert_outcomes(passed=2, skipped=2)
+    result.stdout.fnmatch_lines(["SKIPPED * not today"])
+    result = project.runpytest_subprocess(*workers, "-m", "slow")
+    result.assert_outcomes(passed=1, skipped=2)
+    project.runpytest_subprocess(*workers, "-m", "not slow").assert_outcomes(passed=1)
+
+
+def test_parametrize_is_refused(project: pytest.Pytester) -> None:
+    write(project, "@pytest.mark.parametrize('x', [1])\nclass A(Benchmark):\n    def load(self):\n        ROWS\n")
+    result = project.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["test_a.py: A: pytest.mark.parametrize is for test functions; *"])
+
+
+# Replies that the rows carry
+
+
+def test_replies_of_the_rows_need_no_model(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makepyfile(test_a=OWN_REPLIES)
+    for named in ((), ("test_a.py",)):
+        result = llm_pytester.runpytest_subprocess(*workers, *named)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(["*1 passed, 1 wrong*"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test_a.py", OWN_REPLIES.replace("'response': ", "'other': ")),
+        ("a.yaml", "suite: a\nsamples: [{question: q, target: t}]\nscore: fine\n"),
+        ("a.yaml", "task: a\noutput_type: generate_until\ndataset_path: json\n"
+         "dataset_kwargs: {data_files: {test: rows.jsonl}}\ntest_split: test\n"
+         "doc_to_text: '{{ question }}'\ndoc_to_target: '{{ target }}'\n"),
+    ],
+)  # fmt: skip
+def test_no_model_for_a_file_that_was_named(
+    llm_pytester: pytest.Pytester, workers: list[str], name: str, text: str
+) -> None:
+    """A controller of pytest-xdist cannot read these: its workers say what one process says."""
+    llm_pytester.makeconftest("def pytest_llmeval_scorers(): return {'fine': lambda reply: True}")
+    (llm_pytester.path / "rows.jsonl").write_text('{"question": "q", "target": "t"}\n')
+    (llm_pytester.path / name).write_text(text)
+    result = llm_pytester.runpytest_subprocess(*workers, name)
+    assert result.ret not in (0, 5)
+    result.stdout.no_fnmatch_line("*Traceback*")
+    said = result.stdout.str() + result.stderr.str()
+    assert f"{name} needs a model: give --llm-model (--llm-model demo ships with the plugin)" in said
+
+
+def test_a_suite_with_a_scorer_of_a_conftest_and_replies(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest("def pytest_llmeval_scorers(): return {'fine': lambda reply: reply == 'x'}")
+    text = "suite: a\nsamples: [{question: q, target: t, response: x}]\nscore: fine\n"
+    llm_pytester.makefile(".yaml", a=text)
+    result = llm_pytester.runpytest_subprocess(*workers, "a.yaml")
+    result.assert_outcomes(passed=1)
+    assert result.ret == 0
+
+
+def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytester) -> None:
+    other = "class Asks(Benchmark):\n    def load(self):\n        return [{'question': 'q', 'target': 't'}]\n"
+    for text in (OWN_REPLIES + other, HEAD + other + OWN_REPLIES):
+        (llm_pytester.path / "test_a.py").write_text(text)
+        result = llm_pytester.runpytest_subprocess("-p", "no:xdist", "test_a.py")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*test_a.py needs a model: *"])
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ("gates = ['accuracy >= 2']", "A.gates: gates has no meaning in a benchmark; *"),
+        ("preset = 'gsm8k'", "A.preset: preset has no meaning in a benchmark; *"),
+        ("dataset = {'path': 'x'}", "A.dataset: a benchmark's rows come from its method load; rename the attribute"),
+        ("catgory = 'x'", "A.catgory: a benchmark has no catgory; did you mean 'category'? Else rename it"),
+        ("def normalize(self, text): return text", "A.normalize: * did you mean 'normalise'? *"),
+        ("prompt = {'tmplate': 'x'}", "unknown key 'tmplate' in prompt; did you mean 'template'?"),
+        (
+            "score = {'exact': {'normalize': [len]}}",
+            "A.score.exact.normalize.0: found a builtin_function_or_method, expected *",
+        ),
+        ("generate = {'seed': object()}", "A.generate.seed: found a object, expected what YAML can write: *"),
+        ("def __init__(self, a): pass", "A: a benchmark is made without arguments, *: missing a required argument*"),
+        ("def load(self): return None", "A.load returned None, expected rows: a list of mappings, or yield them"),
+        ("def load(self): return {'question': 'q'}", "A.load returned {'question': 'q'} (a dict), expected rows: *"),
+        ("def load(self): return [{'question': 'q'}]", "*sample '1': the sample has no target; expected a text"),
+        ("def load(self): return [{'target': True}]", "*sample '1': the target is true, which is no text; *"),
+    ],
+)
+def test_mistakes_in_a_class(project: pytest.Pytester, attribute: str, message: str) -> None:
+    write(project, f"class A(Benchmark):\n    def load(self):\n        ROWS\n    {attribute}\n")
+    result = project.runpytest_subprocess("-p", "no:xdist")
+    result.stdout.fnmatch_lines([f"test_a.py:3: {message}"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_attributes_of_a_user_are_fine(project: pytest.Pytester) -> None:
+    write(
+        project,
+        """
+class A(Benchmark):
+    PROMPT = "{{ question }}"
+    prompt = {"template": PROMPT}
+    separator = ","
+    def loader(self): return 1
+    def cleaned(self, text): return text
+    def load(self):
+        ROWS
+""",
+    )
+    assert project.runpytest_subprocess().ret == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (
+            "def is_equivalent(self, a, t): return 'yes'",
+            "A.is_equivalent returned 'yes' (a str), expected True or False",
+        ),
+        ("def is_equivalent(self, a, t): raise KeyError('x\\ny')", "A.is_equivalent raised KeyError: 'x*y'"),
+        ("def normalise(self, text): return None", "A.normalise returned None, expected text"),
+    ],
+)
+def test_methods_that_return_something_else(project: pytest.Pytester, method: str, message: str) -> None:
+    write(project, f"class A(Benchmark):\n    {method}\n    def load(self):\n        ROWS\n")
+    result = project.runpytest_subprocess()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines([f"*sample 'a': {message}"])
+
+
+def test_a_numpy_bool_and_a_number_as_target(project: pytest.Pytester) -> None:
+    write(
+        project,
+        """
+import numpy
+class A(Benchmark):
+    def is_equivalent(self, answer, target): return numpy.bool_(target == "1.50")
+    def normalise(self, text): return text + "0" if text == "1.5" else text
+    def load(self): return [{"question": "Q1", "target": 1.5}, {"question": "Q1", "target": [1, 2]}]
+""",
+    )
+    result = project.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["*1 passed, 1 wrong*"])
+
+
+# What a fingerprint knows
+
+
+def test_a_method_of_what_a_class_derives_from_is_part_of_the_fingerprint(project: pytest.Pytester) -> None:
+    house = (
+        "class HouseBenchmark(Benchmark):\n    def load(self):\n        ROWS\n    def normalise(self, t): return t\n"
+    )
+    write(project, house, "house.py")
+    write(project, "from house import HouseBenchmark\nclass Mine(HouseBenchmark): pass\n")
+    before = fingerprint(project)
+    assert fingerprint(project, "-n2") == before
+    write(project, house.replace("return t", "return t.lower()"), "house.py")
+    assert fingerprint(project) != before
+
+
+def test_a_helper_beside_a_scorer_is_part_of_the_fingerprint(llm_pytester: pytest.Pytester) -> None:
+    scorer = "\nLIMIT = 1\ndef pytest_llmeval_scorers(): return {'fine': lambda reply: len(reply) > LIMIT}\n"
+    llm_pytester.makefile(".yaml", a="suite: a\nsamples: [{question: q, target: t}]\nscore: fine\n")
+    conftest = llm_pytester.path / "conftest.py"
+    conftest.write_text(FAKE_MODEL_CONFTEST + scorer)
+    before = fingerprint(llm_pytester)
+    assert fingerprint(llm_pytester, "-n2") == before
+    conftest.write_text(FAKE_MODEL_CONFTEST + scorer.replace("LIMIT = 1", "LIMIT = 2"))
+    assert fingerprint(llm_pytester) != before
+
+
+# Scorers that do not score
+
+
+def test_a_scorer_that_skips(project: pytest.Pytester, workers: list[str]) -> None:
+    with Path(project.path / "conftest.py").open("a") as file:
+        file.write(
+            "\ndef skips(reply): pytest.skip('no judge')\ndef needs(reply, x): return True\n"
+            "def pytest_llmeval_scorers(): return {'skips': skips, 'needs': needs}\n"
+        )
+    project.makefile(".yaml", a="suite: a\nsamples: [{question: q, target: t}]\nscore: skips\n")
+    result = project.runpytest_subprocess(*workers)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not scored: the scorer skipped: no judge"])
+
+
+def test_a_setting_that_is_missing(project: pytest.Pytester) -> None:
+    with Path(project.path / "conftest.py").open("a") as file:
+        file.write("\ndef needs(reply, x): return x\ndef pytest_llmeval_scorers(): return {'needs': needs}\n")
+    text = "suite: a\nsamples: [{question: q, target: t}]\nscore: needs\n"
+    project.makefile(".yaml", a=text)
+    result = project.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["a.yaml:3: score.needs: the setting 'x' is missing"])
+    project.makefile(".yaml", a=text.replace("needs", "{needs: {x: true}}"))
+    project.runpytest_subprocess().assert_outcomes(passed=1)

@@ -1,0 +1,137 @@
+"""Rows in the forms in which benchmarks are published, and rows whose gold answer is missing or cannot be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.scoring.evaluation import Evaluation
+from tests.presets import rows
+from tests.presets.conftest import Load
+
+NO_SHOTS = "prompt: {fewshot: {count: 0}}\n"
+
+
+def suite_of(preset: str, file: str = "r.jsonl", more: str = "") -> str:
+    return f"suite: s\npreset: {preset}\ndataset: {{path: {file}}}\n{more}"
+
+
+def with_answer(some: list[rows.Row], **columns: Any) -> list[rows.Row]:
+    """The first row as it is, the second with other columns."""
+    return [some[0], {**some[1], **columns}]
+
+
+UNREADABLE: Mapping[str, tuple[str, list[rows.Row], Mapping[str, Any], str]] = {
+    "mmlu E": ("mmlu", rows.MMLU, {"answer": "E"}, "no key 'E'; expected one of A, B, C, D, 0, 1, 2, 3"),
+    "mmlu b": ("mmlu", rows.MMLU, {"answer": "b"}, "no key 'b'; did you mean 'B'?"),
+    "mmlu empty": ("mmlu", rows.MMLU, {"answer": ""}, "no key ''; expected one of A, B, C, D"),
+    "mmlu AB": ("mmlu", rows.MMLU, {"answer": "AB"}, "no key 'AB'"),
+    "mmlu null": ("mmlu", rows.MMLU, {"answer": None}, "no key 'None'"),
+    "mmlu true": ("mmlu", rows.MMLU, {"answer": True}, "no key 'True'"),
+    "mmlu 4": ("mmlu", rows.MMLU, {"answer": 4}, "no key '4'"),
+    "hellaswag": ("hellaswag", rows.HELLASWAG, {"label": ""}, "no key ''; expected one of 0, 1, 2, 3"),
+    "winogrande": ("winogrande", rows.WINOGRANDE, {"answer": ""}, "no key ''; expected one of 1, 2"),
+    "arc": ("arc-easy", rows.ARC, {"answerKey": "C9"}, "found 'C9'"),
+    "csqa": ("csqa", rows.CSQA, {"answerKey": ""}, "found ''"),
+    **{
+        f"{preset} {label}": (preset, rows.BOOLQ, {"label": label}, f"no key {shown}")
+        for preset in ("boolq", "boolq-lm-eval")
+        for label, shown in ((-1, "-1"), (None, "nothing (null)"), ("yes", "'yes'"), ("TRUE", "'TRUE'"), ("", "''"))
+    },
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_gold_answer_that_cannot_be_read_is_no_target(load: Load, case: str) -> None:
+    preset, some, columns, problem = UNREADABLE[case]
+    more = NO_SHOTS if preset == "mmlu" else ""
+    with pytest.raises(SuiteError) as caught:
+        load(suite_of(preset, more=more), {"r.jsonl": with_answer(some, **columns)})
+    assert f"preset {preset}: target: r.jsonl:2: " in str(caught.value)
+    assert problem in str(caught.value)
+
+
+READABLE: Mapping[str, tuple[str, list[rows.Row], list[Mapping[str, Any]], list[object]]] = {
+    "mmlu": ("mmlu", rows.MMLU, [{"answer": answer} for answer in (0, "1", "C", 3)], [0, 1, 2, 3]),
+    "hellaswag": ("hellaswag", rows.HELLASWAG, [{"label": label} for label in (3, "1", 0)], [3, 1, 0]),
+    "winogrande": ("winogrande", rows.WINOGRANDE, [{"answer": answer} for answer in (1, "2")], [0, 1]),
+    "boolq": (
+        "boolq",
+        rows.BOOLQ,
+        [{"label": label} for label in (True, 1, "true", "True", "1", False, 0, "false", "False", "0")],
+        [*[True] * 5, *[False] * 5],
+    ),
+    "boolq-lm-eval": (
+        "boolq-lm-eval",
+        rows.BOOLQ,
+        [{"answer": answer} for answer in (True, False, 1, "0")],
+        [1, 0, 1, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_gold_answers_as_they_are_published(load: Load, case: str) -> None:
+    preset, some, answers, expected = READABLE[case]
+    more = NO_SHOTS if preset == "mmlu" else ""
+    suite = load(suite_of(preset, more=more), {"r.jsonl": [{**some[0], **columns} for columns in answers]})
+    targets = [sample.target for sample in suite.samples]
+    assert targets == expected
+    assert [type(target) for target in targets] == [type(target) for target in expected]
+
+
+def test_a_header_of_mmlus_csv_is_no_question(load: Load) -> None:
+    files = {"anatomy_test.csv": "question,A,B,C,D,answer\nWhich?,one,two,three,four,B\n"}
+    with pytest.raises(SuiteError, match=r"target: anatomy_test\.csv:1: a mapping has no key 'answer'"):
+        load(suite_of("mmlu", "anatomy_test.csv", NO_SHOTS), files)
+
+
+@pytest.mark.parametrize("name", ["mmlu_test.jsonl", "mmlu_test.csv.jsonl", "questions.csv"])
+def test_mmlus_subject_is_no_name_of_any_other_file(load: Load, name: str) -> None:
+    row = {column: value for column, value in rows.MMLU[0].items() if column != "subject"}
+    content: Any = "Which?,one,two,three,four,B\n" if name.endswith(".csv") else [row]
+    with pytest.raises(SuiteError) as caught:
+        load(suite_of("mmlu", name, NO_SHOTS), {name: content})
+    assert f"preset mmlu: dataset.fields.subject: {name}:1: a mapping has no key 'subject'" in str(caught.value)
+
+
+def test_squad_1_1_as_published(load: Load) -> None:
+    suite = load(suite_of("squad", "dev-v1.1.json"), {"dev-v1.1.json": json.dumps(rows.SQUAD_1_1)})
+    assert [sample.id[-2:] for sample in suite.samples] == ["ec", "ed", "ee"]
+    assert [sample.target for sample in suite.samples] == [["930 km", "930 km long"], ["Ebro"], ["nine grams"]]
+    evaluation = Evaluation(suite)
+    as_hub = Evaluation(load(suite_of("squad"), {"r.jsonl": rows.SQUAD}))
+    mine = [evaluation.question(suite.samples[place]).requests for place in (0, 2)]
+    assert mine == [as_hub.question(sample).requests for sample in as_hub.suite.samples]
+    assert set(suite.samples[0].variables["row"]) == {"title", "context", "question", "answers", "id"}  # type: ignore[call-overload]
+
+
+def test_squads_rows_in_a_json_list_of_their_own(load: Load) -> None:
+    with pytest.raises(
+        SuiteError, match=r"found a list of 2, expected a mapping with the key 'data'.* write key: null"
+    ):
+        load(suite_of("squad", "r.json"), {"r.json": json.dumps(rows.SQUAD)})
+    text = suite_of("squad", "r.json").replace("r.json", "r.json, key: null")
+    assert len(load(text, {"r.json": json.dumps(rows.SQUAD)}).samples) == 2
+
+
+@pytest.mark.parametrize("variant", ["mc1", "mc2"])
+def test_truthfulqa_as_its_authors_publish_it(load: Load, variant: str) -> None:
+    text = suite_of(f"truthfulqa-{variant}")
+    hub = Evaluation(load(text, {"r.jsonl": rows.TRUTHFULQA}))
+    own = Evaluation(load(suite_of(f"truthfulqa-{variant}", "mc_task.json"), {
+        "mc_task.json": json.dumps(rows.TRUTHFULQA_MC_TASK)
+    }))  # fmt: skip
+    for one, other in zip(hub.suite.samples, own.suite.samples, strict=True):
+        assert one.target == other.target
+        assert hub.question(one).requests == own.question(other).requests
+
+
+def test_truthfulqas_right_answer_is_where_the_labels_say(load: Load) -> None:
+    turned = {"question": "Why?", "mc1_targets": {"choices": ["no", "so", "not so"], "labels": [0, 1, 0]}}
+    suite = load(suite_of("truthfulqa-mc1"), {"r.jsonl": [rows.TRUTHFULQA[0], turned]})
+    assert [sample.target for sample in suite.samples] == [[0], [1]]

@@ -1,0 +1,114 @@
+"""A suite with its scorer: fingerprints, and what a suite's author is told of settings that cannot be used."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.scoring import libraries, mathematics
+from pytest_llmeval.scoring.around import Around
+from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.scoring.number import NumberScorer
+from pytest_llmeval.suites.loader import load_suite
+
+SUITE = """\
+suite: sums
+samples: [{question: "1 + 1 =", target: "2"}]
+generate: {temperature: 0.5}
+"""
+SEVERAL = "score: {several: {scorers: {a: {score: exact}, b: {score: number}}}}\n"
+
+
+def evaluation(folder: Path, text: str) -> Evaluation:
+    path = folder / "suite.yaml"
+    path.write_text(SUITE + text, encoding="utf-8")
+    return Evaluation(load_suite(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "changed", "name"),
+    [
+        (SEVERAL, NumberScorer, "version"),
+        ("score: number\nfilters: [strip]\n", NumberScorer, "version"),
+        ("score: number\nfilters: [strip]\n", Around, "layer_version"),
+        ("score: number\nepochs: 3\n", Around, "layer_version"),
+    ],
+    ids=["one of several", "inside filters", "filters", "epochs"],
+)
+def test_the_version_of_every_part_is_in_the_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, changed: type, name: str
+) -> None:
+    before = evaluation(tmp_path, text).fingerprints()
+    assert evaluation(tmp_path, text).fingerprints() == before
+    monkeypatch.setattr(changed, name, property(lambda _: 2))
+    after = evaluation(tmp_path, text).fingerprints()
+    assert after[0] != before[0]
+    assert after[1].keys() == before[1].keys()
+    assert not set(after[1].values()) & set(before[1].values())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'score: {contains: {normalize: [strip, {remove: "("}]}}\n',
+            "suite.yaml:4: score.contains.normalize.1.remove: pattern '(' is not a regular expression: ",
+        ),
+        (
+            'score: {several: {scorers: {a: {score: {exact: {normalize: [{remove: "("}]}}}}}}\n',
+            "suite.yaml:4: score.several.scorers.a.score.exact.normalize.0.remove: pattern '(' is not",
+        ),
+        (
+            "score: {json: {schema: [1]}}\n",
+            "suite.yaml:4: score.json.schema: found a list of 1, expected a JSON Schema, or the name of a file",
+        ),
+        (
+            'score:\n  json:\n    schema:\n      items: {$ref: "#/$defs/x"}\n',
+            "suite.yaml:7: score.json.schema.items.$ref: found '#/$defs/x', and the schema has no schema there",
+        ),
+        (
+            "score: bleu\nepochs: {count: 2, reduce: [mean, any]}\n",
+            "suite.yaml:5: epochs.reduce: any counts right replies, and bleu says of none whether it is right; use",
+        ),
+        (
+            "score: {several: {scorers: {a: {score: exact}, b: {score: bleu, reduce: pass@1}}}}\nepochs: 2\n",
+            "suite.yaml:4: score.several.scorers.b.reduce: pass@1 counts right replies, and bleu says of none",
+        ),
+    ],
+    ids=["contains", "exact in several", "a schema of a wrong type", "a reference", "epochs", "epochs of several"],
+)
+def test_what_cannot_be_used_is_said_at_its_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        evaluation(tmp_path, text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_library_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
+    with pytest.raises(SuiteError, match=r"suite\.yaml:4: score: meteor needs nltk, which is not installed"):
+        evaluation(tmp_path, "score: meteor\n")
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("math-verify", "score: math with compare: minerva needs Math-Verify; install it with"),
+        ("antlr4-python3-runtime", "4.11 to 4.13, which is not installed; install it with"),
+    ],
+)
+def test_a_missing_library_of_mathematics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, message: str
+) -> None:
+    def version(name: str) -> str:
+        if name == missing:
+            raise PackageNotFoundError(name)
+        return "4.13.2"
+
+    monkeypatch.setattr(mathematics, "version", version)
+    with pytest.raises(SuiteError) as caught:
+        evaluation(tmp_path, "score: {math: {compare: minerva}}\n")
+    assert message in str(caught.value)
