@@ -245,7 +245,12 @@ def test_the_skill_of_another_scorer_knows_nothing_of_the_deciding_ones_chance()
 def test_what_metrics_are_made_of_is_none_of_their_names() -> None:
     made_of = {
         **dict.fromkeys(("bleu_length", "bleu_smoothing", "bleu_matches_4", "chrf_pp_beta", "ter_edits"), 1.0),
-        "loglikelihood": -1.0, "words": 1.0, "gold": 1.0, "predicted": 0.0, "sentence_bleu_4": 5.0, "zeal": 2.0,
+        "loglikelihood": -1.0,
+        "words": 1.0,
+        "gold": 1.0,
+        "predicted": 0.0,
+        "sentence_bleu_4": 5.0,
+        "zeal": 2.0,
     }
     assert names_in([scored(**made_of)]) == ("sentence_bleu_4", "zeal")
     assert names_in([scored(**{f"b.{name}": value for name, value in made_of.items()})]) == (
