@@ -205,8 +205,10 @@ def collect_benchmark(
     """
     if not isinstance(collector, pytest.Module) or not isinstance(obj, type) or not issubclass(obj, Benchmark):
         return None
-    if obj.__module__ != getattr(collector.obj, "__name__", None) or obj.load is Benchmark.load:
+    if obj.__module__ != getattr(collector.obj, "__name__", None):
         return None
+    if obj.load is Benchmark.load and obj.__subclasses__():
+        return None  # what others derive from
     is_alias = name != obj.__name__ and getattr(collector.obj, obj.__name__, None) is obj
     return [] if is_alias or not getattr(obj, "__test__", True) else BenchmarkSuite.of(collector, obj)
 

@@ -134,6 +134,9 @@ def load_benchmark(
     source = Source(path, shown_path or str(path))
     line = _line_of(kind)
     _check_attributes(kind, source, line)
+    if kind.load is Benchmark.load:
+        message = f"{kind.__name__} has no method load, which gives the rows; a base for others says __test__ = False"
+        raise source.error(message, line)
     try:
         inspect.signature(kind).bind()
     except TypeError as error:

@@ -311,3 +311,30 @@ def test_a_setting_that_is_missing(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["a.yaml:3: score.needs: the setting 'x' is missing"])
     project.makefile(".yaml", a=text.replace("needs", "{needs: {x: true}}"))
     project.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_a_benchmark_without_load_is_an_error_and_a_base_of_others_is_none(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile(
+        test_slip="""
+        from pytest_llmeval import Benchmark
+
+        class Cap(Benchmark):
+            def laod(self):
+                return [{"question": "q", "target": "t"}]
+        """,
+        test_base="""
+        from pytest_llmeval import Benchmark
+
+        class HouseBenchmark(Benchmark):
+            generate = {"max_tokens": 3}
+
+        class Mine(HouseBenchmark):
+            def load(self):
+                return [{"question": "q", "target": "t"}]
+        """,
+    )
+    result = llm_pytester.runpytest_subprocess("--collect-only", "-q")
+    result.stdout.fnmatch_lines_random(
+        ["test_base.py::Mine::1", "test_slip.py:3: Cap has no method load, which gives the rows; *"]
+    )
+    assert result.ret == pytest.ExitCode.INTERRUPTED
