@@ -72,7 +72,7 @@ def test_the_label_of_an_option_in_rows_as_they_were_published(tmp_path: Path, s
 def test_a_label_that_is_not_there_is_an_error_at_its_row(tmp_path: Path) -> None:
     rows = [HUB_ARC[0], {**HUB_ARC[1], "answerKey": "B"}]
     fields = '    choices: "{{ row.choices.text }}"\n    target: "{{ row.choices.label.index(answerKey) }}"\n'
-    with pytest.raises(SuiteError, match=r"dataset\.fields\.target: rows\.jsonl:2: found 'B', which is not in the list"):
+    with pytest.raises(SuiteError, match=r"rows\.jsonl:2: found 'B', which is not in the list"):
         right_texts(suite(tmp_path, rows, fields))
 
 
