@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.engine_lines import engine_lines
 from pytest_llmeval.reporting.escape import printable
 from pytest_llmeval.reporting.metric_tables import category_lines, suite_lines
 from pytest_llmeval.reporting.report import Report, SuiteReport
-from pytest_llmeval.reporting.tables import number
+from pytest_llmeval.reporting.tables import joined_lines, number
 from pytest_llmeval.types import JSON
 
 __all__ = ["Terminal", "summary_lines", "write_summary"]
@@ -63,7 +63,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
             if len(rows) > _MAX_CATEGORIES:
                 yield f"… and {len(rows) - _MAX_CATEGORIES} categories more, all in the report"
             if macro := _macro(suite):
-                yield macro
+                yield from joined_lines("mean over categories:", macro, width=width)
     yield from _unscored(report)
     for problem in report.problems:
         yield f"problem: {printable(problem)}"
@@ -113,11 +113,10 @@ def _counts(suite: SuiteReport) -> str:
     return ", ".join(f"{printable(name)} {count}" for name, count in shown.items())
 
 
-def _macro(suite: SuiteReport) -> str:
+def _macro(suite: SuiteReport) -> list[str]:
     """The means over categories of the metrics that a table shows first."""
     shown = [f"{heading} {number(suite.macro[name])}" for name, heading in _MACRO.items() if name in suite.macro]
-    shown = shown or [f"{printable(name)} {number(value)}" for name, value in [*suite.macro.items()][:1]]
-    return f"mean over categories: {', '.join(shown)}" if shown else ""
+    return shown or [f"{printable(name)} {number(value)}" for name, value in [*suite.macro.items()][:1]]
 
 
 def _unscored(report: Report) -> Iterator[str]:

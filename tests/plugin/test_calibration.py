@@ -111,9 +111,10 @@ def test_mass_and_continuation(llm_pytester: pytest.Pytester, workers: list[str]
     result.stdout.fnmatch_lines(
         [
             "wrong: expected ' Paris', found another text",
-            "suite  *n *accuracy*Brier",
-            "truthful: probability_mass 0.*",
-            "last_words: perplexity *token_perplexity *",
+            "suite  *n *accuracy *perplexity *token_perplexity *",
+            "last_words *2  0.000 *",
+            "suite  *n *probability_mass*",
+            "truthful *2  0.*",
         ]
     )
     report = read(llm_pytester.path)
