@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.exact import compile_steps, normalized, normalized_targets, shown_steps
 from pytest_llmeval.scoring.python_regex import PythonRegex
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.score_settings.replies import ContainsSettings, Normalization
-from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, Response, Sample, Score
 
 __all__ = ["ContainsScorer"]
 
 
 @dataclass(frozen=True, slots=True)
-class ContainsScorer:
+class ContainsScorer(ReplyScorer):
     """Right if the normalised reply holds a normalised target, or all of them. Made by ``of``."""
 
     settings: ContainsSettings
@@ -33,18 +33,6 @@ class ContainsScorer:
     def name(self) -> str:
         return "contains"
 
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "no_answer")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
-
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts.
 
@@ -57,20 +45,6 @@ class ContainsScorer:
                 after = f" after {shown_steps(self.steps)}" if text else ""
                 raise ValueError(f"nothing is left of target {quote(text)}{after}: every reply holds it")
         return Presented(sample=sample, references=references, target=several_or_one(texts))
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
-    def answer_text(self, presented: Presented) -> str:
-        """The first target, as given."""
-        return target_texts(presented.sample)[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; an empty reply is no answer. The answer is what was found of the targets, else the whole reply."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pytest_llmeval.errors import LeftOutError, RequestError
-from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, reply_request
+from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.code_version import version_of_function
@@ -60,7 +61,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 @dataclass(frozen=True, slots=True)
-class CustomScorer:
+class CustomScorer(ReplyScorer):
     """Asks for a reply and has a function judge it."""
 
     name: str
@@ -77,10 +78,6 @@ class CustomScorer:
         """What the function's attribute ``metrics`` names; without one, what its scores turn out to carry."""
         return tuple(getattr(self.judge, "metrics", ()))
 
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
-
     def present(self, sample: Sample) -> Presented:
         """The sample as it is, with its target as text: whatever a sample can have, or nothing.
 
@@ -92,19 +89,9 @@ class CustomScorer:
         texts = [target if isinstance(target, str) else str(target) for target in targets if target is not None]
         return Presented(sample=sample, target=several_or_one(texts) if texts else "")
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
     def answer_text(self, presented: Presented) -> str:
         """The target, or the first of several."""
         return presented.target if isinstance(presented.target, str) else presented.target[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """What the function says. ``RequestError``, which names the function, for what it raises or cannot mean."""

@@ -10,13 +10,13 @@ from types import MappingProxyType
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, SettingsError, reply_request
+from pytest_llmeval.scoring.base import Presented, SettingsError
 from pytest_llmeval.scoring.python_regex import PythonRegex
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.score_settings.replies import ExactSettings, Normalization, NormalizationStep, Remove
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = ["ExactScorer", "compile_steps", "normalized", "normalized_targets", "shown_steps"]
 
@@ -85,7 +85,7 @@ def shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactScorer:
+class ExactScorer(ReplyScorer):
     """Right if the normalised reply equals a normalised target. Made by ``of``, which checks the settings."""
 
     settings: ExactSettings
@@ -99,18 +99,6 @@ class ExactScorer:
     @property
     def name(self) -> str:
         return "exact"
-
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "no_answer")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
 
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts: any is right.
@@ -127,20 +115,6 @@ class ExactScorer:
                     "right (score.exact.allow_empty)"
                 )
         return Presented(sample=sample, references=references, target=several_or_one(texts))
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
-    def answer_text(self, presented: Presented) -> str:
-        """The first target, as given."""
-        return target_texts(presented.sample)[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply of which nothing is left is no answer, unless nothing is what was expected."""

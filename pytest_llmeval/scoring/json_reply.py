@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_llmeval.scoring.base import Presented, SettingsError, reply_request
+from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.schemas import SchemaError, canonical_json, schema_problem, schema_violation
 from pytest_llmeval.scoring.targets import quote, several_or_one
-from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.score_settings.replies import JsonSettings
-from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, Response, Sample, Score
 
 __all__ = ["JsonScorer", "NotJSONError", "parse_json", "same_json"]
 
@@ -85,7 +85,7 @@ def same_json(first: JSON, second: JSON) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonScorer:
+class JsonScorer(ReplyScorer):
     """Right if the reply is JSON as the suite wants it. Made by ``of``, which checks the schema."""
 
     settings: JsonSettings
@@ -105,18 +105,6 @@ class JsonScorer:
     def name(self) -> str:
         return "json"
 
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "no_answer")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
-
     def present(self, sample: Sample) -> Presented:
         """A target is a text of JSON, a number or a bool, or a list of these: any is right. Without one, none is asked.
 
@@ -125,21 +113,11 @@ class JsonScorer:
         texts = _targets(sample)
         return Presented(sample=sample, references=tuple(texts), target=several_or_one(texts) if texts else "")
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
     def answer_text(self, presented: Presented) -> str:
         """The first target, as given. ``ValueError`` where there is none."""
         if not presented.references:
             raise ValueError("the sample has no target to show; give it one, or set prompt.fewshot.answer")
         return presented.references[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply that is no JSON is no answer. ``problem`` in the details says what is wrong.

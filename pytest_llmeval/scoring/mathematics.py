@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.math_answers import (
     MAX_ANSWER,
     MAX_REPLY,
@@ -22,11 +22,11 @@ from pytest_llmeval.scoring.math_hendrycks import equal_texts, normal_form, publ
 from pytest_llmeval.scoring.math_minerva import normalized_answer
 from pytest_llmeval.scoring.math_process import Bounds, Verdict, shared_process
 from pytest_llmeval.scoring.numerals import final_number
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.schema import GenerateSpec
 from pytest_llmeval.suites.score_settings.mathematics import Extract, MathCompare, MathSettings
-from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, Response, Sample, Score
 
 __all__ = ["MathScorer"]
 
@@ -41,7 +41,7 @@ _EXTRA = "install it with: pip install 'pytest-llmeval-suites[math]'"
 
 
 @dataclass(frozen=True, slots=True)
-class MathScorer:
+class MathScorer(ReplyScorer):
     """Right if the reply's answer equals that of a target. Made by ``of``, which checks that the libraries are there.
 
     What is compared by value is compared in a process with bounds. A reply on which that runs out of time or memory
@@ -67,18 +67,6 @@ class MathScorer:
     def name(self) -> str:
         return "math"
 
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "no_answer")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
-
     def present(self, sample: Sample) -> Presented:
         r"""A target is a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these: any is right.
 
@@ -90,19 +78,9 @@ class MathScorer:
             return Presented(sample=sample, references=texts, target=several_or_one(answers))
         return Presented(sample=sample, references=tuple(answers), target=several_or_one(answers))
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
     def answer_text(self, presented: Presented) -> str:
         """The first target, whole: a few-shot example shows the solution, not only its answer."""
         return target_texts(presented.sample)[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply in which no answer is found is wrong. Details: how it was found and read, and why not."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.numerals import Numeral, final_number
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.schema import GenerateSpec, NumberSettings
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.suites.schema import NumberSettings
+from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = ["NumberScorer"]
 
 
 @dataclass(frozen=True, slots=True)
-class NumberScorer:
+class NumberScorer(ReplyScorer):
     """Right if the reply's final number equals the target's; 0.5, .50 and 1/2 are equal, 0.33 and 1/3 are not."""
 
     settings: NumberSettings
@@ -25,18 +26,6 @@ class NumberScorer:
     @property
     def name(self) -> str:
         return "number"
-
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "no_answer")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
 
     def present(self, sample: Sample) -> Presented:
         """A target is a number, a text that ends with one (a worked solution, say), or a list of these: any is right.
@@ -50,19 +39,9 @@ class NumberScorer:
             target=several_or_one([numeral.text for numeral in numerals]),
         )
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
     def answer_text(self, presented: Presented) -> str:
         """The first target, whole: a few-shot example shows the solution, not only its number."""
         return target_texts(presented.sample)[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply without a number is no answer, and wrong."""

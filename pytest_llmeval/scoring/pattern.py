@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.schema import GenerateSpec, PatternSettings
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.suites.schema import PatternSettings
+from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = ["PatternScorer", "check_counts", "compile_pattern"]
 
@@ -47,7 +48,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool) -> regex.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PatternScorer:
+class PatternScorer(ReplyScorer):
     """Right if what the pattern's group found equals a target. Made by ``of``, which checks the pattern."""
 
     settings: PatternSettings
@@ -62,38 +63,12 @@ class PatternScorer:
     def name(self) -> str:
         return "pattern"
 
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "no_answer")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
-
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts: any is right. ``ValueError`` for another kind of target."""
         texts = target_texts(sample)
         return Presented(
             sample=sample, references=tuple(self._comparable(text) for text in texts), target=several_or_one(texts)
         )
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
-    def answer_text(self, presented: Presented) -> str:
-        """The first target, as given."""
-        return target_texts(presented.sample)[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; no match is no answer, and wrong. A search that outlives ``timeout_s`` is unscored."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.targets import several_or_one, target_texts
-from pytest_llmeval.suites.schema import GenerateSpec
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = ["ReferenceScorer", "TooLongError"]
 
@@ -29,21 +29,13 @@ class TooLongError(ValueError):
             )
 
 
-class ReferenceScorer(ABC):
+class ReferenceScorer(ReplyScorer, ABC):
     """Asks for one reply, and gives it numbers by its references, with no right or wrong.
 
     An empty reply has the numbers that its metrics give to no words, which is 0 for most, and is counted as no answer.
     """
 
     __slots__ = ()
-
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
 
     @abstractmethod
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
@@ -54,19 +46,9 @@ class ReferenceScorer(ABC):
         texts = target_texts(sample)
         return Presented(sample=sample, references=texts, target=several_or_one(texts))
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
     def answer_text(self, presented: Presented) -> str:
         """The first reference, as given."""
         return presented.references[0]
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """One reply, generated as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """The reply's numbers; the reply itself, without white space at its ends, is the answer."""
