@@ -166,3 +166,10 @@ def test_convert_to_standard_output_is_for_the_tasks_folder(
     with pytest.raises(SystemExit):
         main(["convert", "--help"])
     assert "on standard output, from the task file's folder" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_family_is_not_listed_as_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["presets", "zzz"]) == 1
+    assert (
+        "expected one of arc-…, bbh-cot-…, bbh-direct-…, boolq, chronologic-…, csqa, gsm8k" in capsys.readouterr().err
+    )

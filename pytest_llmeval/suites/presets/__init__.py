@@ -239,7 +239,9 @@ def _advice(name: str) -> str:
     if (members := _family_members(ours)) is not None:
         return f"; expected {f'{ours}-<task>' if ours in _PREFIXES else members}"
     near = nearest(ours, names)
-    return expected_one_of(name, _file_names()) if near is None else f"; did you mean {quoted(near)}?"
+    if near is not None:
+        return f"; did you mean {quoted(near)}?"
+    return expected_one_of(name, [family if family in _family(family) else f"{family}-…" for family in _file_names()])
 
 
 _MANY = 8
