@@ -19,7 +19,7 @@ from tests.support import REPOSITORY, clean_environment
 PACKAGE = "pytest_llmeval"
 ROOT = REPOSITORY / PACKAGE
 
-TOP = 6  # the only floor that knows pytest
+TOP = 8  # the only floor that knows pytest
 FLOORS: dict[str, int] = {
     "": 5,  # pytest_llmeval/__init__.py: what a user imports, on first use
     "types": 0,
@@ -29,7 +29,9 @@ FLOORS: dict[str, int] = {
     "models": 2,
     "scoring": 3,
     "reporting": 4,
-    "cli": 5,
+    "gates": 5,
+    "commands": 6,
+    "cli": 7,
     "hooks": 5,
     "chunks": 5,
     "lookahead": 5,

@@ -25,7 +25,8 @@ class Record:
     ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the
     model's text as it came, None where nothing was generated. ``values`` are the sample's numbers by metric name.
     ``num_tokens`` counts what was generated or scored, ``num_prompt_tokens`` what the sample's distinct prompts hold.
-    ``fingerprint`` hashes all that decides what the model is asked and how the reply is judged.
+    ``fingerprint`` hashes all that decides what the model is asked and how the reply is judged. ``cluster`` names what
+    the sample shares with others (a passage), None where samples are independent of each other.
     """
 
     suite: str
@@ -49,6 +50,7 @@ class Record:
     num_tokens: int = 0
     seconds: float = 0.0
     fingerprint: str | None = None
+    cluster: str | None = None
 
     @property
     def score(self) -> Score:
@@ -91,6 +93,12 @@ class SuiteInfo:
 
     ``path`` is the suite file's node id, None for a suite of hand-written tests. ``num_samples`` counts the whole
     suite, selected or not. ``metrics`` are the names its scores carry, in the order in which they are shown.
+
+    ``gates`` are the suite's own, as ``GateRule.text`` has them, with their lines in its file. ``primary_metric`` is
+    what it is compared by with a baseline, None for the usual one; ``higher_is_better`` is that metric's better
+    direction, where the suite says it. ``cluster`` is the field by which samples belong together. ``judge`` is the
+    fingerprint of the model that the scorer asks. ``fingerprint_parts`` hash what ``fingerprint`` is made of, by name:
+    ``questions``, ``prompt``, ``fewshot``, ``scorer``.
     """
 
     name: str
@@ -102,6 +110,12 @@ class SuiteInfo:
     num_samples: int | None = None
     metrics: tuple[str, ...] = ("accuracy",)
     overridden: tuple[str, ...] = ()
+    gates: Mapping[str, int | None] = field(default_factory=dict)
+    primary_metric: str | None = None
+    higher_is_better: bool | None = None
+    cluster: str | None = None
+    judge: str | None = None
+    fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, JSON]:
         """The info as JSON values."""

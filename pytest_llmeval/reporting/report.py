@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,14 +13,18 @@ from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.gate_results import GateResult
 from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.reporting.whole_file import whole_file
 from pytest_llmeval.scoring.calibration import ReliabilityBin, reliability
 from pytest_llmeval.scoring.comparison import Difference, compare
 from pytest_llmeval.scoring.metrics import Metric, by_category, expanded, summarize
+from pytest_llmeval.scoring.percentiles import Percentiles
 from pytest_llmeval.types import JSON
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Averages",
     "Comparison",
     "Report",
     "SuiteReport",
@@ -34,7 +37,7 @@ __all__ = [
     "write_report",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Grows when a reader of older reports would misread newer ones."""
 
 
@@ -59,7 +62,8 @@ class SuiteReport:
     ``models`` names those that answered it: one, unless its numbers mix them. Token counts and seconds are sums over
     its records. ``macro`` are its metrics' means over its categories, every category counting alike. ``engine`` is how
     its log-likelihoods were computed, where the model tells. ``reliability`` are the bins of its expected calibration
-    error, where its scorer gives probabilities.
+    error, where its scorer gives probabilities. ``latency`` is of the model's seconds for a sample,
+    ``tokens_per_second`` of all its tokens by its seconds; of the samples that took any.
     """
 
     info: SuiteInfo
@@ -73,6 +77,8 @@ class SuiteReport:
     seconds: float = 0.0
     engine: EngineUse | None = None
     reliability: tuple[ReliabilityBin, ...] | None = None
+    latency: Percentiles | None = None
+    tokens_per_second: Percentiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +92,24 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Averages:
+    """Metrics over the suites of one model (None where there is one): of each that at least two suites have.
+
+    ``macro`` has every suite count alike, ``micro`` every sample; a macro average's ``n`` counts suites.
+    """
+
+    model: str | None
+    macro: Mapping[str, Metric]
+    micro: Mapping[str, Metric]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The whole session.
 
     ``created`` is its start, ISO 8601 in UTC. ``stopped`` says why it ended early; ``problems`` are what makes its
-    numbers incomplete.
+    numbers incomplete. ``records`` may lie on disk and be read when they are asked for; those of a session that is
+    still to be written hold no texts.
     """
 
     created: str
@@ -101,7 +120,9 @@ class Report:
     exit_code: int
     suites: tuple[SuiteReport, ...]
     comparisons: tuple[Comparison, ...] = ()
-    records: tuple[Record, ...] = field(repr=False)
+    averages: tuple[Averages, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    records: Sequence[Record] = field(repr=False)
     stopped: str | None = None
     problems: tuple[str, ...] = ()
     schema: int = SCHEMA_VERSION
@@ -238,29 +259,8 @@ def check_writable(path: Path) -> None:
 
 def write_report(report: Report, path: Path) -> None:
     """Write the report: ``path`` holds the old content or all of the new, never a part. Raises ``ReportError``."""
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.writelines(_lines(report))
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, _file_mode(path))
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise ReportError(f"cannot write the report {path}: {error.strerror}") from error
-
-
-def _file_mode(path: Path) -> int:
-    """Mode that a plain ``open`` would have given: mkstemp's files are private to the user."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
+    with whole_file(path) as file:
+        file.writelines(_lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:

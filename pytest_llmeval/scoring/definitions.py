@@ -27,7 +27,8 @@ class MetricDefinition:
     """What a metric's name means.
 
     ``higher_is_better`` is None where neither direction is. No value lies below ``lowest`` or above ``highest``, and no
-    interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone.
+    interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone. ``version``
+    grows when the same scores would give another number.
     """
 
     name: str
@@ -37,6 +38,7 @@ class MetricDefinition:
     lowest: float = -math.inf
     highest: float = math.inf
     in_terminal: bool = True
+    version: int = 1
 
 
 METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
@@ -246,6 +248,7 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
                 0.0,
             ),
             MetricDefinition("meteor", "mean", True, "Mean of the samples' METEOR: 1 is perfect.", 0.0, 1.0),
+            MetricDefinition("score", "mean", True, "Mean of the scores that a test or a scorer of one's own gave."),
             MetricDefinition("correct", "count", True, "Samples that were answered right."),
             MetricDefinition("total", "count", None, "Samples that were scored."),
             MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),

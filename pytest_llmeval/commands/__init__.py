@@ -1,0 +1,1 @@
+"""What the ``llmeval`` command does, a module for each of its commands."""

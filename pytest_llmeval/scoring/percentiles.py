@@ -1,0 +1,56 @@
+"""How a quantity is spread: its mean and percentiles."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.types import JSON
+
+__all__ = ["Percentiles", "percentiles"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """Of ``n`` values, in their unit. Percentiles are interpolated linearly, as ``numpy.percentile`` does."""
+
+    n: int
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+    def to_dict(self) -> dict[str, JSON]:
+        """As builtins, for a report."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, float]) -> Percentiles:
+        """The opposite of ``to_dict``."""
+        return cls(n=int(data["n"]), **{name: float(data[name]) for name in ("mean", "p50", "p95", "p99")})
+
+
+def percentiles(values: Sequence[float]) -> Percentiles | None:
+    """The mean and percentiles of the values; None of none. ``ValueError`` for one that is not finite."""
+    if not values:
+        return None
+    if not all(map(math.isfinite, values)):
+        raise ValueError("percentiles are taken of finite values only")
+    ordered = sorted(values)
+    return Percentiles(
+        n=len(ordered),
+        mean=math.fsum(ordered) / len(ordered),
+        p50=_quantile(ordered, 0.50),
+        p95=_quantile(ordered, 0.95),
+        p99=_quantile(ordered, 0.99),
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """R. J. Hyndman and Y. Fan (1996), definition 7."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
