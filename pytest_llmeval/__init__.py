@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_llmeval.reporting.scores_table import load_report
     from pytest_llmeval.suites.benchmark import Benchmark
 
-__all__ = ["Benchmark"]
+__all__ = ["Benchmark", "load_report"]
 
 
 def __getattr__(name: str) -> Any:
-    """``Benchmark`` on first use: pytest loads this package in every run, and pydantic takes long to import."""
+    """Each on first use: pytest loads this package in every run, and pydantic takes long to import."""
     if name == "Benchmark":
         from pytest_llmeval.suites.benchmark import Benchmark
 
         return Benchmark
+    if name == "load_report":
+        from pytest_llmeval.reporting.scores_table import load_report
+
+        return load_report
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ from pytest_llmeval.models.base import ModelIdentity, identify
 from pytest_llmeval.models.messages import redact
 from pytest_llmeval.node_ids import escape_id
 from pytest_llmeval.options import Settings, is_sample_key, model_key, settings_key
-from pytest_llmeval.reporting.escape import first_line, printable
+from pytest_llmeval.reporting.escape import first_line, printable, without_commands
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.scoring.asked import asked_sample
 from pytest_llmeval.scoring.evaluation import Question, deciding_output
@@ -217,6 +217,7 @@ class SampleItem(pytest.Function):
             num_tokens=sum(response.num_tokens for response in responses),
             seconds=sum(response.seconds for response in responses),
             fingerprint=self.file.fingerprints[sample.id],
+            cluster=sample.cluster,
         )
 
     def unscored(self, reason: str, model: object = None) -> Record:
@@ -231,6 +232,7 @@ class SampleItem(pytest.Function):
             reason=reason,
             question=self.sample.question,
             fingerprint=self.file.fingerprints[self.sample.id],
+            cluster=self.sample.cluster,
         )
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -247,7 +249,7 @@ class SampleItem(pytest.Function):
             text = str(error)
             if isinstance(error, RequestError):
                 text = str(self.file.evaluation.suite.error(text, self.sample))
-            return printable(f"{label}: {text}", keep="\n")
+            return without_commands(printable(f"{label}: {text}", keep="\n"))
         return super().repr_failure(excinfo)
 
 

@@ -171,8 +171,10 @@ def stop_without_model(session: pytest.Session, path: str) -> NoReturn:
 
 
 def _may_lack_models(config: pytest.Config) -> bool:
-    """Whether there is a model, or no path was named."""
-    return bool(config.stash[settings_key].models) or config.args_source is not config.ArgsSource.ARGS
+    """Whether there is a model, or neither a path was named nor a gate asked for."""
+    settings = config.stash[settings_key]
+    was_asked_for = config.args_source is config.ArgsSource.ARGS or bool(settings.gate) or settings.baseline is not None
+    return bool(settings.models) or not was_asked_for
 
 
 def _needs_model(path: str) -> str:

@@ -7,7 +7,6 @@ the plugin installed, so it imports next to nothing.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,14 +14,18 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
+from pytest_llmeval import option_parsers as parsers
 from pytest_llmeval.errors import OptionError
+from pytest_llmeval.option_parsers import Limit, Shard
 
 __all__ = [
     "OPTIONS",
     "Limit",
     "Option",
     "Settings",
+    "Shard",
     "add_options",
+    "collected_suites_key",
     "is_sample_key",
     "llm_session_key",
     "model_key",
@@ -33,14 +36,7 @@ __all__ = [
 ]
 
 ReportPrompts: TypeAlias = Literal["none", "hash", "full"]
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """How many samples of each suite run: ``count`` of them, the first or a seeded random choice."""
-
-    count: int
-    first: bool = False
+GateMode: TypeAlias = Literal["significant", "margin", "non-inferior"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +44,8 @@ class Settings:
     """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
 
     ``models`` are those of ``--llm-model``, in order and each once, as they were written, but for secrets: what records
-    and node names are made of. ``written_models`` has those that were written otherwise.
+    and node names are made of. ``written_models`` has those that were written otherwise. ``gate`` are the gates of the
+    command line or the environment, which always decide; ``project_gate`` those of the ini file, which add to them.
     """
 
     models: tuple[str, ...] = ()
@@ -68,8 +65,18 @@ class Settings:
     limit: Limit | None = None
     strict: bool = False
     show_prompts: bool = False
-    report: Path | None = None
+    report: tuple[Path, ...] = ()
     report_prompts: ReportPrompts = "full"
+    gate: tuple[str, ...] = ()
+    project_gate: tuple[str, ...] = ()
+    baseline: Path | None = None
+    max_drop: tuple[str, ...] = ()
+    gate_mode: GateMode = "significant"
+    compare: Literal["all", "common"] = "all"
+    alpha: float = 0.05
+    allow_unscored: int = 0
+    require_gates: bool = False
+    shard: Shard | None = None
 
     def written(self, model: str) -> str:
         """One of ``models`` with its secrets: what it is loaded by, and nobody else's business."""
@@ -88,6 +95,9 @@ model_key = pytest.StashKey[str]()
 llm_session_key = pytest.StashKey[Any]()
 """The ``LLMSession`` of the process that reports, once there is something to gather."""
 
+collected_suites_key = pytest.StashKey[list[Any]]()
+"""The ``SuiteInfo`` of each suite that this process has collected, selected or not."""
+
 recorder_key = pytest.StashKey[Any]()
 """The ``Recorder`` of an item that has asked for ``llm_record``."""
 
@@ -96,12 +106,14 @@ recorder_key = pytest.StashKey[Any]()
 class Option:
     """One option. ``parse`` turns its text into a value and raises ``ValueError`` saying what is expected.
 
-    ``field`` is its place in ``Settings``, where that is not its name.
+    ``field`` is its place in ``Settings``, where that is not its name. ``ini_field`` is the place of what the ini file
+    says, where that does not give way to the command line but adds to it.
     """
 
     name: str
     help: str
     field: str | None = None
+    ini_field: str | None = None
     metavar: str = "VALUE"
     kind: Literal["text", "number", "flag", "list"] = "text"
     parse: Callable[[str], Any] = str
@@ -119,82 +131,13 @@ class Option:
         return "PYTEST_LLM_" + self.name.upper()
 
 
-def _text(value: str) -> str:
-    if not value.strip():
-        raise ValueError("expected some text")
-    return value
-
-
-def _model(value: str) -> str:
-    return _text(value).strip()
-
-
-def _engine(value: str) -> str:
-    if value not in ("auto", "tree", "plain"):
-        raise ValueError("expected auto, tree or plain")
-    return value
-
-
-def _flag(value: str) -> bool:
-    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    try:
-        return known[value.strip().lower()]
-    except KeyError:
-        raise ValueError("expected true or false") from None
-
-
-def _device(value: str) -> str:
-    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", value):
-        raise ValueError("expected cpu, cuda, cuda:N or mps")
-    return value
-
-
-def _dtype(value: str) -> str:
-    if value not in ("auto", "float32", "bfloat16", "float16"):
-        raise ValueError("expected auto, float32, bfloat16 or float16")
-    return value
-
-
-def _positive(value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) == 0:
-        raise ValueError("expected a whole number above 0")
-    return int(value)
-
-
-def _limit(value: str) -> Limit:
-    prefix, colon, count = value.rpartition(":")
-    if (colon and prefix != "first") or not re.fullmatch(r"[0-9]{1,9}", count) or int(count) == 0:
-        raise ValueError("expected N or first:N, with N above 0")
-    return Limit(int(count), first=bool(colon))
-
-
-def _suite(value: str) -> str:
-    prefix, colon, names = value.strip().partition(":")
-    if prefix != "lm_eval" or not colon or not all(name.removeprefix("lm_eval:").strip() for name in names.split(",")):
-        raise ValueError("expected lm_eval:NAME, a task, group or tag of the installed lm_eval package")
-    return value.strip()
-
-
-def _report(value: str) -> Path:
-    path = Path(_text(value))
-    if path.suffix.lower() != ".json":
-        raise ValueError("expected a file name that ends in .json")
-    return path
-
-
-def _report_prompts(value: str) -> str:
-    if value not in ("none", "hash", "full"):
-        raise ValueError("expected none, hash or full")
-    return value
-
-
 OPTIONS: tuple[Option, ...] = (
     Option(
         name="model",
         field="models",
         kind="list",
         metavar="SPEC",
-        parse=_model,
+        parse=parsers.model,
         help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, a checkpoint folder, "
         "replay:FILE (replies from a file), python:MODULE:NAME (a function or class), random or majority (guessing). "
         "Given several times, every suite runs on each, and they are compared with the first.",
@@ -202,42 +145,45 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="engine",
         metavar="HOW",
-        parse=_engine,
+        parse=parsers.one_of("auto", "tree", "plain"),
         help="How log-likelihoods are computed: auto, tree (shared prefixes once) or plain (padded batches, the "
         "reference).",
     ),
     Option(
-        name="revision", metavar="REV", parse=_text, help="Branch, tag or commit of a model on the Hugging Face hub."
+        name="revision",
+        metavar="REV",
+        parse=parsers.text,
+        help="Branch, tag or commit of a model on the Hugging Face hub.",
     ),
     Option(
         name="device",
         metavar="DEVICE",
-        parse=_device,
+        parse=parsers.device,
         help="cpu, cuda, cuda:N or mps. Default: MPS on Apple silicon, then CUDA, then CPU.",
     ),
     Option(
         name="dtype",
         metavar="DTYPE",
-        parse=_dtype,
+        parse=parsers.one_of("auto", "float32", "bfloat16", "float16"),
         help="auto (the checkpoint's own), float32, bfloat16 or float16. Default: float32 on CPU, else auto.",
     ),
     Option(
         name="batch_size",
         metavar="N",
         kind="number",
-        parse=_positive,
+        parse=parsers.positive,
         help="Requests in one forward pass, and samples computed ahead. Default: chosen by the number of tokens.",
     ),
     Option(
         name="trust_remote_code",
         kind="flag",
-        parse=_flag,
+        parse=parsers.flag,
         help="Allow a model to run Python code that comes with its checkpoint.",
     ),
     Option(
         name="allow_pickle",
         kind="flag",
-        parse=_flag,
+        parse=parsers.flag,
         help="Allow weights in pickle files (.bin, .pt), which can run code when they are loaded. "
         "Default: safetensors only.",
     ),
@@ -245,7 +191,7 @@ OPTIONS: tuple[Option, ...] = (
         name="model_arg",
         kind="list",
         metavar="KEY=VALUE",
-        parse=_text,
+        parse=parsers.text,
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
         "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. Can be given several times.",
     ),
@@ -253,7 +199,7 @@ OPTIONS: tuple[Option, ...] = (
         name="set",
         kind="list",
         metavar="'SUITE: KEY=VALUE'",
-        parse=_text,
+        parse=parsers.text,
         help="Change a key of a suite for this run: 'mmlu: prompt.fewshot.count=5'; the suite '*' is every suite. "
         "Can be given several times.",
     ),
@@ -261,46 +207,112 @@ OPTIONS: tuple[Option, ...] = (
         name="suite",
         kind="list",
         metavar="lm_eval:NAME",
-        parse=_suite,
+        parse=parsers.suite,
         help="Run a task, group or tag of the installed lm_eval package by its name: lm_eval:arc_easy. Several with "
         "commas, or given several times.",
     ),
     Option(
         name="lm_eval",
         kind="flag",
-        parse=_flag,
+        parse=parsers.flag,
         help="Collect lm-eval's task files where pytest finds them; those named on the command line are always.",
     ),
     Option(
         name="trust_task_code",
         kind="flag",
-        parse=_flag,
+        parse=parsers.flag,
         help="Let tasks of the installed lm_eval package run the Python functions (!function) that they name.",
     ),
     Option(
         name="limit",
         metavar="N",
-        parse=_limit,
+        parse=parsers.limit,
         help="Run N samples of each suite, a seeded random choice (first:N: the first N). A quick look, not a result.",
     ),
-    Option(name="strict", kind="flag", parse=_flag, help="A wrong answer fails its test."),
+    Option(name="strict", kind="flag", parse=parsers.flag, help="A wrong answer fails its test."),
     Option(
         name="show_prompts",
         kind="flag",
-        parse=_flag,
+        parse=parsers.flag,
         help="Print the exact prompt of each selected sample, with the scored part marked, and run nothing.",
     ),
     Option(
         name="report",
-        metavar="FILE.json",
-        parse=_report,
-        help="Write the report: metrics, and a record for every sample.",
+        kind="list",
+        metavar="FILE",
+        parse=parsers.report,
+        help="Write the report: metrics, and a record for every sample, as FILE.json, .md, .csv or .jsonl; a folder is "
+        "given a file .md with a name made of the model and the time. Can be given several times.",
     ),
     Option(
         name="report_prompts",
         metavar="HOW",
-        parse=_report_prompts,
+        parse=parsers.one_of("none", "hash", "full"),
         help="Prompts in the report: none, hash or full (the default).",
+    ),
+    Option(
+        name="gate",
+        kind="list",
+        ini_field="project_gate",
+        metavar="'SUITE: RULE'",
+        parse=parsers.text,
+        help="Fail the run unless the rule holds: 'boolq: accuracy >= 0.6', 'mmlu: ci_low(category.law.accuracy) > "
+        "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file add to these, and "
+        "see whole suites only.",
+    ),
+    Option(
+        name="baseline",
+        metavar="REPORT.json",
+        parse=parsers.path,
+        help="Fail the run if a suite got worse than in this earlier report, sample by sample and with statistics.",
+    ),
+    Option(
+        name="max_drop",
+        kind="list",
+        metavar="'METRIC=MARGIN'",
+        parse=parsers.text,
+        help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'. Default: 0, of "
+        "each suite's primary metric. Can be given several times.",
+    ),
+    Option(
+        name="gate_mode",
+        metavar="MODE",
+        parse=parsers.one_of("significant", "margin", "non-inferior"),
+        help="When a drop fails: significant (the default: significant and beyond the margin), margin (beyond the "
+        "margin), non-inferior (unless the interval excludes a drop beyond the margin).",
+    ),
+    Option(
+        name="compare",
+        metavar="WHAT",
+        parse=parsers.one_of("all", "common"),
+        help="Samples compared with the baseline: all (the default; a suite that has changed is refused) or common "
+        "(those that have not changed).",
+    ),
+    Option(
+        name="alpha",
+        metavar="P",
+        parse=parsers.alpha,
+        help="How often a session in which nothing got worse may fail against its baseline. Default: 0.05.",
+    ),
+    Option(
+        name="allow_unscored",
+        metavar="N",
+        kind="number",
+        parse=parsers.count,
+        help="Let up to N samples of the session be unscored without failing it or closing its gates.",
+    ),
+    Option(
+        name="require_gates",
+        kind="flag",
+        parse=parsers.flag,
+        help="A gate that could not be decided (a suite's own gate on a selection of its suite) fails: for CI.",
+    ),
+    Option(
+        name="shard",
+        metavar="I/N",
+        parse=parsers.shard,
+        help="Run a stable part of the session, the I-th of N, for several machines; `llmeval merge` joins the "
+        "reports.",
     ),
 )
 
@@ -338,6 +350,12 @@ def _read(config: pytest.Config, option: Option) -> Any:
 
     Raises ``OptionError`` naming the place, the value and what is expected.
     """
+    given = _read_given(config, option)
+    return _read_ini(config, option) if given is None and option.ini_field is None else given
+
+
+def _read_given(config: pytest.Config, option: Option) -> Any:
+    """From the command line or the environment."""
     given = config.getoption(f"llm_{option.name}", None)
     if given is not None:
         return _parse(option, option.flag, given)
@@ -345,6 +363,10 @@ def _read(config: pytest.Config, option: Option) -> Any:
     if text:
         lines = [line for line in text.splitlines() if line.strip()] if option.kind == "list" else [text]
         return _parse(option, option.variable, lines)
+    return None
+
+
+def _read_ini(config: pytest.Config, option: Option) -> Any:
     where = f"{option.ini} in {config.inipath.name if config.inipath else 'the ini file'}"
     try:
         value = config.getini(option.ini)
@@ -385,6 +407,7 @@ def _without_secrets(settings: Settings) -> Settings:
 def read_settings(config: pytest.Config) -> Settings:
     """All options as ``Settings``. Raises ``OptionError``."""
     given: dict[str, Any] = {option.field or option.name: _read(config, option) for option in OPTIONS}
+    given.update({option.ini_field: _read_ini(config, option) for option in OPTIONS if option.ini_field is not None})
     settings = _without_secrets(Settings(**{name: value for name, value in given.items() if value is not None}))
     for place, model in enumerate(settings.models):
         if model in settings.models[:place]:

@@ -15,11 +15,19 @@ import pytest
 
 from pytest_llmeval import options
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.options import Settings, is_sample_key, llm_session_key, recorder_key, settings_key
+from pytest_llmeval.options import (
+    Settings,
+    collected_suites_key,
+    is_sample_key,
+    llm_session_key,
+    recorder_key,
+    settings_key,
+)
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.base import Model
     from pytest_llmeval.recording import Recorder
+    from pytest_llmeval.reporting.records import SuiteInfo
     from pytest_llmeval.session import LLMSession
 
 _NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
@@ -69,8 +77,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
             make_importable(config)
         if not _is_worker(config):
-            _check(config, settings)
+            if settings != Settings():
+                from pytest_llmeval.startup import check
+
+                check(config, settings, runs_tests=_runs_tests(config))
+            if (settings.report or settings.gate or settings.baseline is not None) and _runs_tests(config):
+                _llm_session(config)
             config.pluginmanager.register(_Reporting(config), "llmeval-reporting")
+            config.pluginmanager.register(_Writing(), "llmeval-writing")
             if getattr(config.option, "tx", None) and config.option.dist != "no":
                 from pytest_llmeval.xdist import Distribution
 
@@ -83,28 +97,14 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_llmeval.selection import LimitSamples
 
         config.pluginmanager.register(LimitSamples(settings.limit), "llmeval-limit")
+    if settings.shard is not None:
+        from pytest_llmeval.selection import ShardTests
+
+        config.pluginmanager.register(ShardTests(settings.shard), "llmeval-shard")
     if len(settings.models) > 1:
         from pytest_llmeval.several_models import ModelOrder
 
         config.pluginmanager.register(ModelOrder(settings), "llmeval-model-order")
-
-
-def _check(config: pytest.Config, settings: Settings) -> None:
-    """Find out before the run what would spoil it. Raises ``LLMEvalError``."""
-    if settings.set:
-        from pytest_llmeval.suites.overrides import parse_override
-
-        for text in settings.set:
-            parse_override(text)
-    if settings.models:
-        from pytest_llmeval.model_fixtures import check_model_options
-
-        check_model_options(settings, loads=_runs_tests(config))
-    if settings.report is not None and _runs_tests(config):
-        from pytest_llmeval.reporting.report import check_writable
-
-        check_writable(settings.report)
-        _llm_session(config)
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -133,7 +133,13 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         return []
     from pytest_llmeval.model_fixtures import describe_models
 
-    return [f"llm-model: {line}" for line in describe_models(settings)]
+    lines = [f"llm-model: {line}" for line in describe_models(settings)]
+    if settings.baseline is not None:
+        from pytest_llmeval.gate_plan import describe_baseline
+
+        if (described := describe_baseline(config)) is not None:
+            lines.append(f"llm-baseline: {described}")
+    return lines
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -190,6 +196,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(metafunc)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if any(is_sample_key in item.stash for item in items):
+        from pytest_llmeval.selection import remember_suites
+
+        remember_suites(config, items)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.stash[settings_key].set:
@@ -203,9 +217,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         selection.plan(session)
         if not _is_worker(session.config):
             _expect(session.config, nodeids)
-            for info in selection.suite_infos(session):
+            for info in selection.suite_infos(session.items):
                 _llm_session(session.config).know(info)
             selection.show_progress(session)
+    collected: list[SuiteInfo] | None = session.config.stash.get(collected_suites_key, None)
+    if collected is not None and not _is_worker(session.config) and _runs_tests(session.config):
+        _llm_session(session.config).know_collected(collected)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -250,6 +267,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _is_worker(session.config) and collected_suites_key in session.config.stash:
+        from pytest_llmeval.selection import suites_to_tell
+
+        session.config.workeroutput["llmeval_suites"] = suites_to_tell(session.config)  # type: ignore[attr-defined]
+
+
 class _Strict:
     """``--llm-strict`` for hand-written tests: they fail at their end, when all samples are recorded."""
 
@@ -267,6 +292,7 @@ class _Reporting:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._is_armed = False
 
     @property
     def _session(self) -> LLMSession | None:
@@ -281,17 +307,36 @@ class _Reporting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
-        if report.passed and report.when == "call" and getattr(report, "llm_status", None) == "wrong":
+        status = getattr(report, "llm_status", None)
+        if report.passed and report.when == "call" and status == "wrong":
             return "wrong", "w", ("WRONG", {"yellow": True})
+        if report.passed and report.when == "call" and status == "unscored":
+            return "unscored", "u", ("UNSCORED", {"yellow": True})
         return None
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self._session is not None:
-            from pytest_llmeval.session import remember_wrong
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        self._is_armed = _runs_tests(self._config) and not (
+            session.testsfailed and not self._config.option.continue_on_collection_errors
+        )
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        told = getattr(node, "workeroutput", {}).get("llmeval_suites")
+        if told is not None:
+            from pytest_llmeval.selection import told_suites
+
+            _llm_session(self._config).know_collected(told_suites(told))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Before others write what they heard of tests: gates are among them."""
+        if self._session is not None:
             self._session.finish(session)
-            remember_wrong(self._config, self._session.wrong_nodeids())
+            if self._is_armed:
+                from pytest_llmeval.gate_reports import decide_and_log
+
+                self._session.gates = decide_and_log(session, self._session)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._config.option.no_summary or self._session is None or self._session.report is None:
@@ -299,7 +344,23 @@ class _Reporting:
         if self._session.has_news:
             from pytest_llmeval.reporting.terminal import write_summary
 
-            write_summary(terminalreporter, self._session.report, self._config.stash[settings_key].report)
+            write_summary(terminalreporter, self._session.report, self._session.written)
+        from pytest_llmeval.github_actions import tell_github
+
+        tell_github(terminalreporter, self._session.report)
+
+
+class _Writing:
+    """The report is written when all others have had their say on the exit code."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        gathered: LLMSession | None = session.config.stash.get(llm_session_key, None)
+        if gathered is not None:
+            from pytest_llmeval.session import remember
+
+            gathered.write(session)
+            remember(session.config, gathered.nodeids_to_remember())
 
 
 @pytest.fixture(scope="session")

@@ -192,6 +192,17 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     report.__dict__["llm_payload"] = payload.encode() if hasattr(item.config, "workerinput") else payload
     if any(record.status == "wrong" for record in payload.records):
         report.__dict__["llm_status"] = "wrong"
+    elif (
+        isinstance(item, SampleItem) and report.when == "call" and report.failed and _tolerates_unscored(item, payload)
+    ):
+        # Whether there were too many is known when all have run.
+        report.outcome, report.longrepr = "passed", None
+        report.__dict__["llm_status"] = "unscored"
+
+
+def _tolerates_unscored(item: pytest.Item, payload: Payload) -> bool:
+    is_unscored = isinstance(item, SampleItem) and any(record.status == "unscored" for record in payload.records)
+    return is_unscored and item.config.stash[settings_key].allow_unscored > 0
 
 
 def _fold_skip(item: SampleItem, report: pytest.TestReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
+import json
 import sys
 from collections.abc import Generator, Iterable, Iterator
 
@@ -15,7 +16,8 @@ from pytest_llmeval.items import SampleItem, SampleKey, lookahead_key, suite_pat
 from pytest_llmeval.live import start as start_live
 from pytest_llmeval.lookahead import Lookahead, Member
 from pytest_llmeval.models.audit import choose_audited, choose_spares
-from pytest_llmeval.options import Limit, settings_key
+from pytest_llmeval.options import Limit, Shard, collected_suites_key, settings_key
+from pytest_llmeval.reporting.escape import without_commands
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.show_prompts import prompt_lines
 from pytest_llmeval.suites.overrides import parse_override
@@ -23,10 +25,14 @@ from pytest_llmeval.xdist import batching_of, sample_places
 
 __all__ = [
     "LimitSamples",
+    "ShardTests",
     "plan",
+    "remember_suites",
     "show_progress",
     "show_prompts",
     "suite_infos",
+    "suites_to_tell",
+    "told_suites",
     "warn_of_unused_overrides",
 ]
 
@@ -67,10 +73,53 @@ def _draw(item: SampleItem) -> bytes:
     return hashlib.sha256(f"0:{item.file.info.name}:{item.sample.id}".encode()).digest()
 
 
-def suite_infos(session: pytest.Session) -> list[SuiteInfo]:
-    """The suites that the collected samples belong to."""
-    samples = (item for item in session.items if isinstance(item, SampleItem))
+class ShardTests:
+    """``--llm-shard``. Registered after the limit: shards of a limited session share out what the limit leaves."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Keep what belongs to this part; the rest are the other parts'."""
+        result = yield
+        dropped = [item for item in items if not self._holds(item)]
+        if dropped:
+            items[:] = [item for item in items if self._holds(item)]
+            config.hook.pytest_deselected(items=dropped)
+        return result
+
+    def _holds(self, item: pytest.Item) -> bool:
+        """By a hash of what the test is known by: no other test, worker or order changes its part.
+
+        A sample is in one part with all models, which are compared sample by sample.
+        """
+        known = f"{item.file.info.name}\0{item.sample.id}" if isinstance(item, SampleItem) else item.nodeid
+        digest = hashlib.sha256(known.encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest[:8], "big") % self._shard.count == self._shard.number - 1
+
+
+def suite_infos(items: Iterable[pytest.Item]) -> list[SuiteInfo]:
+    """The suites that these samples belong to."""
+    samples = (item for item in items if isinstance(item, SampleItem))
     return list({item.file.info.name: item.file.info for item in samples}.values())
+
+
+def remember_suites(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Keep in mind which suites there are, before options leave out samples."""
+    config.stash[collected_suites_key] = suite_infos(items)
+
+
+def suites_to_tell(config: pytest.Config) -> str:
+    """The suites that a worker has collected, for its controller."""
+    return json.dumps([info.to_dict() for info in config.stash[collected_suites_key]])
+
+
+def told_suites(text: str) -> list[SuiteInfo]:
+    """The opposite of ``suites_to_tell``."""
+    return [SuiteInfo.from_dict(data) for data in json.loads(text)]
 
 
 class FollowQueue:
@@ -154,4 +203,4 @@ def show_prompts(session: pytest.Session) -> None:
             terminal.write_line("")
             terminal.write_line(item.nodeid, bold=True)
             for line in prompt_lines(item.question, marks=marks):
-                terminal.write_line(line)
+                terminal.write_line(without_commands(line))

@@ -22,10 +22,11 @@ from pytest_llmeval.model_fixtures import check_replies, is_overridden, lacks_mo
 from pytest_llmeval.models.base import AskedSample
 from pytest_llmeval.models.replay import DataResponses
 from pytest_llmeval.options import settings_key
-from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.escape import printable, without_commands
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.scoring.asked import whole_suite
 from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.scoring.gate_checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.several_models import compared_models
 from pytest_llmeval.suites.benchmark import Benchmark, check_name, load_benchmark
 from pytest_llmeval.suites.loader import load_suite
@@ -75,6 +76,7 @@ class SuiteNode(pytest.Collector):
             raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
         self.evaluation = Evaluation(suite)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
+        metrics, primary = self.evaluation.scorer.metrics, suite.spec.primary_metric
         self.info = SuiteInfo(
             name=suite.name,
             path=self.nodeid,
@@ -83,9 +85,17 @@ class SuiteNode(pytest.Collector):
             settings=self.evaluation.settings,
             fingerprint=fingerprint,
             num_samples=len(suite.samples),
-            metrics=self.evaluation.scorer.metrics,
+            metrics=metrics,
             overridden=suite.overridden,
+            gates=gate_lines(suite, metrics),
+            primary_metric=None if primary is None else primary.name,
+            higher_is_better=higher_is_better(suite, metrics),
+            cluster=suite.cluster,
+            judge=self.evaluation.judge,
+            fingerprint_parts=self.evaluation.fingerprint_parts(),
         )
+        given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
+        check_given_gates(suite, metrics, given)
         self._add_tags(suite.spec.tags)
         self._take_responses(suite)
         check_replies(self.config, self.path, suite.name, lambda: self.samples_asked)
@@ -144,7 +154,7 @@ class SuiteNode(pytest.Collector):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """One message without a traceback for what the user can mend."""
         if isinstance(excinfo.value, LLMEvalError):
-            return printable(str(excinfo.value), keep="\n")
+            return without_commands(printable(str(excinfo.value), keep="\n"))
         return super().repr_failure(excinfo)
 
 

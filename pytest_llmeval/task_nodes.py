@@ -12,7 +12,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
 from pytest_llmeval.items import relative_path
 from pytest_llmeval.options import Settings, settings_key
-from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.escape import printable, without_commands
 from pytest_llmeval.scoring.task_results import task_results_scorer
 from pytest_llmeval.suite_nodes import SuiteFile
 from pytest_llmeval.suites.files import Source
@@ -73,7 +73,7 @@ class TaskGroup(pytest.Collector):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """One message without a traceback for what the user can mend."""
         if isinstance(excinfo.value, LLMEvalError):
-            return printable(str(excinfo.value), keep="\n")
+            return without_commands(printable(str(excinfo.value), keep="\n"))
         return super().repr_failure(excinfo)
 
 

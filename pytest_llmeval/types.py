@@ -129,10 +129,11 @@ class Sample:
     """One question of a suite, as its data gives it: read and mapped, not yet interpreted by a scorer.
 
     ``id`` is unique in the suite. ``path`` and ``line`` say where the row stands (1-based; None where the format of the
-    data set has no line for a row, as in JSON). ``target`` is an index into ``choices``, a list of indices, text, a
-    number or a bool: the scorer knows which. ``response`` is a reply that the data set itself carries. ``variables``
-    holds every name that a prompt template can use: the row's columns, the mapped fields, and ``row`` (the columns
-    alone).
+    data set has no line for a row, as in JSON). ``cluster`` names what the sample shares with others, such as a
+    passage; None where the suite says nothing of that. ``target`` is an index into ``choices``, a list of indices,
+    text, a number or a bool: the scorer knows which. ``response`` is a reply that the data set itself carries.
+    ``variables`` holds every name that a prompt template can use: the row's columns, the mapped fields, and ``row``
+    (the columns alone).
     """
 
     id: str
@@ -143,6 +144,7 @@ class Sample:
     choice_types: tuple[str, ...] = ()
     target: JSON = None
     category: str | None = None
+    cluster: str | None = None
     response: JSON = None
     variables: Mapping[str, object] = field(default_factory=dict)
 

@@ -76,6 +76,45 @@ def test_a_wrong_call_is_exit_2_and_the_module_needs_no_torch() -> None:
     assert caught.value.code == 2
 
 
+def test_a_wrong_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, told in (
+        (["prests"], "invalid choice: 'prests'"),
+        ([], "the following arguments are required: COMMAND"),
+        (["schema", "--\x1b[31m"], r"unrecognized arguments: --\x1b[31m"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert told in shown.err
+        assert shown.err.startswith("llmeval")
+        assert shown.err.count("\n") == 1
+
+
+def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(text: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pytest_llmeval.commands.schema.write_out", interrupted)
+    assert main(["schema"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_starting_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from pytest_llmeval.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'pandas', 'pyarrow', 'yaml', 'pydantic', 'jinja2', 'tabulate', 'pytest'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=clean_environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    for command in ("show", "compare", "gate", "merge", "export", "init", "presets", "schema", "convert"):
+        assert f"    {command} " in done.stdout
+
+
 LLMEVAL = [sys.executable, "-c", "import sys; from pytest_llmeval.cli import main; sys.exit(main())"]
 
 

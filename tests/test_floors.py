@@ -37,6 +37,7 @@ FLOORS: dict[str, int] = {
     "lookahead": 5,
     **dict.fromkeys(("options", "items", "model_fixtures", "recording", "selection", "session", "xdist"), TOP),
     **dict.fromkeys(("live", "node_ids", "scheduling", "several_models", "suite_nodes", "task_nodes"), TOP),
+    **dict.fromkeys(("option_parsers", "gathered", "gate_plan", "gate_reports", "github_actions", "startup"), TOP),
     "plugin": TOP + 1,
 }
 

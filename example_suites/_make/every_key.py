@@ -37,7 +37,13 @@ prompt:
 
 score: {choice: {normalize: token}}  # token (the default), sum, char or byte
 category: topic                      # a column, or a template
+cluster: "{{ choices[target] }}"     # what belongs together, as a passage does; standard errors count these, 10 or more
 tags: [smoke, inline]                # pytest marks: `pytest -m smoke`
+gates:                               # rules that fail the run; also from outside: `--llm-gate 'every_key: skill > 0.5'`
+  - accuracy >= 0.75
+  - ci_low(accuracy) > 0.25          # a bound of the 95% interval: better than guessing
+  - category.job.brier <= 0.25       # one category; macro.brier is the mean over all
+primary_metric: accuracy             # what a baseline is compared by; {name: wit, better: lower} for one of your own
 generate: {max_tokens: 16, stop: ["\\n"], temperature: 0, seed: 0}   # for scorers that generate; choice does not
 """
 

@@ -1,4 +1,4 @@
-"""Reads replies from a file: rows of one's own, lm-eval's ``--log_samples``, or a report of this plugin."""
+"""Reads replies from a file: rows of one's own, lm-eval's ``--log_samples``, or a report or journal of ours."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = ["ReplayArguments", "Replies", "Reply", "ReplyProblem", "parsed_list",
 
 Kind: TypeAlias = Literal["rows", "lm-eval samples", "report"]
 _REPORT = re.compile(rb'\s*\{\s*"schema"\s*:\s*\d+\s*,\s*"created"')
+_JOURNAL = "journal"
 _LM_EVAL = frozenset(("doc_id", "doc", "resps", "filtered_resps"))
 _MAX_BYTES = 2_000_000_000
 
@@ -106,9 +107,9 @@ class Replies:
 
 def replay_format(source: Source) -> str:
     """The format that the file's name stands for. Raises ``ReplyProblem``."""
-    found = format_of(source.path)
+    found = _JOURNAL if data_suffix(source.path).lower() == f".{_JOURNAL}" else format_of(source.path)
     if found is None:
-        suffixes = ", ".join(dict.fromkeys((".jsonl", ".json", ".csv", *FORMATS)))
+        suffixes = ", ".join(dict.fromkeys((".jsonl", ".json", ".csv", *FORMATS, f".{_JOURNAL}")))
         raise ReplyProblem(
             f"{source.shown}: found the suffix {quoted(data_suffix(source.path))}, expected one of {suffixes}"
         )
@@ -118,8 +119,13 @@ def replay_format(source: Source) -> str:
 def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
     """Read the file; what it is shows in its content. Raises ``ReplyProblem``, and ``SuiteError`` as data files do."""
     format_ = replay_format(source)
+    if format_ == _JOURNAL:
+        return Replies(
+            shown=source.shown, kind="report", replies=tuple(_of_records(source, _journal_records(source), arguments))
+        )
     if format_ == "json" and arguments.key is None and _is_report(source):
-        return Replies(shown=source.shown, kind="report", replies=tuple(_of_report(source, arguments)))
+        records = [(row.place, row.columns) for row in read_rows(source, "json", "records")]
+        return Replies(shown=source.shown, kind="report", replies=tuple(_of_records(source, records, arguments)))
     rows = list(read_rows(source, format_, arguments.key))
     if not rows:
         raise ReplyProblem(f"{source.shown} holds no rows, expected replies")
@@ -266,9 +272,11 @@ def _lm_eval_reply(row: Row, number: int) -> Reply:
 # This plugin's reports
 
 
-def _of_report(source: Source, arguments: ReplayArguments) -> Iterator[Reply]:
-    rows = list(read_rows(source, "json", "records"))
-    models = dict.fromkeys(str(row.columns.get("model")) for row in rows)
+def _of_records(
+    source: Source, records: Sequence[tuple[str, Mapping[str, Any]]], arguments: ReplayArguments
+) -> Iterator[Reply]:
+    # A sample whose worker died names no model.
+    models = dict.fromkeys(str(record["model"]) for _, record in records if record.get("model") is not None)
     if arguments.model is None and len(models) > 1:
         names = ", ".join(quoted(model) for model in models)
         raise ReplyProblem(f"{source.shown} is a report on {names}: choose one with ?model=NAME")
@@ -277,10 +285,28 @@ def _of_report(source: Source, arguments: ReplayArguments) -> Iterator[Reply]:
             f"{source.shown} is a report, and there is no model {quoted(arguments.model)} in it"
             f"{expected_one_of(arguments.model, models)}"
         )
-    for row in rows:
-        record = row.columns
+    for place, record in records:
         if arguments.model is None or str(record.get("model")) == arguments.model:
-            yield _record_reply(row.place, record)
+            yield _record_reply(place, record)
+
+
+def _journal_records(source: Source) -> list[tuple[str, Mapping[str, Any]]]:
+    """The records of a journal, with where they stand: of one sample the last, and none of a line that was cut off."""
+    found: dict[tuple[Any, ...], tuple[str, Mapping[str, Any]]] = {}
+    with open_bytes(source, max_bytes=_MAX_BYTES, too_large="split it") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                record = json.loads(line).get("record")
+                if record is not None:
+                    key = (record["suite"], record["model"], record["id"])
+                    found[key] = (f"{source.shown}:{number}", record)
+            except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+                raise ReplyProblem(f"{source.shown}:{number}: found no line of a journal that a run left") from None
+    if not found:
+        raise ReplyProblem(f"{source.shown} holds no records: the run was killed before a sample was finished")
+    return list(found.values())
 
 
 def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:

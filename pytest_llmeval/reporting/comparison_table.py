@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_llmeval.models.names import short_names
 from pytest_llmeval.reporting.escape import printable
-from pytest_llmeval.reporting.report import Comparison, Report
+from pytest_llmeval.reporting.report import Comparison
 from pytest_llmeval.reporting.tables import number, table_lines
 from pytest_llmeval.scoring.comparison import Difference
 
-__all__ = ["comparison_lines", "short_model_names"]
-
-
-def short_model_names(report: Report) -> dict[str, str]:
-    """What each model of the session is called where there is little room."""
-    models = tuple(dict.fromkeys(model for suite in report.suites for model in suite.models))
-    return dict(zip(models, short_names(models), strict=True))
+__all__ = ["comparison_cells", "comparison_lines"]
 
 
 def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str], *, width: int) -> Iterator[str]:
@@ -24,16 +17,20 @@ def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str]
 
     Of proportions, ``+3 -5`` says how many samples it has that the first has not, and the other way round.
     """
+    headers, rows = comparison_cells(comparisons, names)
+    yield f"against {headers[3]}, over the samples that both scored: value (difference [95% interval])"
+    yield from table_lines(headers, rows, ("left", "left", "right", *("left" for _ in headers[3:])), width=width)
+
+
+def comparison_cells(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of the table, made ``printable``; ``headers[3]`` is the model that others stand against."""
     (first,) = {comparison.first for comparison in comparisons}
     seconds = list(dict.fromkeys(comparison.second for comparison in comparisons))
     suites: dict[str, dict[str, Comparison]] = {}
     for comparison in comparisons:
         suites.setdefault(comparison.suite, {})[comparison.second] = comparison
     rows = [_row(suite, own, seconds) for suite, own in suites.items()]
-    shown = [printable(names.get(model, model)) for model in (first, *seconds)]
-    yield f"against {shown[0]}, over the samples that both scored: value (difference [95% interval])"
-    headers = ["suite", "metric", "n", *shown]
-    yield from table_lines(headers, rows, ("left", "left", "right", *("left" for _ in shown)), width=width)
+    return ["suite", "metric", "n", *(printable(names.get(model, model)) for model in (first, *seconds))], rows
 
 
 def _row(suite: str, own: Mapping[str, Comparison], seconds: Sequence[str]) -> list[str]:
@@ -42,7 +39,7 @@ def _row(suite: str, own: Mapping[str, Comparison], seconds: Sequence[str]) -> l
     differences = {model: difference for model, difference in found.items() if difference is not None}
     widest = max(differences.values(), key=lambda difference: difference.n)
     cells = [_cell(differences.get(model), widest.n) for model in seconds]
-    return [printable(suite), metric, str(widest.n), number(widest.first), *cells]
+    return [printable(suite), printable(metric), str(widest.n), number(widest.first), *cells]
 
 
 def _first_metric(own: Mapping[str, Comparison]) -> str:

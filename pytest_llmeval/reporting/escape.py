@@ -1,25 +1,99 @@
-"""Text of models and data made safe for a terminal."""
+"""Text of models and data made safe for where it is shown: a terminal, Markdown, a spreadsheet.
+
+All of it is for people who read; the JSON report holds the texts as they came.
+"""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["first_line", "printable"]
+__all__ = ["csv_text", "first_line", "markdown_text", "printable", "shortened", "without_commands"]
 
 # C0 and C1 controls, line and paragraph separators, bidirectional overrides, lone surrogates: what can move the cursor,
 # change colours, reorder what a reader sees, or fail to encode.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_MARKDOWN = {
+    **{character: f"\\{character}" for character in "\\`*_[]~#"},
+    # A backslash does not protect a pipe from every reader of tables, nor a dollar sign from GitHub's formulas.
+    **{character: f"&#{ord(character)};" for character in "|$"},
+    "&": "&amp;",
+    "<": "&lt;",
+}
+# A lone bracket is harmless, as nothing that is written here defines what it could refer to; an underscore inside of a
+# word, and "&" before a space, are too. The fewer escapes, the more readable is the source.
+_MARKDOWN_SPECIAL = re.compile(
+    r"[\\`*~#|$<]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|\[(?=[\[^])|\](?=[(\[:\]])|&(?=[#A-Za-z])"
+)
+
+# GitHub looks for these in the rendered text, where no escape is left: only a character in between keeps them apart.
+_LINKED = re.compile(
+    r"(?<=@)(?=\w)"  # @somebody, mail addresses
+    r"|(?<=#)(?=[0-9])"  # #12
+    r"|(?<=GH-)(?=[0-9])"
+    r"|(?<=:)(?=//)"  # https://…
+    r"|(?<=www)(?=\.)",
+    re.IGNORECASE,
+)
+_MARKDOWN_TOUCHED = re.compile(r"[\\`*_\[\]~#|$&<@:\u200b]|GH-|www", re.IGNORECASE)
+_BETWEEN = "\u200b"
+_BETWEEN_WRITTEN = "&#8203;"
+
+# What the runner of GitHub Actions takes for a command in a step's output (actions/runner, ActionCommand.cs): the new
+# form at the beginning of a line, white space aside, and the old one anywhere.
+_COMMAND = re.compile(r"^[^\S\n]*:(?=:)|#(?=#\[)", re.MULTILINE)
+
+_FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
 
 def printable(text: str, *, keep: str = "") -> str:
     """``text`` with every character that a terminal would act on shown as an escape; those in ``keep`` stay."""
+    if text.isprintable():  # fast, and false of all that is unsafe
+        return text
     return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
 
 
 def first_line(text: str, *, limit: int = 300) -> str:
     """The first line that is not blank, cut to ``limit`` characters."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(next((line.strip() for line in text.splitlines() if line.strip()), ""), limit=limit)
+
+
+def shortened(text: str, *, limit: int) -> str:
+    """``text`` cut to ``limit`` characters, with an ellipsis for the rest."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def markdown_text(text: str) -> str:
+    """``text`` as Markdown that shows it and does nothing, inside a line or a cell of a table.
+
+    Characters that mean something to CommonMark, to GitHub's tables or to HTML are escaped; what GitHub would make a
+    link of (a mention, a number of an issue, an address) has an invisible space in it. Not for the beginning of a line,
+    where a digit or a dash can begin a list.
+    """
+    shown = printable(text)
+    if shown.isalnum() or not _MARKDOWN_TOUCHED.search(shown):  # most cells
+        return shown
+    parted = _LINKED.sub(_BETWEEN, shown)
+    escaped = _MARKDOWN_SPECIAL.sub(lambda match: _MARKDOWN[match[0]], parted)
+    return escaped.replace(_BETWEEN, _BETWEEN_WRITTEN)
+
+
+def without_commands(text: str) -> str:
+    """``text`` with a space in what GitHub Actions would take for a command: ``::error::`` becomes ``: :error::``."""
+    return _COMMAND.sub(lambda match: f"{match[0]} ", text)
+
+
+def csv_text(text: str) -> str:
+    """``text`` for a cell that a spreadsheet does not take for a formula.
+
+    What begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break gets an apostrophe before it, as OWASP advises
+    ("CSV Injection"), unless it is a number. Controls other than tabs and line breaks are shown as escapes.
+    """
+    shown = printable(text, keep="\t\r\n")
+    if shown[:1] in _FORMULA and shown and not _NUMBER.fullmatch(shown):
+        return f"'{shown}"
+    return shown
 
 
 def _escape(character: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from pytest_llmeval.reporting.escape import printable
 from pytest_llmeval.reporting.report import Summary
@@ -10,15 +11,27 @@ from pytest_llmeval.reporting.tables import joined_lines, number, table_lines, t
 from pytest_llmeval.scoring.definitions import definition
 from pytest_llmeval.scoring.metrics import Metric
 
-__all__ = ["Row", "category_lines", "suite_lines"]
+__all__ = [
+    "HEADINGS",
+    "USUAL",
+    "Row",
+    "category_lines",
+    "grouped",
+    "metric_cells",
+    "metrics_shown",
+    "suite_lines",
+    "with_interval",
+]
 
 Row = tuple[str, Summary]
 """The name of a suite or category, and its numbers."""
 
-_USUAL = ("accuracy", "skill", "brier")
+USUAL = ("accuracy", "skill", "brier")
 """Metrics that most suites have: suites with one of these share a table."""
 
-_HEADINGS = {"brier": "Brier"}
+HEADINGS: Mapping[str, str] = MappingProxyType({"brier": "Brier"})
+"""Metrics that are shown under another name than their own."""
+
 _MAX_LISTED = 40
 """Values of categories in a list; of more, only those that a table has room for are shown."""
 
@@ -30,10 +43,10 @@ def suite_lines(rows: Sequence[Row], *, width: int) -> Iterator[str]:
     Where the first table has no room for the suites' other metrics, they follow it, suite by suite. A table that is too
     wide all the same becomes a list.
     """
-    for place, group in enumerate(_groups(rows)):
+    for place, group in enumerate(grouped(rows)):
         yield from [""] * (place > 0)
-        names = _shown(group)
-        usual = [name for name in names if name in _USUAL]
+        names = metrics_shown(group)
+        usual = [name for name in names if name in USUAL]
         if _fits("suite", group, names, width) or not usual or not _fits("suite", group, usual, width):
             yield from _table("suite", group, names, width)
             continue
@@ -44,11 +57,11 @@ def suite_lines(rows: Sequence[Row], *, width: int) -> Iterator[str]:
 
 def category_lines(heading: str, rows: Sequence[Row], *, width: int) -> Iterator[str]:
     """The categories of a suite: all of its metrics where there is room for them, else those that come first."""
-    names = _shown(rows)
+    names = metrics_shown(rows)
     if _fits(heading, rows, names, width):
         yield from _table(heading, rows, names, width)
         return
-    usual = [name for name in names if name in _USUAL]
+    usual = [name for name in names if name in USUAL]
     kept = usual or names
     if not _fits(heading, rows, kept, width) and len(rows) * len(kept) > _MAX_LISTED:
         kept = [
@@ -59,19 +72,19 @@ def category_lines(heading: str, rows: Sequence[Row], *, width: int) -> Iterator
         yield "(other metrics by category: in the report)"
 
 
-def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def grouped(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """The suites that share a table, those with the usual metrics first."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        names = _shown([row])
-        key = () if not names or any(name in _USUAL for name in names) else tuple(names)
+        names = metrics_shown([row])
+        key = () if not names or any(name in USUAL for name in names) else tuple(names)
         groups.setdefault(key, []).append(row)
     if () in groups:
         yield groups.pop(())
     yield from groups.values()
 
 
-def _shown(rows: Iterable[Row]) -> list[str]:
+def metrics_shown(rows: Iterable[Row]) -> list[str]:
     """Metrics with an interval, the usual ones first; what is of minor interest stays in the report."""
     found = dict.fromkeys(
         name
@@ -79,21 +92,23 @@ def _shown(rows: Iterable[Row]) -> list[str]:
         for name, metric in summary.metrics.items()
         if metric.kind != "count" and definition(name).in_terminal
     )
-    usual = [name for name in _USUAL if name in found]
+    usual = [name for name in USUAL if name in found]
     return [*usual, *(name for name in found if name not in usual)]
 
 
 def _fits(heading: str, rows: Sequence[Row], names: Sequence[str], width: int) -> bool:
-    return table_width(*_cells(heading, rows, names)) <= width
+    return table_width(*metric_cells(heading, rows, names)) <= width
 
 
 def _table(heading: str, rows: Sequence[Row], names: Sequence[str], width: int) -> Iterator[str]:
-    return table_lines(*_cells(heading, rows, names), width=width)
+    return table_lines(*metric_cells(heading, rows, names), width=width)
 
 
-def _cells(heading: str, rows: Sequence[Row], names: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Headers, rows and alignment of a table."""
-    headers = [printable(heading), "n", *(printable(_HEADINGS.get(name, name)) for name in names)]
+def metric_cells(
+    heading: str, rows: Sequence[Row], names: Sequence[str]
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Headers, rows and alignment of a table, its texts made ``printable``."""
+    headers = [printable(heading), "n", *(printable(HEADINGS.get(name, name)) for name in names)]
     cells = [
         [printable(name), _count(summary), *(_value(summary.metrics.get(metric), summary) for metric in names)]
         for name, summary in rows
@@ -118,10 +133,12 @@ def _count(summary: Summary) -> str:
 def _value(metric: Metric | None, summary: Summary) -> str:
     if metric is None or metric.value is None:
         return ""
-    interval = (
-        ""
-        if metric.ci_low is None or metric.ci_high is None
-        else f" [{number(metric.ci_low)}, {number(metric.ci_high)}]"
-    )
     n = "" if metric.n == summary.num_scored else f" (n {metric.n})"
-    return f"{number(metric.value)}{interval}{n}"
+    return f"{with_interval(metric.value, metric.ci_low, metric.ci_high)}{n}"
+
+
+def with_interval(value: float, ci_low: float | None, ci_high: float | None) -> str:
+    """``0.700 [0.605, 0.781]``; the value alone where it has no interval."""
+    if ci_low is None or ci_high is None:
+        return number(value)
+    return f"{number(value)} [{number(ci_low)}, {number(ci_high)}]"

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
+from sys import intern
 from typing import Any
 
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.types import JSON, Score, Status
 
-__all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded"]
+__all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "slim"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,32 @@ class Record:
         return cls(**values)
 
 
+def slim(record: Record) -> Record:
+    """The record without its texts and details: all that numbers are made of, in a fraction of the memory.
+
+    Strings that records have in common are held once.
+    """
+    return replace(
+        record,
+        suite=_shared(record.suite),
+        model=None if record.model is None else _shared(record.model),
+        category=None if record.category is None else _shared(record.category),
+        cluster=None if record.cluster is None else _shared(record.cluster),
+        values={_shared(name): value for name, value in record.values.items()},
+        question=None,
+        prompt=None,
+        choices=(),
+        target=None,
+        output=None,
+        answer=None,
+        details={},
+    )
+
+
+def _shared(text: str) -> str:
+    return intern(str(text))
+
+
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS)
 
@@ -123,8 +150,15 @@ class SuiteInfo:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:
-        """The opposite of ``to_dict``, also after a trip through JSON."""
-        return cls(**{**data, "metrics": tuple(data["metrics"]), "overridden": tuple(data["overridden"])})
+        """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
+        values = {name: data[name] for name in _INFO_FIELDS if name in data}
+        for name in ("metrics", "overridden"):
+            if name in values:
+                values[name] = tuple(values[name])
+        return cls(**values)
+
+
+_INFO_FIELDS = tuple(field.name for field in fields(SuiteInfo))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

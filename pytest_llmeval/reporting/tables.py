@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-__all__ = ["joined_lines", "number", "table_lines", "table_width"]
+__all__ = ["joined_lines", "number", "table_lines", "table_width", "wrapped_lines"]
 
 
 def table_lines(
@@ -41,11 +42,21 @@ def joined_lines(start: str, items: Sequence[str], *, width: int) -> Iterator[st
     line = start
     for place, item in enumerate(items):
         text = f" {item}" + ("," if place + 1 < len(items) else "")
-        if len(line) + len(text) > width and line.strip() and place:
+        if len(line) + len(text) > width and line.strip():
             yield line
             line = " "
         line += text
     yield line
+
+
+def wrapped_lines(text: str, *, width: int, indent: str) -> list[str]:
+    """The words of ``text`` on lines of at most ``width`` columns, those after the first indented.
+
+    A word that is longer stays whole: it is a path or a name that somebody will copy.
+    """
+    return textwrap.wrap(
+        text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [text]
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], align: Sequence[str]) -> list[str]:

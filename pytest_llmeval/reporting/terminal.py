@@ -7,20 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pytest_llmeval.reporting.comparison_table import comparison_lines, short_model_names
+from pytest_llmeval.reporting.comparison_table import comparison_lines
 from pytest_llmeval.reporting.engine_lines import engine_lines
-from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.escape import printable, without_commands
+from pytest_llmeval.reporting.gate_lines import gate_lines
+from pytest_llmeval.reporting.latency_lines import latency_lines
 from pytest_llmeval.reporting.metric_tables import category_lines, suite_lines
-from pytest_llmeval.reporting.report import Report, SuiteReport
-from pytest_llmeval.reporting.tables import joined_lines, number
+from pytest_llmeval.reporting.report import Averages, Report
+from pytest_llmeval.reporting.suite_texts import count_texts, mean_texts, short_model_names, suite_name
+from pytest_llmeval.reporting.tables import joined_lines
 from pytest_llmeval.types import JSON
 
-__all__ = ["Terminal", "summary_lines", "write_summary"]
+__all__ = ["Terminal", "model_texts", "summary_lines", "write_summary"]
 
 _MAX_UNSCORED = 20
 _MAX_CATEGORIES = 50
-_MACRO = {"accuracy": "accuracy", "skill": "skill", "brier": "Brier"}
-"""Metrics whose mean over categories stands below their table; the report has them all."""
+_URGENT = ("problem:", "could not be scored:", "stopped early", "failed:")
 
 
 class Terminal(Protocol):
@@ -31,114 +33,102 @@ class Terminal(Protocol):
     def write_line(self, line: str, **markup: bool) -> None: ...
 
 
-def write_summary(terminal: Terminal, report: Report, path: Path | None) -> None:
-    """Write the summary, and where the report went."""
+def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> None:
+    """Write the summary, and the files that the report was written to. No line of it is a command to GitHub Actions."""
     # Where there is no terminal to ask (a CI log), lines may be longer than a terminal's usual 80 columns.
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
-    terminal.write_sep("=", ": ".join(("LLM evaluation", *_describe_models(report.models))))
+    terminal.write_sep("=", ": ".join(("LLM evaluation", *_described(report.models))))
+    is_urgent = False
     for line in summary_lines(report, width=width):
-        urgent = line.startswith(("problem:", "could not be scored:", "stopped early"))
-        terminal.write_line(line, **({"red": True} if urgent else {}))
-    if path is not None and not any(str(path) in problem for problem in report.problems):
-        terminal.write_line(f"report: {path}")
+        is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
+        terminal.write_line(without_commands(line), **({"red": True} if is_urgent else {}))
+    for path in paths:
+        terminal.write_line(without_commands(f"report: {printable(str(path))}"))
 
 
 def summary_lines(report: Report, *, width: int) -> Iterator[str]:
-    """What a user reads at the end: the suites, their categories, what could not be scored, tokens and speed.
+    """What a user reads at the end: the suites, their categories, what could not be scored, tokens and speed, gates.
 
     A table wider than ``width`` columns becomes a list. Every value is shown with the 95% interval of its metric.
     """
-    yield from suite_lines([(_named(suite, report), suite.summary) for suite in report.suites], width=width)
-    for suite in report.suites:
-        if counts := _counts(suite):
-            yield f"{printable(_named(suite, report))}: {counts}"
+    names = short_model_names(report)
+    suites = [(suite_name(suite, names), suite) for suite in report.suites]
+    yield from suite_lines([(name, suite.summary) for name, suite in suites], width=width)
+    for averages in report.averages:
+        yield from _averages(averages, names, width)
+    for name, suite in suites:
+        if counts := ", ".join(count_texts(suite)):
+            yield f"{printable(name)}: {printable(counts)}"
     if report.comparisons:
         yield ""
-        yield from comparison_lines(report.comparisons, short_model_names(report), width=width)
-    for suite in report.suites:
+        yield from comparison_lines(report.comparisons, names, width=width)
+    for name, suite in suites:
         if len(suite.categories) > 1:
             yield ""
             rows = list(suite.categories.items())
-            yield from category_lines(f"{_named(suite, report)} by category", rows[:_MAX_CATEGORIES], width=width)
+            yield from category_lines(f"{name} by category", rows[:_MAX_CATEGORIES], width=width)
             if len(rows) > _MAX_CATEGORIES:
                 yield f"… and {len(rows) - _MAX_CATEGORIES} categories more, all in the report"
-            if macro := _macro(suite):
-                yield from joined_lines("mean over categories:", macro, width=width)
+            if means := [printable(text) for text in mean_texts(suite.macro)]:
+                yield from joined_lines("mean over categories:", means, width=width)
     yield from _unscored(report)
     for problem in report.problems:
         yield f"problem: {printable(problem)}"
     if report.stopped:
         yield f"stopped early ({printable(report.stopped)}): these numbers are of what had run"
-    if speed := _speed(report):
+    if timing := [*_speed(report), *latency_lines(report.suites, names, width=width)]:
+        yield from ("", *timing)
+    yield from engine_lines([(name, suite.engine) for name, suite in suites if suite.engine is not None])
+    if report.gates:
         yield ""
-        yield speed
-    yield from engine_lines(
-        [(_named(suite, report), suite.engine) for suite in report.suites if suite.engine is not None]
-    )
+        yield from gate_lines(report.gates, names, width=width)
 
 
-def _describe_models(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
-    """The models in a few words: name, device, dtype. Nothing where tests recorded scores without one."""
-    described = []
+def model_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """Each model in a few words: name, device, dtype, revision. Not yet ``printable``."""
     for model in models:
         facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
-        described.append(printable(str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else "")))
-    if described:
-        yield "; ".join(described)
+        yield str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else "")
 
 
-def _named(suite: SuiteReport, report: Report) -> str:
-    """The suite's name, with its model where the session had several."""
-    names = short_model_names(report)
-    if len(names) < 2:
-        return suite.info.name
-    return f"{suite.info.name} ({', '.join(names[model] for model in suite.models)})"
+def _described(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """All models together. Nothing where tests recorded scores without one."""
+    if models:
+        yield printable("; ".join(model_texts(models)))
 
 
-def _counts(suite: SuiteReport) -> str:
-    """Counts that belong to the scorer, and what is out of the ordinary."""
-    summary = suite.summary
-    counts = {
-        name.replace("_", " "): metric.value for name, metric in summary.metrics.items() if metric.kind == "count"
-    }
-    shown = {name: int(value) for name, value in counts.items() if value is not None}
-    if summary.num_no_answer:
-        shown.setdefault("no answer", summary.num_no_answer)
-    if summary.num_unscored:
-        shown["unscored"] = summary.num_unscored
-    if suite.num_skipped:
-        shown["skipped"] = suite.num_skipped
-    if "yes predicted" not in shown:  # one of the counts of yes_no; elsewhere worth a word only if there are any
-        shown = {name: count for name, count in shown.items() if count or not name.endswith("no answer")}
-    return ", ".join(f"{printable(name)} {count}" for name, count in shown.items())
-
-
-def _macro(suite: SuiteReport) -> list[str]:
-    """The means over categories of the metrics that a table shows first."""
-    shown = [f"{heading} {number(suite.macro[name])}" for name, heading in _MACRO.items() if name in suite.macro]
-    return shown or [f"{printable(name)} {number(value)}" for name, value in [*suite.macro.items()][:1]]
+def _averages(averages: Averages, names: Mapping[str, str], width: int) -> Iterator[str]:
+    """The means over the suites of one model, of the metrics that a table shows first."""
+    of_model = f" of {names.get(averages.model, averages.model)}" if averages.model and len(names) > 1 else ""
+    for metrics, alike in ((averages.macro, "suite"), (averages.micro, "sample")):
+        if means := [printable(text) for text in mean_texts(metrics)]:
+            yield from joined_lines(f"mean over suites{printable(of_model)}, each {alike} alike:", means, width=width)
 
 
 def _unscored(report: Report) -> Iterator[str]:
-    unscored = [record for record in report.records if record.status == "unscored"]
-    if not unscored:
+    num_unscored, shown = 0, []
+    for record in report.records:
+        if record.status == "unscored":
+            num_unscored += 1
+            if num_unscored <= _MAX_UNSCORED:
+                shown.append(f"  {printable(record.nodeid)}: {printable(record.reason or 'no reason given')}")
+    if not num_unscored:
         return
     yield ""
-    yield f"could not be scored: {len(unscored)}"
-    for record in unscored[:_MAX_UNSCORED]:
-        yield f"  {printable(record.nodeid)}: {printable(record.reason or 'no reason given')}"
-    if len(unscored) > _MAX_UNSCORED:
-        yield f"  … and {len(unscored) - _MAX_UNSCORED} more"
+    yield f"could not be scored: {num_unscored}"
+    yield from shown
+    if num_unscored > _MAX_UNSCORED:
+        yield f"  … and {num_unscored - _MAX_UNSCORED} more"
 
 
-def _speed(report: Report) -> str:
+def _speed(report: Report) -> Iterator[str]:
     num_samples = sum(suite.summary.num_scored for suite in report.suites)
     num_prompt_tokens = sum(suite.num_prompt_tokens for suite in report.suites)
     num_tokens = sum(suite.num_tokens for suite in report.suites)
     seconds = sum(suite.seconds for suite in report.suites)
     if not num_samples or not num_tokens or seconds <= 0:
-        return ""
-    return (
+        return
+    yield (
         f"{num_samples:,} sample{'' if num_samples == 1 else 's'}, "
         f"{num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
         f"in {seconds:.1f} s of the model's time: {num_samples / seconds:,.1f} samples/s, "

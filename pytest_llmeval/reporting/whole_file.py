@@ -11,7 +11,24 @@ from typing import TextIO
 
 from pytest_llmeval.errors import ReportError
 
-__all__ = ["whole_file"]
+__all__ = ["check_writable", "whole_file"]
+
+
+def check_writable(path: Path) -> None:
+    """Find out before a long run that its report could not be written. Raises ``ReportError``."""
+    if path.is_dir():
+        raise ReportError(f"cannot write the report {path}: it is a folder; name a file in it")
+    folder = path.parent
+    if not folder.is_dir():
+        raise ReportError(f"cannot write the report {path}: there is no folder {folder}; create it first")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if path.exists():
+            with path.open("ab"):
+                pass
+    except OSError as error:
+        raise ReportError(f"cannot write the report {path}: {error.strerror}") from None
 
 
 @contextmanager

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from pytest_llmeval.scoring.clustered import (
+    are_too_few,
+    cluster_numbers,
+    count_clusters,
+    mean_interval,
+    standard_error,
+)
 from pytest_llmeval.scoring.corpus import corpus_difference, corpus_ingredients
 from pytest_llmeval.scoring.definitions import definition, is_known
+from pytest_llmeval.scoring.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.scoring.pooled import ingredients, pseudo_values
-from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, mean_interval, standard_error, with_width
+from pytest_llmeval.scoring.statistics import mean, with_width
 from pytest_llmeval.types import JSON, Score
 
 __all__ = ["Difference", "compare", "paired_difference", "paired_proportions_interval"]
+
+Pair: TypeAlias = tuple[Score, Score]
+"""A sample's scores by the first and the second model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +34,15 @@ class Difference:
 
     ``first`` and ``second`` are the two means, ``difference`` is second minus first, ``stderr`` the standard error of
     the mean of the samples' differences, None for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval of the
-    difference: Bonett and Price's for proportions, Student's t for other means, None for means with n < 2. Of
+    difference: Tango's for proportions, Student's t for other means, None for means with n < 2. Of
     proportions, ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
     Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
     Student's t interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus
     metrics they are the metrics themselves too; their difference has the standard error and interval of a paired
     bootstrap.
+
+    ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
+    and interval are then clustered, as in ``clustered.py``, and None for fewer than ``MIN_CLUSTERS``.
     """
 
     n: int
@@ -43,40 +55,44 @@ class Difference:
     ci_high: float | None = None
     num_gained: int | None = None
     num_lost: int | None = None
+    num_clusters: int | None = None
 
     def to_dict(self) -> dict[str, JSON]:
         """As builtins, for a report."""
         return dataclasses.asdict(self)
 
 
-def compare(first: Mapping[str, Score], second: Mapping[str, Score], names: Sequence[str]) -> dict[str, Difference]:
+def compare(
+    first: Mapping[str, Score],
+    second: Mapping[str, Score],
+    names: Sequence[str],
+    clusters: Mapping[str, str | None] | None = None,
+) -> dict[str, Difference]:
     """The named metrics of two models' scores by sample id, over the samples that both scored.
 
-    Left out are counts, metrics that no pair of scores carries, and pooled and corpus metrics that have no value.
+    ``clusters`` gives a sample's cluster by its id; one without is a cluster of its own, unless none has one. Left out
+    are counts, metrics that no pair of scores carries, and pooled and corpus metrics that have no value.
     """
+    ids = [sample_id for sample_id in first if sample_id in second]
+    numbers = None if clusters is None else cluster_numbers([clusters.get(sample_id) for sample_id in ids])
+    pairs = [(first[sample_id], second[sample_id]) for sample_id in ids]
     differences = {}
     for name in names:
         kind = definition(name).kind
-        whole = _WHOLE[kind](name, first, second) if kind in _WHOLE else None
-        if whole is not None:
-            differences[name] = whole
-        elif kind != "count":
-            pairs = [
-                (before, after)
-                for sample_id, score in first.items()
-                if sample_id in second
-                and (before := _value(score, name)) is not None
-                and (after := _value(second[sample_id], name)) is not None
-            ]
-            if pairs:
-                differences[name] = _difference(name, pairs)
+        found = _WHOLE[kind](name, pairs, numbers) if kind in _WHOLE else None
+        if found is None and kind != "count":
+            found = _difference_of_means(name, pairs, numbers)
+        if found is not None:
+            differences[name] = found
     return differences
 
 
-def paired_difference(first: Sequence[float], second: Sequence[float], *, is_proportion: bool) -> Difference:
-    """Second minus first, value by value; of a proportion all are 0 or 1.
+def paired_difference(
+    first: Sequence[float], second: Sequence[float], *, is_proportion: bool, clusters: Sequence[int] | None = None
+) -> Difference:
+    """Second minus first, value by value; of a proportion all are 0 or 1. ``clusters[i]`` is that of the two values i.
 
-    ``ValueError`` for sequences of two lengths, none, and a value that is not finite or not that of a proportion.
+    ``ValueError`` for sequences of different lengths, none, and a value that is not finite or not that of a proportion.
     """
     differences = [after - before for before, after in zip(first, second, strict=True)]
     if is_proportion and not {*first, *second} <= {0.0, 1.0}:
@@ -87,83 +103,68 @@ def paired_difference(first: Sequence[float], second: Sequence[float], *, is_pro
         first=mean(first),
         second=mean(second),
         difference=mean(differences),
-        stderr=standard_error(differences),
+        num_gained=differences.count(1.0) if is_proportion else None,
+        num_lost=differences.count(-1.0) if is_proportion else None,
     )
-    if not is_proportion:
-        low, high = with_width(mean_interval(differences)) or (None, None)
-        return dataclasses.replace(found, ci_low=low, ci_high=high)
-    gained, lost = differences.count(1.0), differences.count(-1.0)
-    low, high = paired_proportions_interval(gained, lost, found.n)
-    return dataclasses.replace(found, ci_low=low, ci_high=high, num_gained=gained, num_lost=lost)
+    if is_proportion:
+        return _with_error(found, differences, clusters, lambda: flips_interval(differences, clusters))
+    return _with_error(found, differences, clusters, lambda: with_width(mean_interval(differences, clusters)))
 
 
-def paired_proportions_interval(gained: int, lost: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Interval of the difference of two proportions over the same ``n`` pairs, as (low, high).
-
-    ``gained`` pairs are 0 and then 1, ``lost`` pairs 1 and then 0. Wald's interval after one pair of each kind is added
-    (D. G. Bonett and R. M. Price, 2012, doi:10.3102/1076998611411915): it covers well for few pairs too, and has a
-    width where none differ. Raises ``ValueError`` for counts that n pairs cannot have.
-    """
-    if n < 1 or gained < 0 or lost < 0 or gained + lost > n:
-        raise ValueError(f"{gained} gained and {lost} lost among {n} pairs have no difference")
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence level lies between 0 and 1, found {confidence}")
-    up, down = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
-    centre = up - down
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt((up + down - centre**2) / (n + 2))
-    return max(-1.0, centre - half), min(1.0, centre + half)
+def _with_error(
+    found: Difference,
+    differences: Sequence[float],
+    clusters: Sequence[int] | None,
+    interval: Callable[[], tuple[float, float] | None],
+) -> Difference:
+    if clusters is not None:
+        found = dataclasses.replace(found, num_clusters=count_clusters(clusters))
+    if are_too_few(clusters):
+        return found
+    low, high = interval() or (None, None)
+    return dataclasses.replace(found, stderr=standard_error(differences, clusters), ci_low=low, ci_high=high)
 
 
-def _difference(name: str, pairs: Sequence[tuple[float, float]]) -> Difference:
-    first, second = [before for before, _ in pairs], [after for _, after in pairs]
+def _difference_of_means(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
+    values = [(_value(before, name), _value(after, name)) for before, after in pairs]
+    places = [place for place, (before, after) in enumerate(values) if before is not None and after is not None]
+    if not places:
+        return None
+    first, second = (
+        [value for value in (values[place][side] for place in places) if value is not None] for side in (0, 1)
+    )
     # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
     is_proportion = (not is_known(name) or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
-    return paired_difference(first, second, is_proportion=is_proportion)
+    return paired_difference(first, second, is_proportion=is_proportion, clusters=_at(clusters, places))
 
 
-def _pooled_difference(name: str, first: Mapping[str, Score], second: Mapping[str, Score]) -> Difference | None:
+def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
     """Of the two models' metrics, not of their samples'; None where the scores do not hold the sums to pool."""
-    both = [
-        sample_id
-        for sample_id in first
-        if sample_id in second and len(ingredients((first[sample_id], second[sample_id]), name)) == 2
-    ]
-    before = pseudo_values(name, ingredients((first[sample_id] for sample_id in both), name))
-    after = pseudo_values(name, ingredients((second[sample_id] for sample_id in both), name))
+    places = [place for place, pair in enumerate(pairs) if len(ingredients(pair, name)) == 2]
+    before = pseudo_values(name, ingredients((pairs[place][0] for place in places), name))
+    after = pseudo_values(name, ingredients((pairs[place][1] for place in places), name))
     if before is None or after is None:
         return None
-    differences = [other - one for one, other in zip(before, after, strict=True)]
-    low, high = with_width(mean_interval(differences)) or (None, None)
-    return Difference(
-        n=len(differences),
-        kind="pooled",
-        first=mean(before),
-        second=mean(after),
-        difference=mean(differences),
-        stderr=standard_error(differences),
-        ci_low=low,
-        ci_high=high,
-    )
+    found = paired_difference(before, after, is_proportion=False, clusters=_at(clusters, places))
+    return dataclasses.replace(found, kind="pooled")
 
 
-def _corpus_difference(name: str, first: Mapping[str, Score], second: Mapping[str, Score]) -> Difference | None:
+def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
     """Of the two models' metrics, not of their samples'; None where the scores do not hold what they are made of."""
-    both = [
-        sample_id
-        for sample_id in first
-        if sample_id in second and len(corpus_ingredients((first[sample_id], second[sample_id]), name)) == 2
-    ]
+    places = [place for place, pair in enumerate(pairs) if len(corpus_ingredients(pair, name)) == 2]
+    own = _at(clusters, places)
     found = corpus_difference(
         name,
-        corpus_ingredients((first[sample_id] for sample_id in both), name),
-        corpus_ingredients((second[sample_id] for sample_id in both), name),
+        corpus_ingredients((pairs[place][0] for place in places), name),
+        corpus_ingredients((pairs[place][1] for place in places), name),
+        own,
     )
     if found is None:
         return None
     before, after, between = found
     low, high = between.interval or (None, None)
     return Difference(
-        n=len(both),
+        n=len(places),
         kind="corpus",
         first=before,
         second=after,
@@ -171,10 +172,15 @@ def _corpus_difference(name: str, first: Mapping[str, Score], second: Mapping[st
         stderr=between.stderr,
         ci_low=low,
         ci_high=high,
+        num_clusters=None if own is None else count_clusters(own),
     )
 
 
-_WHOLE: Mapping[str, Callable[[str, Mapping[str, Score], Mapping[str, Score]], Difference | None]] = MappingProxyType(
+def _at(clusters: Sequence[int] | None, places: Sequence[int]) -> list[int] | None:
+    return None if clusters is None else [clusters[place] for place in places]
+
+
+_WHOLE: Mapping[str, Callable[[str, Sequence[Pair], Sequence[int] | None], Difference | None]] = MappingProxyType(
     {"pooled": _pooled_difference, "corpus": _corpus_difference}
 )
 """Differences of metrics that are no means over samples, by kind."""

@@ -10,16 +10,25 @@ A module with formulas of its own imports ``CorpusFormula`` from ``corpus_formul
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from pytest_llmeval.scoring.calibration import CALIBRATION_FORMULAS
 from pytest_llmeval.scoring.classification import CLASSIFICATION
+from pytest_llmeval.scoring.clustered import are_too_few
 from pytest_llmeval.scoring.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
 from pytest_llmeval.scoring.definitions import is_known, split_name
 from pytest_llmeval.scoring.pooled import POOLED
-from pytest_llmeval.scoring.statistics import Bootstrapped, bootstrap, bootstrap_of_sums, with_width
+from pytest_llmeval.scoring.statistics import (
+    Bootstrapped,
+    affordable_resamples,
+    bootstrap,
+    bootstrap_of_sums,
+    with_width,
+)
 from pytest_llmeval.scoring.translation import is_translation_ingredient, translation_formula
 from pytest_llmeval.types import Score
 
@@ -36,6 +45,8 @@ __all__ = [
     "formula_of_sums",
     "ingredients_among",
 ]
+
+T = TypeVar("T")
 
 CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION})
 """Corpus metrics by name, but for those of ``translation.py``, some of which have a number in their names. Each has a
@@ -87,53 +98,91 @@ def ingredients_among(names: Collection[str]) -> set[str]:
     return found
 
 
-def corpus_value(name: str, samples: Sequence[Ingredients]) -> CorpusValue:
-    """The corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite."""
+def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None) -> CorpusValue:
+    """The corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
+
+    Where ``clusters[i]`` is the cluster of ``samples[i]``, the bootstrap draws clusters, as many as there are; fewer
+    than ``clustered.MIN_CLUSTERS`` have no standard error and no interval.
+    """
     formula = _formula(name)
     _check_finite(name, samples)
     value = _finite(formula.compute(samples)) if samples else None
-    if value is None:
-        return CorpusValue(None)
-    # The same samples have the same interval, whatever their order.
-    ordered = sorted(samples, key=lambda sample: [sample[need] for need in formula.needs])
+    if value is None or are_too_few(clusters):
+        return CorpusValue(value)
+    units = _units(samples, clusters, lambda sample: _key(formula, sample))
+    ordered = list(chain.from_iterable(units))
     if formula.sums is not None:
         sums = formula.sums(ordered)
-        found = bootstrap_of_sums(sums.rows, lambda total: _finite(sums.value(total)))
+        found = bootstrap_of_sums(_unit_sums(sums.rows, units), lambda total: _finite(sums.value(total)))
     else:
-        found = bootstrap(ordered, lambda resample: _finite(formula.compute(resample)))
+        found = bootstrap(
+            units,
+            lambda drawn: _finite(formula.compute(list(chain.from_iterable(drawn)))),
+            num_resamples=affordable_resamples(len(samples)),
+        )
     return CorpusValue(value, *_error_and_interval(formula, value, found))
 
 
 def corpus_difference(
-    name: str, first: Sequence[Ingredients], second: Sequence[Ingredients]
+    name: str,
+    first: Sequence[Ingredients],
+    second: Sequence[Ingredients],
+    clusters: Sequence[int] | None = None,
 ) -> tuple[float, float, CorpusValue] | None:
     """Two models on the same samples, sample by sample: both values, and second minus first by a paired bootstrap.
 
-    None where one of the two has no value. ``ValueError`` for sequences of two lengths.
+    ``clusters`` as in ``corpus_value``. None where one of the two has no value. ``ValueError`` for sequences of two
+    lengths.
     """
     formula = _formula(name)
     _check_finite(name, (*first, *second))
     before, after = (_finite(formula.compute(samples)) if samples else None for samples in (first, second))
     if before is None or after is None:
         return None
-    pairs = sorted(
-        zip(first, second, strict=True), key=lambda pair: [[sample[need] for need in formula.needs] for sample in pair]
-    )
+    pairs = list(zip(first, second, strict=True))
+    if are_too_few(clusters):
+        return before, after, CorpusValue(after - before)
+    units = _units(pairs, clusters, lambda pair: [_key(formula, sample) for sample in pair])
+    ordered = list(chain.from_iterable(units))
     if formula.sums is not None:
-        one, other = formula.sums([pair[0] for pair in pairs]), formula.sums([pair[1] for pair in pairs])
+        one, other = formula.sums([pair[0] for pair in ordered]), formula.sums([pair[1] for pair in ordered])
         width = len(one.rows[0])
         found = bootstrap_of_sums(
-            [(*left, *right) for left, right in zip(one.rows, other.rows, strict=True)],
+            _unit_sums([(*left, *right) for left, right in zip(one.rows, other.rows, strict=True)], units),
             lambda total: _minus(other.value(total[width:]), one.value(total[:width])),
         )
     else:
         found = bootstrap(
-            pairs,
-            lambda resample: _minus(
-                formula.compute([pair[1] for pair in resample]), formula.compute([pair[0] for pair in resample])
+            units,
+            lambda drawn: _minus(
+                formula.compute([pair[1] for pair in chain.from_iterable(drawn)]),
+                formula.compute([pair[0] for pair in chain.from_iterable(drawn)]),
             ),
+            num_resamples=affordable_resamples(len(pairs)),
         )
     return before, after, CorpusValue(after - before, *_error_and_interval(formula, after - before, found))
+
+
+def _key(formula: CorpusFormula, sample: Ingredients) -> list[float]:
+    return [sample[need] for need in formula.needs]
+
+
+def _units(things: Sequence[T], clusters: Sequence[int] | None, key: Callable[[T], Any]) -> list[list[T]]:
+    """What a bootstrap draws: the things one by one, or in clusters. The same ones have the same order."""
+    if clusters is None:
+        return [[thing] for thing in sorted(things, key=key)]
+    members: dict[int, list[T]] = {}
+    for thing, cluster in zip(things, clusters, strict=True):
+        members.setdefault(cluster, []).append(thing)
+    return sorted((sorted(own, key=key) for own in members.values()), key=lambda own: [key(thing) for thing in own])
+
+
+def _unit_sums(rows: Sequence[Sequence[float]], units: Sequence[Sequence[object]]) -> Sequence[Sequence[float]]:
+    """The sums of the columns over each unit's rows; ``rows`` lie in the order of the units."""
+    if len(rows) == len(units):
+        return rows
+    rest = iter(rows)
+    return [[math.fsum(column) for column in zip(*islice(rest, len(unit)), strict=True)] for unit in units]
 
 
 def _formula(name: str) -> CorpusFormula:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.several import SeveralScorer
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.code_version import version_of_function
+from pytest_llmeval.suites.code_version import JUDGED_BY, version_of_function
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.score_settings import CustomSettings
 from pytest_llmeval.suites.wording import expected_one_of
@@ -32,7 +34,7 @@ from pytest_llmeval.types import (
     Score,
 )
 
-__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "make_custom_scorer"]
+__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "judges_of", "make_custom_scorer"]
 
 _T = TypeVar("_T")
 
@@ -42,6 +44,12 @@ ReplyJudge = Callable[..., object]
 It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
 mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
 With an attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
+
+A function, or a class of the Scorer Protocol, that asks a model says which in an attribute ``judged_by``: text that
+names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
+not compared with each other: a baseline of another judge is refused. The text is no part of the suite's fingerprint;
+written into the source file of the scorer, it changes that file, which is. Read it from the environment, or from a file
+beside, to change the judge alone.
 """
 
 _OFFERED = ("reply", "target", "sample")
@@ -272,6 +280,26 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
     if problem is not None:
         raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
     return CheckedScorer(name, scorer)
+
+
+def judges_of(scorer: Scorer) -> list[str]:
+    """What the scorer, or each of several in it, says in ``judged_by`` of the model that it asks (``ReplyJudge``).
+
+    ``ValueError`` for what is no text.
+    """
+    if isinstance(scorer, SeveralScorer):
+        return [text for part in scorer.parts for text in judges_of(part.scorer)]
+    if isinstance(scorer, Around):
+        return judges_of(scorer.inner)
+    if not isinstance(scorer, CustomScorer | CheckedScorer):
+        return []
+    name, owner = (scorer.name, scorer.judge) if isinstance(scorer, CustomScorer) else (scorer.label, scorer.inner)
+    found = getattr(owner, JUDGED_BY, None)
+    if found is None:
+        return []
+    if not isinstance(found, str) or not found.strip():
+        raise ValueError(f"the scorer {name}: {JUDGED_BY} is {quote(found)}, expected text that names the judge")
+    return [found]
 
 
 def _protocol_problem(scorer: Scorer) -> str | None:

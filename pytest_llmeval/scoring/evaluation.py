@@ -16,7 +16,9 @@ from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.checking import judged
 from pytest_llmeval.scoring.choice import continuation_problem
+from pytest_llmeval.scoring.custom import judges_of
 from pytest_llmeval.scoring.epochs import deciding_epoch
+from pytest_llmeval.scoring.fingerprint_parts import fingerprint_parts
 from pytest_llmeval.scoring.perplexity import prompt_problem
 from pytest_llmeval.scoring.schemas import with_schemas_read
 from pytest_llmeval.scoring.scorers import suite_scorer
@@ -145,6 +147,22 @@ class Evaluation:
             self.lengths[sample.id] = _length(question.requests)
         parts = sorted((sample.id, samples[sample.id], sample.category or "") for sample in self.suite.samples)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest(), samples
+
+    def fingerprint_parts(self) -> dict[str, str]:
+        """Hashes of what the suite's fingerprint is made of, which say what differs between two of them."""
+        return fingerprint_parts(self.suite, self._described())
+
+    @property
+    def judge(self) -> str | None:
+        """Fingerprint of the models that the scorers ask (see ``custom.ReplyJudge``); no part of the suite's own.
+
+        Raises ``SuiteError`` where a scorer says of its judge what is no text.
+        """
+        try:
+            judges = judges_of(self.scorer)
+        except ValueError as error:
+            raise self.suite.error(str(error), keys=("score",)) from None
+        return hashlib.sha256(json.dumps(judges).encode()).hexdigest() if judges else None
 
     @property
     def settings(self) -> dict[str, JSON]:

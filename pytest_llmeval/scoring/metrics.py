@@ -8,9 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from types import MappingProxyType
-from typing import cast, get_args
+from typing import TypeVar, cast, get_args
 
-from pytest_llmeval.scoring.corpus import corpus_ingredients, corpus_value, ingredients_among
+from pytest_llmeval.scoring.clustered import (
+    are_too_few,
+    cluster_numbers,
+    count_clusters,
+    mean_interval,
+    proportion_interval,
+    standard_error,
+)
+from pytest_llmeval.scoring.corpus import CorpusValue, corpus_ingredients, corpus_value, ingredients_among
 from pytest_llmeval.scoring.definitions import (
     METRICS,
     OPEN,
@@ -21,8 +29,9 @@ from pytest_llmeval.scoring.definitions import (
     shown_order,
     split_name,
 )
-from pytest_llmeval.scoring.pooled import ingredients, pooled
-from pytest_llmeval.scoring.statistics import mean, mean_interval, standard_error, wilson_interval, with_width
+from pytest_llmeval.scoring.pooled import PooledValue, ingredients, pooled
+from pytest_llmeval.scoring.skill import lowest_skill, skill, skill_interval
+from pytest_llmeval.scoring.statistics import mean, with_width
 from pytest_llmeval.types import JSON, Score
 
 __all__ = [
@@ -33,10 +42,13 @@ __all__ = [
     "by_category",
     "definition",
     "expanded",
+    "is_carried",
     "names_in",
     "skill",
     "summarize",
 ]
+
+T = TypeVar("T")
 
 _COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
     {
@@ -55,6 +67,10 @@ class Metric:
     for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means
     and for pooled metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A
     perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
+
+    ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
+    and interval are then those of ``clustered.py``, of corpus metrics those of a bootstrap that draws clusters; None
+    for fewer than ``MIN_CLUSTERS``.
     """
 
     value: float | None
@@ -63,6 +79,7 @@ class Metric:
     stderr: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
+    num_clusters: int | None = None
 
     def to_dict(self) -> dict[str, JSON]:
         """As builtins, for a report."""
@@ -71,22 +88,19 @@ class Metric:
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Metric:
         """What ``to_dict`` gave. Unknown keys are left alone; ``ValueError`` says which key cannot be read."""
-        n, kind = data.get("n"), data.get("kind")
+        n, kind, num_clusters = data.get("n"), data.get("kind"), data.get("num_clusters")
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise ValueError(f"a metric's n is a number of samples, found {n!r}")
+        if num_clusters is not None and (
+            isinstance(num_clusters, bool) or not isinstance(num_clusters, int) or num_clusters < 0
+        ):
+            raise ValueError(f"a metric's num_clusters is a number of clusters or null, found {num_clusters!r}")
         if kind not in get_args(Kind):
             raise ValueError(
                 f"a metric's kind is {', '.join(get_args(Kind)[:-1])} or {get_args(Kind)[-1]}, found {kind!r}"
             )
         numbers = {name: _number_or_none(data, name) for name in ("value", "stderr", "ci_low", "ci_high")}
-        return cls(n=n, kind=cast(Kind, kind), **numbers)
-
-
-def skill(correct: float, chance: float) -> float:
-    """``(correct - chance) / (1 - chance)``: 0 is guessing, 1 is perfect. ``ValueError`` unless 0 <= chance < 1."""
-    if not 0 <= chance < 1:
-        raise ValueError(f"skill needs a chance of at least 0 and below 1, found {chance}")
-    return (correct - chance) / (1 - chance)
+        return cls(n=n, kind=cast(Kind, kind), num_clusters=num_clusters, **numbers)
 
 
 def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
@@ -127,89 +141,144 @@ def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def summarize(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Metric]:
+def is_carried(scores: Iterable[Score], name: str) -> bool:
+    """Whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
+    kind = definition(name).kind
+    for score in scores:
+        own = (score,)
+        if (
+            (kind == "pooled" and ingredients(own, name))
+            or (kind == "corpus" and corpus_ingredients(own, name))
+            or _values(own, name)
+        ):
+            return True
+    return False
+
+
+def summarize(
+    scores: Sequence[Score], names: Sequence[str], clusters: Sequence[str | None] | None = None
+) -> dict[str, Metric]:
     """Each named metric over the scores that carry it; the order of scores makes no difference.
 
     Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
-    proportion where all of its values are 0 or 1, else a mean. Raises ``ValueError`` for a value that is not finite
-    (``checking.checked`` lets none pass): nothing is averaged over NaN.
+    proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
+    (None) is a cluster of its own, unless none has one. Raises ``ValueError`` for a value that is not finite
+    (``checking.checked`` lets none pass): nothing is averaged over NaN; and for sequences of two lengths.
     """
-    return _summarize(scores, _kinds(scores, names))
+    return _summarize(_samples(scores, clusters), _kinds(scores, names))
 
 
 def by_category(
-    scores: Sequence[Score], categories: Sequence[str | None], names: Sequence[str]
+    scores: Sequence[Score],
+    categories: Sequence[str | None],
+    names: Sequence[str],
+    clusters: Sequence[str | None] | None = None,
 ) -> dict[str, dict[str, Metric]]:
     """``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
 
     Scores without a category (None) are in no part. A metric has the kind that it has over all scores, so that one
-    column never mixes two kinds of interval. ``ValueError`` where the two sequences differ in length.
+    column never mixes two kinds of interval. ``ValueError`` where the sequences differ in length.
     """
-    parts: dict[str, list[Score]] = {}
-    for score, category in zip(scores, categories, strict=True):
+    samples = _samples(scores, clusters)
+    places: dict[str, list[int]] = {}
+    for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
         if category is not None:
-            parts.setdefault(category, []).append(score)
+            places.setdefault(category, []).append(place)
     kinds = _kinds(scores, names)
-    return {category: _summarize(parts[category], kinds) for category in sorted(parts)}
+    return {category: _summarize(samples.at(places[category]), kinds) for category in sorted(places)}
 
 
-def _summarize(scores: Sequence[Score], kinds: Mapping[str, Kind]) -> dict[str, Metric]:
-    return {name: _metric(scores, name, kind) for name, kind in kinds.items()}
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Scores, and the cluster of each; None where all are independent."""
+
+    scores: Sequence[Score]
+    clusters: Sequence[int] | None
+
+    def at(self, places: Sequence[int]) -> _Samples:
+        own = None if self.clusters is None else [self.clusters[place] for place in places]
+        return _Samples([self.scores[place] for place in places], own)
+
+    def carrying(self, found: Callable[[Iterable[Score]], list[T]]) -> tuple[list[T], list[int] | None]:
+        """What ``found`` takes from the scores, at most one thing from each, and the clusters of those things."""
+        if self.clusters is None:
+            return found(self.scores), None
+        pairs = [
+            (thing, cluster)
+            for score, cluster in zip(self.scores, self.clusters, strict=True)
+            for thing in found((score,))
+        ]
+        return [thing for thing, _ in pairs], [cluster for _, cluster in pairs]
 
 
-def _metric(scores: Sequence[Score], name: str, kind: Kind) -> Metric:
-    if kind == "pooled":
-        return _pooled(scores, name)
-    if kind == "corpus":
-        return _corpus(scores, name)
-    values = _values(scores, name)
+def _samples(scores: Sequence[Score], clusters: Sequence[str | None] | None) -> _Samples:
+    if clusters is not None and len(clusters) != len(scores):
+        raise ValueError(f"found {len(clusters)} clusters of {len(scores)} scores: each score has one, or None")
+    return _Samples(scores, None if clusters is None else cluster_numbers(clusters))
+
+
+def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric]:
+    return {name: _metric(samples, name, kind) for name, kind in kinds.items()}
+
+
+def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
     if kind == "count":
+        values = _values(samples.scores, name)
         return Metric(value=math.fsum(values), n=len(values), kind=kind)
-    if not values:
-        return Metric(value=None, n=0, kind=kind)
-    interval: tuple[float, float] | None
-    if kind == "proportion":
-        interval = wilson_interval(int(math.fsum(values)), len(values))
+    if kind == "pooled":
+        parts, clusters = samples.carrying(lambda scores: ingredients(scores, name))
+        whole: PooledValue | CorpusValue = pooled(name, parts, clusters)
+    elif kind == "corpus":
+        parts, clusters = samples.carrying(lambda scores: corpus_ingredients(scores, name))
+        whole = corpus_value(name, parts, clusters)
     else:
-        interval = _skill_interval(scores) if name == "skill" else None
-        interval = with_width(interval or mean_interval(values))
-    low, high = _within(name, scores, interval) if interval is not None else (None, None)
-    return Metric(value=mean(values), n=len(values), kind=kind, stderr=standard_error(values), ci_low=low, ci_high=high)
+        return _mean(samples, name, kind)
+    low, high = _within(name, whole.interval) if whole.interval is not None else (None, None)
+    return Metric(
+        value=whole.value,
+        n=len(parts),
+        kind=kind,
+        stderr=whole.stderr,
+        ci_low=low,
+        ci_high=high,
+        num_clusters=None if clusters is None else count_clusters(clusters),
+    )
 
 
-def _pooled(scores: Iterable[Score], name: str) -> Metric:
-    parts = ingredients(scores, name)
-    found = pooled(name, parts)
-    low, high = _within(name, (), found.interval) if found.interval is not None else (None, None)
-    return Metric(value=found.value, n=len(parts), kind="pooled", stderr=found.stderr, ci_low=low, ci_high=high)
+def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
+    values, clusters = samples.carrying(lambda scores: _values(scores, name))
+    num_clusters = None if clusters is None else count_clusters(clusters)
+    if not values:
+        return Metric(value=None, n=0, kind=kind, num_clusters=num_clusters)
+    found = Metric(value=mean(values), n=len(values), kind=kind, num_clusters=num_clusters)
+    if are_too_few(clusters):
+        return found
+    interval: tuple[float, float] | None
+    lowest = -math.inf
+    if kind == "proportion":
+        interval = proportion_interval(values, clusters)
+    elif name == "skill":
+        carriers, _ = samples.carrying(_with_skill)
+        interval = with_width(skill_interval(carriers, clusters) or mean_interval(values, clusters))
+        lowest = lowest_skill(carriers)
+    else:
+        interval = with_width(mean_interval(values, clusters))
+    low, high = (None, None) if interval is None else _within(name, interval, lowest)
+    return dataclasses.replace(found, stderr=standard_error(values, clusters), ci_low=low, ci_high=high)
 
 
-def _corpus(scores: Iterable[Score], name: str) -> Metric:
-    parts = corpus_ingredients(scores, name)
-    found = corpus_value(name, parts)
-    low, high = _within(name, (), found.interval) if found.interval is not None else (None, None)
-    return Metric(value=found.value, n=len(parts), kind="corpus", stderr=found.stderr, ci_low=low, ci_high=high)
-
-
-def _within(name: str, scores: Iterable[Score], interval: tuple[float, float]) -> tuple[float, float]:
+def _within(name: str, interval: tuple[float, float], lowest: float = -math.inf) -> tuple[float, float]:
     """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
     metric = definition(name)
-    lowest = _lowest_skill(scores) if name == "skill" else metric.lowest
-    return max(interval[0], lowest), min(interval[1], metric.highest)
+    return max(interval[0], metric.lowest, lowest), min(interval[1], metric.highest)
 
 
 def _is_skill(name: str) -> bool:
     return split_name(name)[1] == "skill"
 
 
-def _lowest_skill(scores: Iterable[Score]) -> float:
-    """The skill of a model that is always wrong on these samples; it depends on their chances.
-
-    A score's chance is that of the scorer that decides: of the skill of another one of several nothing is known.
-    """
-    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
-    worst = [skill(0.0, score.chance) for score in carriers if score.chance is not None and 0 <= score.chance < 1]
-    return mean(worst) if worst and len(worst) == len(carriers) else -math.inf
+def _with_skill(scores: Iterable[Score]) -> list[Score]:
+    return [score for score in scores if score.status != "unscored" and "skill" in score.values]
 
 
 def _values(scores: Iterable[Score], name: str) -> list[float]:
@@ -243,25 +312,6 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
                 kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
         kinds[name] = kind
     return kinds
-
-
-def _skill_interval(scores: Iterable[Score]) -> tuple[float, float] | None:
-    """Accuracy's Wilson interval on skill's scale, where every sample has the same chance.
-
-    Skill is then a linear function of accuracy. Student's t would give an interval of no width to a model that is
-    always right. None where chances differ, or where a skill is not that of a right or a wrong answer.
-    """
-    carriers = [score for score in scores if score.status != "unscored" and "skill" in score.values]
-    chances = {score.chance for score in carriers}
-    chance = chances.pop() if len(chances) == 1 else None
-    if chance is None or not 0 <= chance < 1:
-        return None
-    best, worst = skill(1.0, chance), skill(0.0, chance)
-    values = [score.values["skill"] for score in carriers]
-    if any(value not in (best, worst) for value in values):
-        return None
-    low, high = wilson_interval(values.count(best), len(values))
-    return skill(low, chance), skill(high, chance)
 
 
 def _number_or_none(data: Mapping[str, object], name: str) -> float | None:

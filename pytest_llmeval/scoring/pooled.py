@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pytest_llmeval.scoring.clustered import are_too_few, cluster_sums
 from pytest_llmeval.scoring.definitions import split_name
 from pytest_llmeval.scoring.statistics import ratio_interval, ratio_standard_error, with_width
 from pytest_llmeval.types import Score
@@ -54,13 +55,14 @@ POOLED: Mapping[str, PooledFormula] = MappingProxyType(
 of which every sample is one unit (``samples`` is 1)."""
 
 
-def pooled(name: str, values: Sequence[Mapping[str, float]]) -> PooledValue:
+def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None) -> PooledValue:
     """The metric ``name`` over samples whose ``values`` hold ``loglikelihood`` (nats) and the formula's unit.
 
     Its standard error and 95% interval are those of a ratio of two sums, of which samples are the independent parts
     (``statistics.ratio_standard_error``): the interval of the rate, carried over by ``of_rate``, so that it is not
     symmetric for perplexities; and the standard error of the rate times the slope (delta method). None for fewer than
-    two samples. ``ValueError`` for a value that is not finite.
+    two samples. Where ``clusters[i]`` is the cluster of ``values[i]``, clusters are the independent parts, and none are
+    given for fewer than ``clustered.MIN_CLUSTERS``. ``ValueError`` for a value that is not finite.
     """
     formula = POOLED[split_name(name)[1]]
     nats = [-sample["loglikelihood"] for sample in values]
@@ -69,8 +71,12 @@ def pooled(name: str, values: Sequence[Mapping[str, float]]) -> PooledValue:
     if total <= 0:
         return PooledValue(None)
     rate = math.fsum(nats) / total
-    error, interval = ratio_standard_error(nats, units), with_width(ratio_interval(nats, units))
     value = _finite(formula.of_rate, rate)
+    if are_too_few(clusters):
+        return PooledValue(value)
+    if clusters is not None:
+        nats, units = cluster_sums(nats, clusters), cluster_sums(units, clusters)
+    error, interval = ratio_standard_error(nats, units), with_width(ratio_interval(nats, units))
     if value is None or error is None:
         return PooledValue(value)
     if interval is None:

@@ -23,7 +23,10 @@ from pytest_llmeval.suites.yaml_lines import Document
 
 __all__ = ["Benchmark", "check_name", "load_benchmark"]
 
-_KEYS = ("description", "prompt", "choices", "target", "category", "filters", "generate", "epochs", "tags")
+_KEYS = (
+    *("description", "prompt", "choices", "target", "category", "cluster", "filters", "generate", "epochs", "tags"),
+    *("gates", "primary_metric"),
+)
 _CLOSE = 0.85
 """How much an attribute is like one of ours that it is taken for a slip of the pen: ``loader`` is not ``load``."""
 
@@ -44,11 +47,16 @@ class Benchmark:
     choices: ClassVar[Any] = None
     target: ClassVar[Any] = None
     category: ClassVar[str | None] = None
+    cluster: ClassVar[str | None] = None
     filters: ClassVar[Sequence[Any]] = ()
     generate: ClassVar[Mapping[str, Any]] = {}
     epochs: ClassVar[Any] = None
     score: ClassVar[Any] = None
     tags: ClassVar[Sequence[str]] = ()
+    gates: ClassVar[Sequence[str]] = ()
+    primary_metric: ClassVar[Any] = None
+    judged_by: str | None = None
+    """Where ``is_equivalent`` asks a model, text that names it and its settings; see ``scoring.custom.ReplyJudge``."""
 
     folder: Path
     """The folder of the file that the class stands in; set before ``load`` is called."""
@@ -73,6 +81,12 @@ class _Equivalence:
     benchmark: Benchmark
 
     metrics = ("accuracy", "no_answer")
+
+    @property
+    def judged_by(self) -> str | None:
+        """The benchmark's own."""
+        return self.benchmark.judged_by
+
     needs_text = True
     """A target is text or a number, or several, as with ``score: exact``; see ``scoring.custom``."""
 
@@ -187,7 +201,7 @@ def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -
             if near:
                 message = f"{where}: a benchmark has no {name}; did you mean {quoted(near[0])}? Else rename it"
                 raise source.error(message, line)
-            if name in (*SuiteSpec.model_fields, "gates"):
+            if name in SuiteSpec.model_fields:
                 message = f"{where}: {name} has no meaning in a benchmark; write the suite in YAML, or rename it"
                 raise source.error(message, line)
 

@@ -11,11 +11,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 
-__all__ = ["version_of_class", "version_of_function"]
+__all__ = ["JUDGED_BY", "version_of_class", "version_of_function"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MAX_DEPTH = 8
 _OURS = "pytest_llmeval"
+
+JUDGED_BY = "judged_by"
+"""The attribute that names the model which a scorer asks: it has a fingerprint of its own."""
 
 
 def version_of_class(kind: type) -> int:
@@ -113,7 +116,8 @@ def _state(value: object) -> dict[str, object]:
     """The attributes of an object."""
     names = [name for kind in type(value).__mro__ for name in _slots(kind)]
     found = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    return {**found, **getattr(value, "__dict__", {})}
+    state = {**found, **getattr(value, "__dict__", {})}
+    return {name: part for name, part in state.items() if name != JUDGED_BY}
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -71,8 +71,8 @@ class DatasetSpec(RowsSpec):
 
     fields: dict[str, FieldRule] = Field(
         {},
-        description="What a sample's id, question, choices, target, choice_types and category are made of, and its "
-        "response, which is scored where no model is given: a column "
+        description="What a sample's id, question, choices, target, choice_types, category and cluster are made of, "
+        "and its response, which is scored where no model is given: a column "
         "(dots reach nested ones) or a Jinja2 template. Any other name is a variable for the prompt's template.",
     )
     where: str | None = Field(None, description="A Jinja2 expression; rows for which it is false are left out.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -11,22 +10,28 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
-from pytest_llmeval.suites.wording import quoted
+from pytest_llmeval.suites.wording import nearest, quoted
 
-__all__ = ["ANY_SUITE", "GateRule", "GateRuleError", "GivenGate"]
+__all__ = ["ANY_SUITE", "RULE_PATTERN", "Bound", "GateRule", "GateRuleError", "GivenGate"]
 
 Bound: TypeAlias = Literal["value", "ci_low", "ci_high"]
 
 ANY_SUITE = "*"
 """Stands for every suite that has the metric."""
 
+_NUMBER_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+RULE_PATTERN = rf"[\s\S]*[^\s<>=]\s*(?:>=|<=|>|<)\s*{_NUMBER_PATTERN}\s*"
+"""A rule, as a regular expression that JSON Schema knows too."""
+
 _EXAMPLE = "expected a metric, >=, >, <= or <, and a number, such as 'accuracy >= 0.6' or 'ci_low(accuracy) > 0.55'"
-_FORM = re.compile(r"(?P<left>.*?\S)\s*(?P<comparison>>=|<=|>|<)\s*(?P<number>[^<>=]*)", re.DOTALL)
-_CALL = re.compile(r"(?P<bound>\w+)\s*\(\s*(?P<subject>.*\S)\s*\)", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_FORM = re.compile(r"(?P<left>.*[^\s<>=]) ?(?P<comparison>>=|<=|>|<) ?(?P<number>[^<>=]*)")
+_CALL = re.compile(r"(?P<bound>\w+) ?\( ?(?P<subject>.*\S) ?\)")
+_NUMBER = re.compile(_NUMBER_PATTERN)
+_BOUNDS = ("ci_low", "ci_high")
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
     {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 )
+_OF_CATEGORY = re.compile(r"(?:(?P<suite>.*?) ?: ?)??(?P<rule>(?:\w+ ?\( ?)?category\..*)")
 
 
 class GateRuleError(ValueError):
@@ -49,27 +54,39 @@ class GateRule:
     @classmethod
     def parse(cls, text: str) -> GateRule:
         """Read a rule. Raises ``GateRuleError``."""
-        found = _FORM.fullmatch(text.strip())
-        if found is None or not text.isprintable():
+        plain = " ".join(text.split())
+        found = _FORM.fullmatch(plain)
+        if found is None or not plain.isprintable():
             raise GateRuleError(f"found {quoted(text)}, {_EXAMPLE}")
-        number = found["number"].strip()
+        number = found["number"]
         if _NUMBER.fullmatch(number) is None or not math.isfinite(float(number)):
-            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is no number; {_EXAMPLE}")
-        left, bound = " ".join(found["left"].split()), "value"
+            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is no finite number; {_EXAMPLE}")
+        left, bound = found["left"], "value"
         if (call := _CALL.fullmatch(left)) is not None:
             left, bound = call["subject"], call["bound"]
-            if bound not in ("ci_low", "ci_high"):
-                near = difflib.get_close_matches(bound, ("ci_low", "ci_high"), 1)
-                hint = f"did you mean {near[0]}?" if near else "expected ci_low or ci_high"
+            if bound not in _BOUNDS:
+                near = nearest(bound, _BOUNDS)
+                hint = f"did you mean {near}?" if near else f"expected {' or '.join(_BOUNDS)}"
                 raise GateRuleError(f"found {quoted(text)}: {quoted(bound)} is no bound of an interval; {hint}")
         shown = left if bound == "value" else f"{bound}({left})"
         return cls(
             f"{shown} {found['comparison']} {number}", left, found["comparison"], float(number), cast(Bound, bound)
         )
 
+    @property
+    def written_threshold(self) -> str:
+        """The threshold as the rule has it: ``0.60``."""
+        return self.text.rpartition(" ")[2]
+
     def holds(self, value: float) -> bool:
         """Whether the value is on the right side; NaN is on none."""
         return _COMPARISONS[self.comparison](value, self.threshold)
+
+    def says_the_same(self, other: GateRule) -> bool:
+        """Whether the two differ in nothing but how the number is written."""
+        return (self.subject, self.bound, self.comparison, self.threshold) == (
+            *(other.subject, other.bound, other.comparison, other.threshold),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +98,26 @@ class GivenGate:
 
     @classmethod
     def parse(cls, text: str) -> GivenGate:
-        """Read ``SUITE: RULE``; a rule alone is for every suite. Raises ``GateRuleError``."""
-        suite, colon, rule = text.rpartition(": ")
-        if not colon:
-            suite, colon, rule = text.rpartition(":")
-        if colon and not suite.strip():
+        """Read ``SUITE: RULE``; a rule alone is for every suite. Raises ``GateRuleError``.
+
+        A colon belongs to the name of a category where it stands behind ``category.``. Of any others, the last one
+        that a space follows ends the suite's name, else the last one.
+        """
+        plain = " ".join(text.split())
+        if (found := _OF_CATEGORY.fullmatch(plain)) is not None:
+            suite, rule, is_named = found["suite"] or "", found["rule"], found["suite"] is not None
+        else:
+            suite, colon, rule = plain.rpartition(": ")
+            if not colon:
+                suite, colon, rule = plain.rpartition(":")
+            is_named = bool(colon)
+        if is_named and not suite.strip():
             raise GateRuleError(f"found {quoted(text)}: the name of the suite is missing before the colon")
         return cls(suite.strip() or ANY_SUITE, GateRule.parse(rule))
 
     def matches(self, suite: str) -> bool:
         """Whether it is for the suite of this name."""
-        return self.suite in (ANY_SUITE, suite)
+        return self.suite == ANY_SUITE or self.suite == " ".join(suite.split())
 
     def __str__(self) -> str:
         return f"{self.suite}: {self.rule.text}"

@@ -18,7 +18,7 @@ from pytest_llmeval.suites.dataset_spec import RowsSpec
 from pytest_llmeval.suites.explain import explain
 from pytest_llmeval.suites.fewshot import FewshotError, Shots, contradiction, draw_shots
 from pytest_llmeval.suites.files import Source, read_text
-from pytest_llmeval.suites.mapping import FieldMap, Ids, Mapped, make_sample
+from pytest_llmeval.suites.mapping import CLUSTER, FieldMap, Ids, Mapped, make_sample
 from pytest_llmeval.suites.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.presets import Preset, PresetError, is_merged, with_preset
 from pytest_llmeval.suites.rows import Row
@@ -37,7 +37,8 @@ RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
 
 _TOO_LARGE = "put the rows in a data set file and name it with dataset.path"
 _MAX_ERRORS = 10
-_SHORTHANDS = ("choices", "target", "category")
+_SHORTHANDS = ("choices", "target", "category", CLUSTER)
+_MIN_CLUSTERS = 10
 
 
 def load_suite(
@@ -182,6 +183,10 @@ def _check_streaming(spec: SuiteSpec, origin: Origin) -> None:
         )
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class _Reading:
     """One reading of a validated suite."""
 
@@ -209,6 +214,7 @@ class _Reading:
             random.Random(dataset.shuffle_seed).shuffle(samples)
         if dataset is not None and dataset.limit is not None:
             samples = samples[: dataset.limit]
+        self._check_clusters(samples)
         shots = self._shots(rows, all_samples, samples)
         return Suite(
             name=self.spec.suite,
@@ -221,6 +227,20 @@ class _Reading:
             origin=self.origin,
             templates=self.templates,
         )
+
+    def _check_clusters(self, samples: Sequence[Sample]) -> None:
+        """Raise ``SuiteError`` for samples of so few clusters that these say nothing of the others there could be."""
+        if CLUSTER not in self.field_map.rules:
+            return
+        keys, _ = self.field_map.rules[CLUSTER]
+        num_clusters = len({sample.cluster for sample in samples})
+        if num_clusters < _MIN_CLUSTERS:
+            raise self.origin.error(
+                f"{dotted(keys)}: found {_counted(num_clusters, 'cluster')} in {_counted(len(samples), 'sample')}, "
+                f"expected at least {_MIN_CLUSTERS}: a standard error over fewer would be far too small; remove the "
+                "key to take samples as independent, or name a finer one",
+                keys,
+            )
 
     def _rules(self) -> dict[str, tuple[Keys, object]]:
         rules: dict[str, tuple[Keys, object]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -15,12 +16,19 @@ from pytest_llmeval.suites.templates import TemplateError, Templates, is_templat
 from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["FIELDS", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
+__all__ = ["CLUSTER", "FIELDS", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
 
 FIELDS = ("id", "question", "choices", "target", "choice_types", "category", "response")
 """The names that a sample gives a meaning to; any other field is a variable for templates."""
 
+CLUSTER = "cluster"
+"""A field that has to be asked for: a column that happens to have this name changes no standard error."""
+
+_OF_SAMPLES = ("id", "category", CLUSTER, "response")
+"""Fields for which an example in a few-shot prompt has no use."""
+
 _FILE = "file_name"
+_MAX_CLUSTER_CHARACTERS = 80
 _UNUSABLE = re.compile("[\x00\ud800-\udfff]")
 _Value: TypeAlias = Callable[[Row, Mapping[str, object]], JSON]
 
@@ -76,8 +84,8 @@ class FieldMap:
     def apply(self, row: Row, *, shot: bool = False) -> Mapped:
         """The row's fields. Raises ``SuiteError`` for a missing column or a template that fails.
 
-        A ``shot``, an example for few-shot prompts, needs no id and no category; one that stands in the suite file may
-        give any field under its own name where the rule does not fit.
+        A ``shot``, an example for few-shot prompts, needs no id, category or cluster; one that stands in the suite file
+        may give any field under its own name where the rule does not fit.
         """
         columns = row.columns
         fields: dict[str, JSON] = {}
@@ -88,7 +96,7 @@ class FieldMap:
             try:
                 fields[name] = made = value(row, variables)
             except SuiteError:
-                if shot and (name in ("id", "category", "response") or (row.inline and name in columns)):
+                if shot and (name in _OF_SAMPLES or (row.inline and name in columns)):
                     continue
                 raise
             if name not in columns:
@@ -183,6 +191,7 @@ def make_sample(mapped: Mapped, id_: str) -> Sample:
         raise checked.error(f"choice_types: found {len(choice_types)}, expected one for each of {len(choices)} choices")
     target = checked.target(fields.get("target"))
     category = checked.category(fields.get("category"))
+    cluster = checked.cluster(fields[CLUSTER]) if CLUSTER in fields else None
     shown: dict[str, object] = {"question": question} if question is not None else {}
     if choices:
         shown["choices"] = [*choices]
@@ -202,6 +211,7 @@ def make_sample(mapped: Mapped, id_: str) -> Sample:
         choice_types=choice_types,
         target=target,
         category=category,
+        cluster=cluster,
         response=fields.get("response"),
         variables=variables,
     )
@@ -257,6 +267,20 @@ class _Checked:
         if not isinstance(value, str | int | float):
             raise self.error(f"category: found {describe(value)}, expected text")
         return self.usable("category", str(value))
+
+    def cluster(self, value: JSON) -> str:
+        """The value as text; a long one, such as a passage itself, as its hash: equality is all that it is for."""
+        if value is None or not str(value).strip():
+            raise self.error(
+                f"cluster: found {describe(value)}, expected what tells the sample's passage from others; a template "
+                "such as '{{ passage_id or id }}' gives a sample of its own a cluster of its own"
+            )
+        if not isinstance(value, str | int | float):
+            raise self.error(f"cluster: found {describe(value)}, expected text or a number")
+        text = self.usable(CLUSTER, str(value))
+        if len(text) <= _MAX_CLUSTER_CHARACTERS:
+            return text
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     def usable(self, name: str, text: str) -> str:
         if (problem := unusable_character(text)) is not None:

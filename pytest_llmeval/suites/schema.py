@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from pytest_llmeval.suites.dataset_spec import DatasetSpec, FieldRule
 from pytest_llmeval.suites.epochs_spec import MAX_EPOCHS, EpochsSpec
 from pytest_llmeval.suites.filters_spec import Filters, filters_json_schema
+from pytest_llmeval.suites.gates_spec import Gates, PrimaryMetricSpec
 from pytest_llmeval.suites.presets import all_presets
 from pytest_llmeval.suites.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
 from pytest_llmeval.suites.score_settings import SCORERS, ScoreSettings
@@ -107,12 +108,28 @@ class SuiteSpec(Spec):
     choices: FieldRule | None = Field(None, description="The options of every sample: a list, a template or a column.")
     target: FieldRule | None = Field(None, description="What is expected: a value, a template or a column.")
     category: str | None = Field(None, description="What reports are broken down by: a column or a template.")
+    cluster: str | None = Field(
+        None,
+        min_length=1,
+        description="What samples that belong together share, such as a passage: a column or a template. Standard "
+        "errors and gates then count clusters, of which there have to be 10.",
+    )
     filters: Filters = Field((), description="Done to a reply, in this order, before it is scored.")
     score: ScoreSettings = Field(description="How a reply is scored.")
     generate: GenerateSpec = Field(GenerateSpec(), description="How replies are generated.")
     epochs: EpochsSpec | None = Field(None, description="How often every sample is asked, and how that is reduced.")
     tags: Annotated[tuple[Annotated[str, AfterValidator(_tag), WithJsonSchema(_TAG_SCHEMA)], ...], FROM_LIST] = Field(
         (), description="Become pytest marks."
+    )
+    gates: Gates = Field(
+        (),
+        description="Rules that fail the run where they do not hold, such as accuracy >= 0.6, ci_low(accuracy) > 0.55, "
+        "category.geography.accuracy >= 0.5 or macro.accuracy >= 0.5.",
+    )
+    primary_metric: PrimaryMetricSpec | None = Field(
+        None,
+        description="The metric by which the suite is compared with a baseline: its name, or {name: …, better: "
+        "higher}. By default accuracy, where there is one, else the first of which it is known what is better.",
     )
 
 
@@ -134,6 +151,7 @@ def json_schema() -> dict[str, JSON]:
         parent["score"] = {"description": description, **_score_schema(names)}
         parent["filters"]["items"] = filters_json_schema()
     properties["epochs"]["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": MAX_EPOCHS})
+    properties["primary_metric"]["anyOf"].insert(0, {"type": "string", "minLength": 1})
     properties["preset"]["anyOf"] = [{"enum": [preset.name for preset in all_presets()]}, {"type": "null"}]
     properties["samples"]["anyOf"][0]["minItems"] = 1
     for model in ("DatasetSpec", "FewshotSpec"):

@@ -85,6 +85,13 @@ class Suite:
     origin: Origin = field(repr=False, compare=False)
     templates: Templates = field(repr=False, compare=False)
 
+    @property
+    def cluster(self) -> str | None:
+        """By what samples belong together, as the suite says it: a column or a template."""
+        of_fields = self.spec.dataset.fields.get("cluster") if self.spec.dataset is not None else None
+        rule = of_fields if self.spec.cluster is None else self.spec.cluster
+        return None if rule is None else str(rule)
+
     def shots_for(self, sample: Sample) -> tuple[Sample, ...]:
         """The few-shot examples of this sample's prompt, never its own row. Raises ``SuiteError`` if too few."""
         try:

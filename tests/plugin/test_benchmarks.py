@@ -185,7 +185,13 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
 @pytest.mark.parametrize(
     ("attribute", "message"),
     [
-        ("gates = ['accuracy >= 2']", "A.gates: gates has no meaning in a benchmark; *"),
+        ("gates = ['accuracy = 2']", "gates.0: found 'accuracy = 2', expected a metric, *"),
+        (
+            "gates = ['acuracy >= 2']",
+            "gates.0: 'acuracy >= 2': there is no metric 'acuracy'; did you mean 'accuracy'? *",
+        ),
+        ("primary_metric = 'acuracy'", "primary_metric: there is no metric 'acuracy'; did you mean 'accuracy'? *"),
+        ("cluster = 'question'", "cluster: found 2 clusters in 2 samples, expected at least 10: *"),
         ("preset = 'gsm8k'", "A.preset: preset has no meaning in a benchmark; *"),
         ("dataset = {'path': 'x'}", "A.dataset: a benchmark's rows come from its method load; rename the attribute"),
         ("catgory = 'x'", "A.catgory: a benchmark has no catgory; did you mean 'category'? Else rename it"),

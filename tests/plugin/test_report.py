@@ -37,7 +37,7 @@ def test_contents(both: pytest.Pytester, workers: list[str]) -> None:
     assert report["stopped"] is None
     assert report["problems"] == []
     assert [model["name"] for model in report["models"]] == ["fake"]
-    assert report["options"] == {"report": "out.json"}
+    assert report["options"] == {"report": ["out.json"]}
     assert report["environment"]["versions"]["pytest"] == pytest.__version__
     suites = {suite["name"]: suite for suite in report["suites"]}
     assert suites["capitals"]["metrics"]["accuracy"]["value"] == pytest.approx(2 / 3)
@@ -109,15 +109,13 @@ def test_a_model_that_raises_in_the_fixture(llm_pytester: pytest.Pytester, worke
     ("path", "message"),
     [
         ("missing/out.json", "cannot write the report missing/out.json: there is no folder missing; create it first"),
-        (".", "--llm-report: expected a file name that ends in .json, found '.'"),
-        ("folder.json", "cannot write the report folder.json: it is a folder; name a file in it"),
-        ("out.txt", "--llm-report: expected a file name that ends in .json, found 'out.txt'"),
+        ("out.txt", "--llm-report: expected a name that ends in .json, .md, .csv, .jsonl, or a folder: with / at its "),
+        ("out.xml", "--junitxml=FILE"),
     ],
 )
 def test_an_unwritable_path_is_found_before_the_run(
     both: pytest.Pytester, workers: list[str], path: str, message: str
 ) -> None:
-    both.mkdir("folder.json")
     result = both.runpytest_subprocess(*workers, f"--llm-report={path}", "capitals.yaml")
     assert result.ret == 4
     assert message in result.stderr.str()

@@ -104,8 +104,8 @@ def test_comparison(both: pytest.Pytester, workers: list[str]) -> None:
             "capitals (small)*3  0.667*",
             "against big, over the samples that both scored: value (difference [[]95% interval])",
             "suite     metric      n  big    small",
-            "capitals  accuracy    3  0.667  0.667 (+0.000 [[]-0.784, 0.784], +1 -1)",
-            "sums      accuracy    4  0.500  0.500 (+0.000 [[]-0.653, 0.653], +1 -1)",
+            "capitals  accuracy    3  0.667  0.667 (+0.000 [[]-0.692, 0.692], +1 -1)",
+            "sums      accuracy    4  0.500  0.500 (+0.000 [[]-0.604, 0.604], +1 -1)",
             "capitals (big) by category *",
         ]
     )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.comparison import compare
@@ -132,6 +133,34 @@ def test_skill_has_a_t_interval_where_chances_differ() -> None:
     assert metric.ci_low == pytest.approx((-1 / 3 - 1 / 3 - 1) / 3), "no model is worse than always wrong"
     assert interval[1] > 1
     assert metric.ci_high == 1, "no model is better than perfect"
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_skill_has_an_interval_where_chances_differ_and_every_answer_is_alike(is_right: bool) -> None:
+    """Wilson's, by statsmodels, of as many samples as their weights are worth: weights 4/3 and 2, 6 and 3 of them."""
+    chances = [0.25] * 6 + [0.5] * 3
+    status = "correct" if is_right else "wrong"
+    scores = [
+        Score(status=status, values={"skill": skill(float(is_right), chance)}, chance=chance)  # type: ignore[arg-type]
+        for chance in chances
+    ]
+    metric = summarize(scores, ["skill"])["skill"]
+    mean_weight = (6 * 4 / 3 + 3 * 2) / 9
+    worth = (9 * mean_weight) ** 2 / (6 * (4 / 3) ** 2 + 3 * 4)
+    low, high = proportion_confint(0 if is_right else worth, worth, method="wilson")
+    assert metric.value == pytest.approx(1.0 if is_right else 1 - mean_weight)
+    assert (metric.ci_low, metric.ci_high) == pytest.approx((1 - mean_weight * high, 1 - mean_weight * low), abs=1e-9)
+
+
+def test_skill_in_clusters_where_every_answer_is_right() -> None:
+    """Every cluster counts as one sample, and t is that of their number."""
+    scores = [Score(status="correct", values={"skill": 1.0}, chance=0.25 if place % 2 else 0.5) for place in range(48)]
+    metric = summarize(scores, ["skill"], [str(place // 4) for place in range(48)])["skill"]
+    mean_weight, squares = (4 / 3 + 2) / 2, (16 / 9 + 4) / 2
+    worth, square = 12 * mean_weight**2 / squares, stats.t.ppf(0.975, 11) ** 2
+    assert metric.num_clusters == 12
+    assert (metric.value, metric.ci_high) == (1.0, 1.0)
+    assert metric.ci_low == pytest.approx(1 - mean_weight * square / (worth + square))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,16 @@ def test_wilson_is_that_of_statsmodels(counts: tuple[int, int], confidence: floa
     assert wilson_interval(k, n, confidence) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("k", "n", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_as_published(k: int, n: int, low: float, high: float) -> None:
+    """R. G. Newcombe, 1998, Statistics in Medicine 17:857, table I, method 3 (score, no continuity correction)."""
+    found_low, found_high = wilson_interval(k, n)
+    assert (round(found_low, 4), round(found_high, 4)) == (low, high)
+
+
 @pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 20), (20, 20), (7, 10), (1, 3)])
 def test_wilson_is_that_of_scipy(k: int, n: int) -> None:
     expected = stats.binomtest(k, n).proportion_ci(method="wilson")

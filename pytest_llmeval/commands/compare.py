@@ -1,0 +1,46 @@
+"""``llmeval compare``: a report against a baseline, with the tests and exit codes of the gate."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.commands.gate_options import add_baseline_options, add_output_options, baseline_settings
+from pytest_llmeval.commands.output import check_no_input
+from pytest_llmeval.commands.saved_gates import decide_saved
+from pytest_llmeval.commands.verdict import conclude
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's sub-parsers."""
+    parser = commands.add_parser(
+        "compare",
+        help="compare a report with a baseline, as the gate does",
+        description="Compare every suite of a report with the same suite of a baseline, sample by sample, as "
+        "pytest --llm-baseline does.",
+        epilog="Exit codes: 0 where no gate failed; 1 where one did, or where the two cannot be compared; 2 for a "
+        "wrong call.",
+    )
+    parser.add_argument("baseline", type=Path, help="the earlier report (.json)")
+    parser.add_argument("report", type=Path, help="the report that is judged (.json)")
+    add_baseline_options(parser)
+    add_output_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
+    from pytest_llmeval.reporting.read import read_report
+
+    check_no_input(options.output, [options.baseline, options.report])
+    baseline, report = read_report(options.baseline), read_report(options.report)
+    results = decide_saved(
+        report,
+        baseline=baseline,
+        comparison=baseline_settings(options),
+        allow_unscored=options.allow_unscored,
+    )
+    return conclude(report, results, options, nothing="no suite was compared: the two reports have none in common")

@@ -1,0 +1,66 @@
+"""``llmeval export``: the samples of a report for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.commands.output import check_no_input, write_file, write_out
+
+__all__ = ["add_parser", "run"]
+
+_CHUNK_CHARACTERS = 1 << 16
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's sub-parsers."""
+    parser = commands.add_parser(
+        "export",
+        help="write a report as CSV, JSON lines, Markdown, Parquet, or questions and answers",
+        description="Write a report for other programs. csv, jsonl and parquet hold a row for each sample; md is the "
+        "report to read; questions is JSON, for each suite {benchmark, metrics: {accuracy, correct, total}, questions: "
+        "[{qid, question, gold, pred, correct}]}.",
+    )
+    parser.add_argument("report", type=Path, help="a report (.json), or a journal")
+    parser.add_argument("--to", choices=("csv", "jsonl", "md", "parquet", "questions"), required=True)
+    parser.add_argument("-o", "--output", type=Path, help="the file; without it, standard output (not for parquet)")
+    parser.set_defaults(run=run, wrong_call=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
+    if options.to == "parquet" and options.output is None:
+        options.wrong_call("--to parquet needs a file: name one with --output")
+    check_no_input(options.output, [options.report])
+    from pytest_llmeval.reporting.read import read_report
+
+    report = read_report(options.report)
+    if options.to == "parquet":
+        from pytest_llmeval.commands.parquet import write_parquet
+
+        write_parquet(report, options.output)
+    elif options.to == "questions":
+        from pytest_llmeval.commands.questions import questions_json
+
+        write_file(questions_json(report), options.output)
+    else:
+        from pytest_llmeval.reporting.report_files import WRITERS
+
+        write = WRITERS[f".{options.to}"]
+        if options.output is not None:
+            write(report, options.output)
+            return 0
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "report")
+            write(report, path)
+            write_out(_chunks(path))
+    return 0
+
+
+def _chunks(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        while chunk := file.read(_CHUNK_CHARACTERS):
+            yield chunk

@@ -1,0 +1,73 @@
+"""``llmeval gate``: gates on a saved report, nothing rerun."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.commands.gate_options import (
+    add_baseline_options,
+    add_gate_option,
+    add_output_options,
+    baseline_settings,
+    given_gate,
+    used_baseline_options,
+)
+from pytest_llmeval.commands.output import check_no_input
+from pytest_llmeval.commands.saved_gates import decide_saved
+from pytest_llmeval.commands.verdict import conclude
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's sub-parsers."""
+    parser = commands.add_parser(
+        "gate",
+        help="decide gates on a saved report",
+        description="Decide gates on a saved report: those of --gate and --baseline, or without either those of its "
+        "own suites anew. Nothing is run.",
+        epilog="Exit codes: 0 where no gate failed; 1 where one did, or where none was decided; 2 for a wrong call.",
+    )
+    parser.add_argument("report", type=Path, help="a report (.json)")
+    add_gate_option(
+        parser,
+        "--gate",
+        action="append",
+        type=given_gate,
+        metavar="'SUITE: RULE'",
+        help="a gate: 'boolq: accuracy >= 0.6', 'ci_low(accuracy) > 0.5' for every suite that has the metric; repeats",
+    )
+    add_gate_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
+    add_gate_option(
+        parser,
+        "--require",
+        pytests="--llm-require-gates",
+        action="store_true",
+        help="a gate that cannot be decided fails",
+    )
+    add_baseline_options(parser)
+    add_output_options(parser)
+    parser.set_defaults(run=run, wrong_call=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
+    if options.baseline is None and (used := used_baseline_options(options)):
+        options.wrong_call(f"{used[0]} is about a comparison: name the other report with --baseline")
+    from pytest_llmeval.reporting.read import read_report
+
+    inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
+    check_no_input(options.output, inputs)
+    report = read_report(options.report)
+    results = decide_saved(
+        report,
+        gates=options.gate or (),
+        baseline=None if options.baseline is None else read_report(options.baseline),
+        comparison=None if options.baseline is None else baseline_settings(options),
+        allow_unscored=options.allow_unscored,
+        require=options.require,
+    )
+    nothing = "no gate was decided: the suites of the report have none that it decides; name one with --gate"
+    return conclude(report, results, options, nothing=nothing)

@@ -1,0 +1,146 @@
+"""What ``llmeval gate`` and ``llmeval compare`` are asked: the options of pytest's gates under their short names."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.baseline import BaselineSettings
+    from pytest_llmeval.gates.margins import Margin
+    from pytest_llmeval.suites.gate_rules import GivenGate
+
+__all__ = [
+    "add_baseline_options",
+    "add_gate_option",
+    "add_output_options",
+    "baseline_settings",
+    "given_gate",
+    "used_baseline_options",
+]
+
+T = TypeVar("T")
+
+_MODES = ("significant", "margin", "non-inferior")
+_OF_BASELINE = ("max_drop", "gate_mode", "compare", "alpha")
+
+
+class _Group(Protocol):
+    """A parser of argparse, or a group of one."""
+
+    def add_argument(self, *names: str, **settings: Any) -> Any: ...
+
+
+def add_gate_option(group: _Group, name: str, *, pytests: str | None = None, **settings: Any) -> None:
+    """An option under its own name and, unmentioned, under pytest's: ``--llm-max-drop`` can be copied from a CI job."""
+    group.add_argument(name, **settings)
+    settings["dest"] = name.removeprefix("--").replace("-", "_")
+    group.add_argument(pytests or f"--llm-{name.removeprefix('--')}", **{**settings, "help": argparse.SUPPRESS})
+
+
+def add_baseline_options(parser: argparse.ArgumentParser) -> None:
+    """How a report is compared with a baseline; each None where it was not given."""
+    group = parser.add_argument_group("comparison with the baseline")
+    add_gate_option(
+        group,
+        "--max-drop",
+        action="append",
+        type=_explained(_margin),
+        metavar="METRIC=DROP",
+        help="a drop that is allowed, in the metric's unit: 'accuracy=0.01', 'boolq: accuracy=0.02'; repeats",
+    )
+    add_gate_option(
+        group,
+        "--gate-mode",
+        choices=_MODES,
+        help="fail on a drop that is significant and beyond the margin (the default), on any beyond the margin, or "
+        "unless the interval excludes one beyond the margin",
+    )
+    add_gate_option(
+        group,
+        "--compare",
+        choices=("all", "common"),
+        help="all (the default): the suites have to be the same; common: compare the samples that are the same in both",
+    )
+    add_gate_option(
+        group,
+        "--alpha",
+        type=_explained(_alpha),
+        metavar="P",
+        help="how often a false alarm is tolerated, over all tests together; default 0.05",
+    )
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """What is tolerated, and where the results go."""
+    add_gate_option(
+        parser,
+        "--allow-unscored",
+        type=_explained(_count),
+        default=0,
+        metavar="N",
+        help="samples that may be unscored; default 0",
+    )
+    parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
+    parser.add_argument("-o", "--output", type=Path, help="a file for the results; without it, standard output")
+
+
+def used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
+    """The options of ``add_baseline_options`` that were given, as they are written."""
+    return [f"--{name.replace('_', '-')}" for name in _OF_BASELINE if getattr(options, name) is not None]
+
+
+def baseline_settings(options: argparse.Namespace) -> BaselineSettings:
+    """What ``add_baseline_options`` was given."""
+    from pytest_llmeval.gates.baseline import BaselineSettings
+
+    given: dict[str, Any] = {
+        "margins": None if options.max_drop is None else tuple(options.max_drop),
+        "mode": options.gate_mode,
+        "compare": options.compare,
+        "alpha": options.alpha,
+    }
+    return BaselineSettings(**{name: value for name, value in given.items() if value is not None})
+
+
+def given_gate(text: str) -> GivenGate:
+    """A gate as it is written, for argparse."""
+    from pytest_llmeval.suites.gate_rules import GivenGate
+
+    return _explained(GivenGate.parse)(text)
+
+
+def _explained(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """For argparse, which shows the message of no other error."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+def _margin(text: str) -> Margin:
+    from pytest_llmeval.gates.margins import Margin
+
+    return Margin.parse(text)
+
+
+def _alpha(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise ValueError(f"expected a number between 0 and 1, found {text!r}")
+    return value
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ValueError(f"expected a whole number of 0 or more, found {text!r}")
+    return int(text)

@@ -1,0 +1,64 @@
+"""``llmeval init``: a first suite, and a CI workflow that runs it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.commands.output import write_out
+from pytest_llmeval.errors import LLMEvalError
+
+__all__ = ["add_parser", "run"]
+
+_FILES = {"first.yaml": "suites/first.yaml", "llmeval.yml": ".github/workflows/llmeval.yml"}
+"""What stands in ``starter/``, and where it goes."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's sub-parsers."""
+    parser = commands.add_parser(
+        "init",
+        help="write a first suite and a CI workflow",
+        description=f"Write {' and '.join(_FILES.values())}. A file that exists is never written over.",
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="of the project; default: this one")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code. Raises ``LLMEvalError``, and then nothing was written."""
+    folder: Path = options.folder
+    starter = resources.files("pytest_llmeval.commands") / "starter"
+    texts = {folder / place: (starter / name).read_text(encoding="utf-8") for name, place in _FILES.items()}
+    for path in texts:
+        if path.exists() or path.is_symlink():
+            raise LLMEvalError(f"{path} exists already, and nothing was written; remove it, or name another folder")
+    _write_all(texts)
+    change = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    suites = "pytest suites --llm-model=demo"
+    write_out(
+        "".join(f"wrote {path}\n" for path in texts) + "\nNext:\n"
+        f"  {change}{suites}\n"
+        f"  {change}{suites} --llm-report suites/baseline.json    # what later runs are compared with; commit it\n"
+    )
+    return 0
+
+
+def _write_all(texts: dict[Path, str]) -> None:
+    """All files or none. Raises ``LLMEvalError``."""
+    made: list[Path] = []
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                made.append(path)
+                file.write(text)
+        except OSError as error:
+            for other in made:
+                with contextlib.suppress(OSError):
+                    other.unlink()
+            raise LLMEvalError(f"cannot write {path}: {error.strerror}; nothing was written") from None

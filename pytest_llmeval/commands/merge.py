@@ -1,0 +1,57 @@
+"""``llmeval merge``: the report of a whole run from those of its shards."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.commands.output import check_no_input, say
+from pytest_llmeval.errors import ReportError
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's sub-parsers."""
+    parser = commands.add_parser(
+        "merge",
+        help="make one report of those of a run's shards",
+        description="Make one report of the reports of a run that was made in parts (pytest --llm-shard 1/5, 2/5, …), "
+        "on whatever machines. Suites, models and metrics have to be the same, and no sample may be in two of them. "
+        "Every number is computed from the samples anew. Gates are decided on the whole afterwards: llmeval gate.",
+    )
+    parser.add_argument("reports", type=Path, nargs="+", metavar="report", help="the parts' reports (.json)")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the merged report (.json)")
+    parser.add_argument("--partial", action="store_true", help="merge although shards are missing, and say so in it")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
+    from pytest_llmeval.reporting.merge import merge_reports
+    from pytest_llmeval.reporting.read import read_report
+    from pytest_llmeval.reporting.report_json import write_report
+    from pytest_llmeval.reporting.whole_file import check_writable
+
+    if options.output.suffix.lower() != ".json":
+        raise ReportError(f"cannot write the report {options.output}: expected a file name that ends in .json")
+    check_no_input(options.output, options.reports)
+    check_writable(options.output)
+    parts: dict[Path, str] = {}
+    for path in options.reports:
+        if other := parts.get(path.resolve()):
+            raise ReportError(f"{path} was given twice (as {other}): a part counts once")
+        parts[path.resolve()] = str(path)
+    merged = merge_reports([(str(path), read_report(path)) for path in options.reports], partial=options.partial)
+    write_report(merged, options.output)
+    for problem in merged.problems:
+        say("merge", f"problem: {problem}")
+    suites = _counted(len({suite.info.name for suite in merged.suites}), "suite")
+    samples = _counted(len(merged.records), "sample")
+    say("merge", f"{_counted(len(parts), 'report')}, {suites} and {samples}: {options.output}")
+    return 0
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,86 @@
+"""Where a command's text goes: standard output, or a file that it makes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from pytest_llmeval.errors import LLMEvalError, ReportError
+from pytest_llmeval.reporting.escape import printable
+
+__all__ = ["check_new", "check_no_input", "say", "say_raw", "write_file", "write_new", "write_out"]
+
+
+def write_out(text: str | Iterable[str]) -> None:
+    """Write to standard output; what its encoding does not have is escaped. A reader that stops reading is no error.
+
+    Raises ``LLMEvalError`` where nothing can be written.
+    """
+    if sys.stdout is None:
+        raise LLMEvalError("there is no standard output to write to")
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        for part in (text,) if isinstance(text, str) else text:
+            sys.stdout.write(part.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        # What is in the buffer cannot be written, and Python would try once more at its end.
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # `llmeval presets | head`
+            raise LLMEvalError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def say(command: str, message: str) -> None:
+    """A message of the command, as one line on standard error."""
+    say_raw(f"llmeval {command}: {printable(message)}")
+
+
+def say_raw(line: str) -> None:
+    """A line on standard error, as it is."""
+    if sys.stderr is not None:
+        encoding = sys.stderr.encoding or "utf-8"
+        sys.stderr.write(f"{line}\n".encode(encoding, "backslashreplace").decode(encoding))
+
+
+def check_new(path: Path) -> None:
+    """Raises ``LLMEvalError`` where a file stands already: no command writes over what it has not written."""
+    if path.exists():
+        raise LLMEvalError(f"{path} exists already; remove it, or name another file with --output")
+
+
+def write_new(text: str | Iterable[str], path: Path | None) -> None:
+    """``write_file`` for what a user goes on to edit: raises ``LLMEvalError`` where the file exists."""
+    if path is not None:
+        check_new(path)
+    write_file(text, path)
+
+
+def write_file(text: str | Iterable[str], path: Path | None) -> None:
+    """Write to a file, whole or not at all; to standard output where ``path`` is None.
+
+    Raises ``LLMEvalError`` where it cannot be written.
+    """
+    if path is None:
+        write_out(text)
+        return
+    from pytest_llmeval.reporting.whole_file import whole_file
+
+    try:
+        with whole_file(path, encoding="utf-8", newline="") as file:
+            for part in (text,) if isinstance(text, str) else text:
+                file.write(part.encode("utf-8", "backslashreplace").decode("utf-8"))
+    except ReportError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        raise LLMEvalError(f"cannot write {path}: {error.__cause__.strerror}") from None
+
+
+def check_no_input(output: Path | None, inputs: Iterable[Path]) -> None:
+    """Raises ``LLMEvalError`` where a command would write over what it reads."""
+    for path in inputs:
+        if output is not None and output.exists() and path.exists() and output.samefile(path):
+            raise LLMEvalError(f"--output {output} is one of the reports that are read: name another file")

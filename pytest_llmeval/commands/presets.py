@@ -1,0 +1,93 @@
+"""``llmeval presets``: the published benchmarks that suites can name."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import textwrap
+from typing import Any
+
+from pytest_llmeval.commands.output import write_out
+from pytest_llmeval.errors import LLMEvalError
+
+__all__ = ["add_parser", "run"]
+
+_MANY = 8
+"""Variants of one family beyond which the list names the family only."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's sub-parsers."""
+    parser = commands.add_parser("presets", help="list the published benchmarks that `preset:` knows, or show one")
+    parser.add_argument("name", nargs="?", help="a preset, or the beginning of several names")
+    parser.add_argument("--json", action="store_true", help="as JSON; of a preset that is named, with its defaults")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
+    write_out(_presets(options.name, as_json=options.json))
+    return 0
+
+
+def _presets(name: str | None, *, as_json: bool) -> str:
+    from pytest_llmeval.suites.presets import PresetError, all_presets, load_preset
+
+    presets = list(all_presets())
+    if name is not None:
+        chosen = [preset for preset in presets if preset.name == name]
+        if not chosen:
+            chosen = [preset for preset in presets if preset.name.startswith(f"{name}-")]
+        if not chosen:
+            try:
+                chosen = [load_preset(name)]
+            except PresetError as error:
+                raise LLMEvalError(str(error)) from None
+        if len(chosen) == 1 and not as_json:
+            return _described(chosen[0])
+        presets = chosen
+    if as_json:
+        listed: list[dict[str, Any]] = [
+            {"name": preset.name, "description": preset.description, "source": preset.source, "formula": preset.formula}
+            | ({"defaults": preset.defaults} if name is not None else {})
+            for preset in presets
+        ]
+        return json.dumps(listed, indent=2) + "\n"
+    rows: list[tuple[str, str]] = []
+    for family, group in itertools.groupby(presets, key=lambda preset: preset.family):
+        members = list(group)
+        if name is None and len(members) > _MANY:
+            rows.append(
+                (f"{family}-…", f"{members[0].description} {len(members)} of them: `llmeval presets {family}`.")
+            )
+        else:
+            rows += [(preset.name, preset.description) for preset in members]
+    width = max(len(left) for left, _ in rows)
+    return "".join(f"{left:<{width}}  {right}\n" for left, right in rows)
+
+
+def _described(preset: Any) -> str:
+    import yaml
+
+    def paragraph(label: str, text: str) -> str:
+        return textwrap.fill(f"{label}: {text}", 100, subsequent_indent="  ") + "\n"
+
+    head = paragraph("preset", preset.name) + paragraph("description", preset.description)
+    head += paragraph("source", preset.source) + paragraph("formula", preset.formula)
+    has_hub = "hub" in preset.defaults.get("dataset", {})
+    use = f"suite: my_{preset.name.replace('-', '_')}\npreset: {preset.name}\n"
+    use += "" if has_hub else "dataset: {path: YOUR_FILE.jsonl}\n"
+
+    class Dumper(yaml.SafeDumper):
+        """Text of several lines as a block, and nothing as an alias."""
+
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    defaults = yaml.dump(dict(preset.defaults), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return f"{head}\nuse:\n{textwrap.indent(use, '  ')}\ndefaults:\n{textwrap.indent(defaults, '  ')}"

@@ -1,0 +1,227 @@
+"""``llmeval show``: a saved report as its session printed it, or samples of it."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_llmeval.commands.output import write_out
+from pytest_llmeval.errors import ReportError
+
+if TYPE_CHECKING:
+    from pytest_llmeval.reporting.records import Record
+    from pytest_llmeval.reporting.report import Report
+
+__all__ = ["add_parser", "run"]
+
+_WHICH: dict[str, Callable[[Record], bool]] = {
+    "wrong": lambda record: record.status == "wrong",
+    "correct": lambda record: record.status == "correct",
+    "unscored": lambda record: record.status == "unscored",
+    "no_answer": lambda record: record.no_answer,
+    "all": lambda record: True,
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to argparse's sub-parsers."""
+    parser = commands.add_parser(
+        "show",
+        help="print the summary of a report, or samples of it",
+        description="Print the summary of a report as the session printed it; with --samples, --category or --id the "
+        "samples. The journal of a run that was killed is a report of what it had finished.",
+    )
+    parser.add_argument("report", type=Path, help="a report (.json), or a journal")
+    parser.add_argument("--samples", choices=tuple(_WHICH), metavar="WHICH", help=f"samples: {', '.join(_WHICH)}")
+    parser.add_argument("--category", help="samples of this category")
+    parser.add_argument("--id", action="append", metavar="ID", help="this sample, whole and with its prompt; repeats")
+    parser.add_argument("--suite", help="of this suite only")
+    parser.add_argument("--model", help="of this model only")
+    parser.add_argument("--prompts", action="store_true", help="show the prompts of samples")
+    parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Filter:
+    """Which samples: all conditions that are given hold."""
+
+    which: str
+    suite: str | None
+    model: str | None
+    category: str | None
+    ids: tuple[str, ...]
+
+    def admits(self, record: Record) -> bool:
+        return (
+            _WHICH[self.which](record)
+            and self.suite in (None, record.suite)
+            and self.model in (None, record.model)
+            and self.category in (None, record.category)
+            and (not self.ids or record.id in self.ids)
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
+    from pytest_llmeval.reporting.read import read_report
+
+    report = read_report(options.report)
+    _check_suite_and_model(report, options.suite, options.model)
+    if options.samples is None and options.category is None and options.id is None:
+        write_out(f"{part}\n" for part in _summary(_restricted(report, options.suite, options.model), options.format))
+        return 0
+    chosen = _Filter(
+        which=options.samples or "all",
+        suite=options.suite,
+        model=options.model,
+        category=options.category,
+        ids=tuple(options.id or ()),
+    )
+    _check_category(report, chosen)
+    records: Iterable[Record] = filter(chosen.admits, report.records)
+    if chosen.ids:
+        records = _with_ids(report, chosen)
+    whole = bool(chosen.ids)
+    write_out(f"{line}\n" for line in _samples(records, options.format, whole=whole, prompt=whole or options.prompts))
+    return 0
+
+
+# The summary
+
+
+def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
+    """The report with these suites only; all of them where none is asked for.
+
+    Of its records a summary needs the unscored ones: where there are none, none is read.
+    """
+    chosen = tuple(
+        one for one in report.suites if suite in (None, one.info.name) and (model is None or model in one.models)
+    )
+    return replace(
+        report,
+        suites=chosen,
+        models=tuple(one for one in report.models if model in (None, one.get("name"))),
+        comparisons=tuple(one for one in report.comparisons if model is None and suite in (None, one.suite)),
+        averages=tuple(one for one in report.averages if suite is None and model in (None, one.model)),
+        gates=tuple(one for one in report.gates if suite in (None, one.suite) and model in (None, one.model)),
+        records=_unscored(report, suite, model) if any(one.summary.num_unscored for one in chosen) else (),
+    )
+
+
+def _unscored(report: Report, suite: str | None, model: str | None) -> list[Record]:
+    from pytest_llmeval.reporting.records import slim
+
+    return [
+        slim(record)
+        for record in report.records
+        if record.status == "unscored" and suite in (None, record.suite) and model in (None, record.model)
+    ]
+
+
+def _summary(report: Report, form: str) -> Iterator[str]:
+    if form == "json":
+        from pytest_llmeval.reporting.report_json import head_to_json
+
+        yield json.dumps(head_to_json(report), indent=1)
+    elif form == "markdown":
+        from pytest_llmeval.reporting.markdown import markdown_summary
+
+        yield markdown_summary(report).rstrip("\n")
+    else:
+        from pytest_llmeval.reporting.terminal import write_summary
+
+        lines = _Lines(shutil.get_terminal_size(fallback=(120, 24)).columns)
+        write_summary(lines, report, ())
+        yield from lines.lines
+
+
+class _Lines:
+    """Stands where pytest's terminal reporter stands, without colours."""
+
+    def __init__(self, width: int) -> None:
+        self.lines: list[str] = []
+        self._width = width
+
+    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
+        self.lines.append(f" {title} ".center(self._width, sep) if title else sep * self._width)
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        self.lines.append(line)
+
+
+# Samples
+
+
+def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool) -> Iterator[str]:
+    if form == "json":
+        from pytest_llmeval.reporting.report_json import record_to_json
+
+        yield "["
+        for is_last, record in _with_last(records):
+            yield record_to_json(record) + ("" if is_last else ",")
+        yield "]"
+        return
+    from pytest_llmeval.commands.sample_text import sample_lines, sample_markdown
+
+    lines_of = sample_lines if form == "text" else sample_markdown
+    count = 0
+    for count, record in enumerate(records, start=1):
+        if count > 1 and form == "text":
+            yield ""
+        yield from lines_of(record, whole=whole, prompt=prompt)
+    if form == "text":
+        if count:
+            yield ""
+        yield f"{count} sample{'' if count == 1 else 's'}"
+
+
+def _with_last(records: Iterable[Record]) -> Iterator[tuple[bool, Record]]:
+    """Each record with whether it is the last; reads one ahead."""
+    before: Record | None = None
+    for record in records:
+        if before is not None:
+            yield False, before
+        before = record
+    if before is not None:
+        yield True, before
+
+
+# What a user misspelt
+
+
+def _check_suite_and_model(report: Report, suite: str | None, model: str | None) -> None:
+    suites = list(dict.fromkeys(one.info.name for one in report.suites))
+    models = list(dict.fromkeys(name for one in report.suites for name in one.models))
+    for what, given, known in (("suite", suite, suites), ("model", model, models)):
+        if given is not None and given not in known:
+            raise _unknown(what, given, known)
+
+
+def _check_category(report: Report, chosen: _Filter) -> None:
+    if chosen.category is not None:
+        categories = [name for one in report.suites if chosen.suite in (None, one.info.name) for name in one.categories]
+        if chosen.category not in categories:
+            raise _unknown("category", chosen.category, sorted(set(categories)))
+
+
+def _with_ids(report: Report, chosen: _Filter) -> list[Record]:
+    """The samples that were asked for by their ids. Raises ``ReportError`` for an id that no sample has."""
+    of_suite = [record for record in report.records if record.id in chosen.ids and chosen.suite in (None, record.suite)]
+    for given in chosen.ids:
+        if all(record.id != given for record in of_suite):
+            known = {record.id for record in report.records if chosen.suite in (None, record.suite)}
+            raise _unknown("sample", given, itertools.islice(sorted(known), 10_000))
+    return [record for record in of_suite if chosen.admits(record)]
+
+
+def _unknown(what: str, given: str, known: Iterable[str]) -> ReportError:
+    from pytest_llmeval.suites.wording import expected_one_of, quoted
+
+    return ReportError(f"the report has no {what} {quoted(given)}{expected_one_of(given, known)}")

@@ -1,0 +1,63 @@
+"""What gates found on saved reports, as it is printed, and the exit code that it means."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_llmeval.commands.output import say, say_raw, write_file
+
+if TYPE_CHECKING:
+    from pytest_llmeval.reporting.gate_results import GateResult
+    from pytest_llmeval.reporting.report import Report
+
+__all__ = ["conclude"]
+
+
+def conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
+    """Write the results; in GitHub Actions also the job summary and annotations. Returns the exit code.
+
+    1 where a gate failed, and where none was decided, which ``nothing`` explains in one line.
+    """
+    decided = any(result.outcome != "skipped" for result in results)
+    failed = any(result.outcome == "failed" for result in results)
+    exit_code = 1 if failed or not decided else 0
+    report = replace(report, gates=tuple(results), exit_code=exit_code)
+    write_file((f"{line}\n" for line in _lines(report, options.format)), options.output)
+    _tell_github(report, options.command)
+    if not decided:
+        say(options.command, nothing)
+    return exit_code
+
+
+def _lines(report: Report, form: str) -> Iterator[str]:
+    if form == "json":
+        found = {"exit_code": report.exit_code, "gates": [result.to_dict() for result in report.gates]}
+        from pytest_llmeval.reporting.report_json import finite
+
+        yield json.dumps(finite(found), indent=1)
+    elif form == "markdown":
+        from pytest_llmeval.reporting.markdown import markdown_summary
+
+        yield markdown_summary(report).rstrip("\n")
+    else:
+        from pytest_llmeval.reporting.gate_lines import gate_lines
+        from pytest_llmeval.reporting.suite_texts import short_model_names
+
+        width = shutil.get_terminal_size(fallback=(120, 24)).columns
+        yield from gate_lines(report.gates, short_model_names(report), width=width)
+
+
+def _tell_github(report: Report, command: str) -> None:
+    from pytest_llmeval.reporting.github import annotation_lines, append_job_summary
+
+    if problem := append_job_summary(report, os.environ):
+        say(command, problem)
+    for line in annotation_lines(report, os.environ, root=Path.cwd()):
+        say_raw(line)  # the runner reads both streams; standard output holds the results, which can be JSON

@@ -1,0 +1,93 @@
+"""All gates of a session, decided on its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pytest_llmeval.gates.thresholds import decide_thresholds
+from pytest_llmeval.models.messages import describe
+from pytest_llmeval.reporting.gate_results import GateResult
+from pytest_llmeval.reporting.records import SuiteInfo
+from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.suites.gate_rules import GivenGate
+
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.baseline import BaselineSettings
+
+__all__ = ["GateOptions", "Selection", "decide"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOptions:
+    """What was asked for. ``given`` are gates from outside of suites, with where they come from.
+
+    ``allow_unscored`` is how many samples of the session may be unscored; ``require`` has undecided gates fail.
+    """
+
+    given: tuple[tuple[GivenGate, Literal["ini", "option"]], ...] = ()
+    comparison: BaselineSettings | None = None
+    allow_unscored: int = 0
+    require: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What of everything that there is the session was to run.
+
+    ``covers`` says of a suite of the baseline whether it stands where the session looked for suites; ``is_partial``,
+    whether an option (``-k``, ``-m``, ``--lf``, …) left tests out there. ``absent`` are suites that were collected and
+    have no sample that was to run. ``has_model`` is False where nobody was there to answer the suites.
+    """
+
+    covers: Callable[[SuiteInfo], bool]
+    is_partial: bool = False
+    absent: Sequence[SuiteInfo] = ()
+    has_model: bool = True
+
+
+def decide(
+    report: Report, options: GateOptions, *, baseline: Report | None, selection: Selection
+) -> tuple[GateResult, ...]:
+    """The results of all gates: thresholds, then comparisons with the baseline.
+
+    A gate that cannot be decided for a defect of ours fails, as does everything else that is not known to hold.
+    """
+    results: list[GateResult] = []
+    try:
+        results += decide_thresholds(
+            report,
+            options.given,
+            allow_unscored=options.allow_unscored,
+            require=options.require,
+            absent=selection.absent,
+            is_selection=selection.is_partial,
+            has_model=selection.has_model,
+        )
+    except Exception as error:
+        results.append(_broken("gates", "threshold", error))
+    if options.comparison is not None and baseline is not None:
+        from pytest_llmeval.gates.baseline import compare_reports
+
+        try:
+            results += compare_reports(
+                baseline,
+                report,
+                options.comparison,
+                covers=selection.covers,
+                is_selection=selection.is_partial,
+                allow_unscored=options.allow_unscored,
+                require=options.require,
+            )
+        except Exception as error:
+            results.append(_broken("baseline", "baseline", error))
+    if not results and options.require:
+        reason = "no gate was there to decide, and --llm-require-gates asks for one"
+        results.append(GateResult(name="required", kind="threshold", origin="option", outcome="failed", reason=reason))
+    return tuple(results)
+
+
+def _broken(name: str, kind: Literal["threshold", "baseline"], error: Exception) -> GateResult:
+    reason = f"could not be decided: {describe(error)}"
+    return GateResult(name=name, kind=kind, origin="option", outcome="failed", reason=reason)

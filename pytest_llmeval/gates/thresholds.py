@@ -1,0 +1,318 @@
+"""Gates against a threshold, decided on a report. Whatever is not known to hold fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from pytest_llmeval.gates.threshold_texts import finding
+from pytest_llmeval.reporting.gate_results import GateOutcome, GateResult
+from pytest_llmeval.reporting.records import SuiteInfo
+from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
+from pytest_llmeval.scoring.gate_subjects import (
+    COMPOSED,
+    BoundError,
+    GateSubject,
+    SubjectError,
+    check_bound,
+    find_metric,
+    find_subject,
+)
+from pytest_llmeval.scoring.metrics import Metric
+from pytest_llmeval.suites.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
+from pytest_llmeval.suites.wording import expected_one_of, quoted
+
+__all__ = ["decide_thresholds"]
+
+Origin: TypeAlias = Literal["suite", "ini", "option"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gate:
+    """One rule for one suite. ``rule`` is None where a report's text is none. ``for_all``: not asked of it by name."""
+
+    text: str
+    rule: GateRule | None
+    origin: Origin
+    line: int | None = None
+    for_all: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    """What holds for every gate. ``is_tolerated``: the session has no more unscored samples than are allowed."""
+
+    stopped: str | None
+    is_tolerated: bool
+    require: bool
+    is_selection: bool
+    has_model: bool
+
+
+class _Fails(Exception):
+    """Why a gate fails without a comparison."""
+
+
+def decide_thresholds(
+    report: Report,
+    given: Sequence[tuple[GivenGate, Literal["ini", "option"]]],
+    *,
+    allow_unscored: int = 0,
+    require: bool = False,
+    absent: Sequence[SuiteInfo] = (),
+    is_selection: bool = False,
+    has_model: bool = True,
+) -> tuple[GateResult, ...]:
+    """The suites' own gates and the ``given`` ones, for every suite (and model) of the report.
+
+    ``given`` come with where they stand: those of the ini file, as a suite's own, are for whole suites, and are skipped
+    where only some of a suite's samples were to run; those of an option decide on what ran. With ``require`` what would
+    be skipped fails. ``absent`` are suites that were collected, of which no sample was to run. ``is_selection`` says
+    that tests were left out, where the number of a suite's samples cannot say it, for nobody knows that number. Without
+    a model (``has_model`` False) suites that were met by the way are skipped, and so are their gates.
+
+    A gate fails too where nothing ran, samples are missing or unscored (unless the whole session has at most
+    ``allow_unscored`` of these), or there is no such number. Of two gates of a suite with one text, that of the option
+    is decided.
+    """
+    session = _Session(
+        stopped=report.stopped,
+        is_tolerated=sum(suite.summary.num_unscored for suite in report.suites) <= allow_unscored,
+        require=require,
+        is_selection=is_selection,
+        has_model=has_model,
+    )
+    results: list[GateResult] = []
+    for suite in report.suites:
+        decided = (_decide(gate, suite, session) for gate in _gates_of(suite.info, given))
+        results += [result for result in decided if result is not None]
+    ran = {suite.info.name for suite in report.suites}
+    for info in absent:
+        if info.name not in ran:
+            results += _of_absent(info, given, session)
+    results += _of_no_suite(given, [*ran, *(info.name for info in absent)], results, report.suites, session)
+    return tuple(results)
+
+
+def _gates_of(info: SuiteInfo, given: Sequence[tuple[GivenGate, Literal["ini", "option"]]]) -> Iterable[_Gate]:
+    """The gates of one suite, by their texts: of two, that of the option, else the first."""
+    found: dict[str, _Gate] = {}
+    for text, line in info.gates.items():
+        try:
+            rule: GateRule | None = GateRule.parse(text)
+        except GateRuleError:
+            rule = None
+        found[text] = _Gate(text=text, rule=rule, origin="suite", line=line)
+    for gate, origin in given:
+        if not gate.matches(info.name):
+            continue
+        text, for_all = gate.rule.text, gate.suite == ANY_SUITE
+        known = found.get(text)
+        if known is None:
+            found[text] = _Gate(text=text, rule=gate.rule, origin=origin, for_all=for_all)
+        else:
+            wins = origin == "option" and known.origin != "option"
+            found[text] = replace(
+                known,
+                origin=origin if wins else known.origin,
+                line=None if wins else known.line,
+                for_all=known.for_all and for_all,
+            )
+    return found.values()
+
+
+def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | None:
+    """None for a gate of every suite that is about a metric or category which this one does not have."""
+    if gate.for_all and gate.rule is not None and not _has(suite, gate.rule):
+        return None
+    selection = _selection(suite, session)
+    if gate.origin != "option" and selection is not None:
+        return _result(gate, suite, "failed" if session.require else "skipped", _undecided(selection, session))
+    notes = [] if selection is None else [selection]
+    try:
+        rule = _readable(gate)
+        _check_complete(suite, session)
+        subject = _subject(rule, suite)
+        part, metric = _measured(subject, suite)
+        notes += _notes(suite, subject, part, metric, session)
+        value = _value(rule, subject, metric)
+    except _Fails as error:
+        return _result(gate, suite, "failed", str(error), notes=tuple(notes))
+    outcome: GateOutcome = "passed" if rule.holds(value) else "failed"
+    return _result(gate, suite, outcome, finding(rule, subject, metric), subject, value, tuple(notes))
+
+
+def _has(suite: SuiteReport, rule: GateRule) -> bool:
+    """Also where there are no metrics to look among: numbers that could not be computed must not disarm a gate."""
+    try:
+        find_subject(rule.subject, tuple(suite.summary.metrics), suite.categories)
+    except SubjectError:
+        return False
+    return True
+
+
+def _selection(suite: SuiteReport, session: _Session) -> str | None:
+    """What of the suite was to run, where that is not all of it."""
+    num_samples = suite.info.num_samples
+    if not session.has_model and suite.summary.num_expected == 0:
+        return f"no model: {_samples(suite.num_skipped)} skipped"
+    if num_samples is None:
+        return "a selection of its tests" if session.is_selection else None
+    num_selected = suite.summary.num_expected + suite.num_skipped
+    return f"a selection: {num_selected} of {num_samples} samples" if num_selected < num_samples else None
+
+
+def _undecided(reason: str, session: _Session) -> str:
+    return f"{reason}; --llm-require-gates asks for a decision" if session.require else reason
+
+
+def _readable(gate: _Gate) -> GateRule:
+    if gate.rule is None:
+        raise _Fails(f"{quoted(gate.text)} is no rule")
+    return gate.rule
+
+
+def _check_complete(suite: SuiteReport, session: _Session) -> None:
+    """Raise ``_Fails`` where samples have no record."""
+    summary = suite.summary
+    if session.stopped is not None:
+        num_run = summary.num_scored + summary.num_unscored
+        raise _Fails(f"the session stopped early, after {num_run} of {summary.num_expected} samples: {session.stopped}")
+    if summary.num_expected == 0:
+        skipped = f": {_samples(suite.num_skipped)} skipped" if suite.num_skipped else ""
+        raise _Fails(f"nothing ran{skipped}")
+    num_missing = summary.num_expected - summary.num_scored - summary.num_unscored
+    if num_missing > 0:
+        raise _Fails(f"{num_missing} of {_samples(summary.num_expected)} did not come back")
+
+
+def _subject(rule: GateRule, suite: SuiteReport) -> GateSubject:
+    try:
+        subject = find_subject(rule.subject, tuple(suite.summary.metrics), suite.categories)
+        check_bound(rule, subject)
+    except (SubjectError, BoundError) as error:
+        raise _Fails(str(error)) from None
+    return subject
+
+
+def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric]:
+    """The metric, and the part of the suite that it is taken over."""
+    part = suite.summary if subject.category is None else suite.categories[subject.category]
+    metric = (suite.macro if subject.is_macro else part.metrics).get(subject.metric)
+    if metric is None:
+        where = " in each category" if subject.is_macro else ""
+        raise _Fails(f"{subject} was not measured{where}")
+    return part, metric
+
+
+def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metric, session: _Session) -> Iterator[str]:
+    """What a reader of the number has to know. Raises ``_Fails`` where unscored samples are not allowed."""
+    if part.num_unscored and not session.is_tolerated:
+        raise _Fails(f"{part.num_unscored} of {_samples(part.num_expected)} unscored")
+    if part.num_unscored:
+        yield f"{_samples(part.num_unscored, 'unscored ')} allowed"
+    if suite.num_skipped:
+        yield f"{_samples(suite.num_skipped)} skipped"
+    if not subject.is_macro and metric.n != part.num_scored:
+        yield f"{subject.metric} is known of {metric.n} of {_samples(part.num_scored)}"
+
+
+def _value(rule: GateRule, subject: GateSubject, metric: Metric) -> float:
+    value = metric.value if rule.bound == "value" else getattr(metric, rule.bound)
+    if metric.value is None or math.isnan(metric.value):
+        raise _Fails(f"{subject} has no value, n {metric.n}")
+    if value is None or math.isnan(value):
+        raise _Fails(f"{subject} has no interval, n {metric.n}")
+    return float(value)
+
+
+def _of_absent(
+    info: SuiteInfo, given: Sequence[tuple[GivenGate, Literal["ini", "option"]]], session: _Session
+) -> Iterator[GateResult]:
+    """Gates of a suite of which no sample was to run."""
+    num_samples = "its" if info.num_samples is None else f"{info.num_samples}"
+    reason = f"a selection: 0 of {num_samples} samples"
+    for gate in _gates_of(info, given):
+        if gate.for_all and gate.rule is not None:
+            try:
+                find_metric(gate.rule.subject, info.metrics)
+            except SubjectError:
+                continue
+        always = gate.origin == "option"
+        if always and gate.for_all and not session.require:
+            continue  # it is for the suites that run
+        failed = always or session.require
+        shown = f"nothing ran; {reason}" if always and not gate.for_all else _undecided(reason, session)
+        yield _result(gate, info, "failed" if failed else "skipped", shown)
+
+
+def _of_no_suite(
+    given: Sequence[tuple[GivenGate, Literal["ini", "option"]]],
+    known: Sequence[str],
+    results: Sequence[GateResult],
+    suites: Sequence[SuiteReport],
+    session: _Session,
+) -> Iterator[GateResult]:
+    """Given gates that are for no suite there is."""
+    decided = {result.name for result in results}
+    metrics = list(dict.fromkeys(name for suite in suites for name in suite.summary.metrics))
+    told: set[str] = set()
+    for gate, origin in sorted(given, key=lambda one: one[1] != "option"):
+        if gate.suite == ANY_SUITE:
+            if gate.rule.text in decided:
+                continue
+            subject = gate.rule.subject
+            near = expected_one_of(subject, metrics) if metrics and not subject.startswith(COMPOSED) else ""
+            reason = f"no suite that ran has {quoted(subject)}{near}" if suites else "no suite ran"
+        elif any(gate.matches(name) for name in known):
+            continue
+        else:
+            reason = f"no suite {quoted(gate.suite)} ran{expected_one_of(gate.suite, known) if known else ''}"
+        if str(gate) in told:
+            continue
+        told.add(str(gate))
+        failed = origin == "option" or session.require
+        shown = reason if origin == "option" else _undecided(reason, session)
+        yield GateResult(
+            name=str(gate),
+            kind="threshold",
+            origin=origin,
+            outcome="failed" if failed else "skipped",
+            reason=shown,
+            threshold=gate.rule.threshold,
+        )
+
+
+def _result(
+    gate: _Gate,
+    suite: SuiteReport | SuiteInfo,
+    outcome: GateOutcome,
+    reason: str,
+    subject: GateSubject | None = None,
+    value: float | None = None,
+    notes: tuple[str, ...] = (),
+) -> GateResult:
+    info = suite.info if isinstance(suite, SuiteReport) else suite
+    models = suite.models if isinstance(suite, SuiteReport) else ()
+    return GateResult(
+        name=gate.text,
+        kind="threshold",
+        origin=gate.origin,
+        outcome=outcome,
+        reason=reason,
+        suite=info.name,
+        model=models[0] if len(models) == 1 else None,
+        path=info.path,
+        line=gate.line,
+        metric=None if subject is None else subject.metric,
+        category=None if subject is None else subject.category,
+        value=value,
+        threshold=None if gate.rule is None else gate.rule.threshold,
+        notes=notes,
+    )
+
+
+def _samples(number: int, kind: str = "") -> str:
+    return f"{number} {kind}sample" if number == 1 else f"{number} {kind}samples"

@@ -1,0 +1,74 @@
+"""What gates found, as a terminal shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.gate_results import GateOutcome, GateResult
+from pytest_llmeval.reporting.suite_texts import named
+from pytest_llmeval.reporting.tables import wrapped_lines
+
+__all__ = ["OUTCOMES", "count_line", "gate_lines", "gate_name"]
+
+OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")
+"""As they are shown: first what a reader has to act on."""
+
+_MAX_FAILED = 50
+_MAX_OTHERS = 10
+
+
+def gate_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """How many gates came out how; then each that failed, that was compared with a baseline, or that is one of few.
+
+    ``names`` are those of ``short_model_names``. Gates that were skipped for one reason and are many share a line.
+    """
+    if not results:
+        return
+    yield count_line(results)
+    for outcome in OUTCOMES:
+        baseline = [result for result in results if result.outcome == outcome and result.kind == "baseline"]
+        threshold = [result for result in results if result.outcome == outcome and result.kind == "threshold"]
+        match outcome:
+            case "failed":
+                yield from _listed([*baseline, *threshold], names, _MAX_FAILED, width)
+            case "skipped":
+                yield from _skipped([*baseline, *threshold], names, width)
+            case "passed":
+                yield from _listed(baseline, names, _MAX_FAILED, width)
+                if len(threshold) <= _MAX_OTHERS:
+                    yield from _listed(threshold, names, _MAX_OTHERS, width)
+
+
+def count_line(results: Sequence[GateResult]) -> str:
+    """``gates: 1 failed, 3 passed``."""
+    counts = Counter(result.outcome for result in results)
+    return f"gates: {', '.join(f'{counts[outcome]} {outcome}' for outcome in OUTCOMES if counts[outcome])}"
+
+
+def gate_name(result: GateResult, names: Mapping[str, str]) -> str:
+    """``boolq (gpt2), accuracy >= 0.6``; not yet ``printable``."""
+    return result.name if result.suite is None else f"{named(result.suite, result.model, names)}, {result.name}"
+
+
+def _listed(results: Sequence[GateResult], names: Mapping[str, str], limit: int, width: int) -> Iterator[str]:
+    for result in results[:limit]:
+        text = f"{result.outcome}: {gate_name(result, names)}: {result.reason}"
+        yield from wrapped_lines(printable(text), width=width, indent="  ")
+        if result.notes:
+            yield from wrapped_lines(f"  {printable('; '.join(result.notes))}", width=width, indent="    ")
+    if len(results) > limit:
+        yield f"… and {len(results) - limit} more that {results[0].outcome}, all in the report"
+
+
+def _skipped(results: Sequence[GateResult], names: Mapping[str, str], width: int) -> Iterator[str]:
+    if len(results) <= _MAX_OTHERS:
+        yield from _listed(results, names, _MAX_OTHERS, width)
+        return
+    reasons = Counter(result.reason for result in results)
+    for reason, count in reasons.most_common(_MAX_OTHERS):
+        text = f"skipped: {count} gate{'' if count == 1 else 's'}: {reason}"
+        yield from wrapped_lines(printable(text), width=width, indent="  ")
+    if len(reasons) > _MAX_OTHERS:
+        yield f"… and {len(reasons) - _MAX_OTHERS} reasons more, all in the report"

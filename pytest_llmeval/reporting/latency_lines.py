@@ -1,0 +1,86 @@
+"""How long samples took, as a terminal shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.report import SuiteReport
+from pytest_llmeval.reporting.suite_texts import suite_name
+from pytest_llmeval.reporting.tables import joined_lines, table_lines
+from pytest_llmeval.scoring.percentiles import Percentiles
+
+__all__ = ["duration", "latency_cells", "latency_lines", "latency_table"]
+
+_PERCENTILES = ("p50", "p95", "p99")
+
+
+def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """The latency of the session's samples in a line.
+
+    Of one suite with its percentiles, and those of its tokens/s. Percentiles of several suites cannot be averaged: of
+    them it is the mean over all samples, and the smallest and largest p95 of a suite. ``latency_table`` has them all.
+    """
+    timed = [(suite, suite.latency) for suite in suites if suite.latency is not None]
+    if not timed:
+        return
+    if len(timed) == 1:
+        ((suite, latency),) = timed
+        items = [f"mean {duration(latency.mean)}"]
+        items += [f"{name} {duration(getattr(latency, name))}" for name in _PERCENTILES]
+        yield from joined_lines("latency of a sample:", items, width=width)
+        if (speed := suite.tokens_per_second) is not None:
+            items = [f"mean {_rate(speed.mean)}", *(f"{name} {_rate(getattr(speed, name))}" for name in _PERCENTILES)]
+            yield from joined_lines("tokens/s of a sample:", items, width=width)
+        return
+    num_samples = sum(latency.n for _, latency in timed)
+    mean = math.fsum(latency.mean * latency.n for _, latency in timed) / num_samples
+    ordered = sorted(timed, key=lambda pair: pair[1].p95)
+    ends = [
+        f"{duration(latency.p95)} ({printable(suite_name(suite, names))})"
+        for suite, latency in (ordered[0], ordered[-1])
+    ]
+    yield from joined_lines(
+        "latency of a sample:", [f"mean {duration(mean)}", f"p95 from {' to '.join(ends)}"], width=width
+    )
+
+
+def latency_table(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """Latency and tokens per second of every suite that has them, mean and percentiles."""
+    headers, rows = latency_cells(suites, names)
+    if rows:
+        yield from table_lines(headers, rows, ["left", *("right" for _ in headers[1:])], width=width)
+
+
+def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of ``latency_table``, made ``printable``."""
+    headers = ["suite", "n", "latency mean", *_PERCENTILES, "tokens/s mean", *_PERCENTILES]
+    rows = []
+    for suite in suites:
+        if suite.latency is not None:
+            cells = [printable(suite_name(suite, names)), str(suite.latency.n)]
+            cells += [duration(value) for value in _values(suite.latency)]
+            speed = suite.tokens_per_second
+            rows.append([*cells, *([""] * 4 if speed is None else [_rate(value) for value in _values(speed)])])
+    return headers, rows
+
+
+def duration(seconds: float) -> str:
+    """Three digits, in milliseconds below a second."""
+    return f"{_three_digits(seconds)} s" if seconds >= 1 else f"{_three_digits(1000 * seconds)} ms"
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}" if per_second >= 100 else _three_digits(per_second)
+
+
+def _values(found: Percentiles) -> tuple[float, float, float, float]:
+    return found.mean, found.p50, found.p95, found.p99
+
+
+def _three_digits(value: float) -> str:
+    """Neither an exponent nor digits that mean nothing."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,0 +1,82 @@
+"""Every question's scores in Markdown, a table for each suite, from one pass over the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytest_llmeval.reporting.escape import printable, shortened
+from pytest_llmeval.reporting.groups import compared_models, group_of_record, group_of_suite
+from pytest_llmeval.reporting.markdown_tables import table
+from pytest_llmeval.reporting.records import Record
+from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.reporting.spool import Spool
+from pytest_llmeval.scoring.corpus import ingredients_among
+from pytest_llmeval.scoring.definitions import MetricDefinition, definition, shown_order
+from pytest_llmeval.types import JSON
+
+__all__ = ["Questions"]
+
+_MAX_TEXT = 300
+"""Characters of an answer in a cell; all of it is in the other reports."""
+
+
+class Questions:
+    """The questions' rows by suite, once they have been added."""
+
+    def __init__(self, report: Report, spool: Spool[int]) -> None:
+        self._spool = spool
+        self._compared = compared_models(report)
+        self._places = {group_of_suite(suite, self._compared): place for place, suite in enumerate(report.suites)}
+        self._names: dict[int, dict[str, None]] = {}
+
+    def add(self, record: Record) -> None:
+        """Add a question to the table of its suite on its model; one of a suite that the report lacks is left out."""
+        place = self._places.get(group_of_record(record, self._compared))
+        if place is None:
+            return
+        self._names.setdefault(place, {}).update(dict.fromkeys(record.values))
+        cells = [record.id, record.category or "", record.status, _answer(record), _expected(record.target)]
+        self._spool.add(place, [*map(_shortened, cells), dict(record.values)])
+
+    def lines(self, place: int) -> Iterator[str]:
+        """The table of the suite at this place; nothing where it has no questions."""
+        if place not in self._names:
+            return
+        names = _columns(self._names[place])
+        headers = ["id", "category", "status", "answer", "expected", *names]
+        align = ["left"] * 5 + ["right"] * len(names)
+        rows = ([*cells, *(_value(values.get(name)) for name in names)] for *cells, values in self._spool.rows(place))
+        yield from table(headers, rows, align)
+
+
+def _columns(names: Iterable[str]) -> list[str]:
+    """The values that the summary tells of; of a suite whose values only make up others (a perplexity), all of them."""
+    found = sorted(names, key=shown_order)
+    ingredients = ingredients_among(found)
+    shown = [name for name in found if name not in ingredients and _is_shown(definition(name))]
+    return shown or found
+
+
+def _is_shown(metric: MetricDefinition) -> bool:
+    return metric.in_terminal and metric.kind != "count"
+
+
+def _answer(record: Record) -> str:
+    if record.status == "unscored":
+        return f"could not be scored: {record.reason or 'no reason given'}"
+    return "no answer" if record.answer is None and record.no_answer else record.answer or ""
+
+
+def _expected(target: JSON) -> str:
+    if isinstance(target, list | tuple):
+        return " | ".join(map(str, target))
+    return "" if target is None else str(target)
+
+
+def _shortened(text: str) -> str:
+    return shortened(printable(text), limit=_MAX_TEXT)
+
+
+def _value(value: float | None) -> str:
+    """Four digits: a sample's own number has no more that mean something."""
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,89 @@
+"""What a suite is gated by, checked before any sample runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pytest_llmeval.scoring.definitions import definition
+from pytest_llmeval.scoring.gate_subjects import BoundError, SubjectError, check_bound, find_metric, find_subject
+from pytest_llmeval.suites.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
+from pytest_llmeval.suites.suite import Suite
+from pytest_llmeval.suites.wording import quoted
+
+__all__ = ["check_given_gates", "gate_lines", "higher_is_better"]
+
+
+def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
+    """The suite's own gates, each with its line in the file; None where ``--llm-set`` brought it.
+
+    ``metrics`` are its scorer's. Raises ``SuiteError`` for one that is about what the suite does not have.
+    """
+    categories = _categories(suite)
+    lines: dict[str, int | None] = {}
+    is_overridden = any(override.keys[0] == "gates" for override in suite.origin.overrides)
+    for place, rule in enumerate(suite.spec.gates):
+        keys = ("gates", place)
+        try:
+            _check(rule, metrics, categories)
+        except (SubjectError, BoundError) as error:
+            raise suite.error(f"{quoted(rule.text)}: {error}", keys=keys) from None
+        lines[rule.text] = None if is_overridden else suite.origin.document.line(keys)
+    return lines
+
+
+def higher_is_better(suite: Suite, metrics: Sequence[str]) -> bool | None:
+    """The better direction of the suite's ``primary_metric``; None where it names none.
+
+    ``metrics`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number of samples, or
+    of which nobody knows which direction is better.
+    """
+    primary = suite.spec.primary_metric
+    if primary is None:
+        return None
+    try:
+        name = find_metric(primary.name, metrics)
+    except SubjectError as error:
+        raise suite.error(str(error), keys=("primary_metric",)) from None
+    known = definition(name)
+    if known.kind == "count":
+        message = f"{name} is a number of samples, which is not compared; expected a metric with a value for each"
+        raise suite.error(message, keys=("primary_metric",))
+    if primary.better is not None:
+        return primary.better == "higher"
+    if known.higher_is_better is None:
+        message = f"which direction of {name} is better is not known; write {{name: {name}, better: higher}}, or lower"
+        raise suite.error(message, keys=("primary_metric",))
+    return known.higher_is_better
+
+
+def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, Iterable[str]]) -> None:
+    """Raise ``SuiteError`` for a gate from outside that names this suite and is about what it does not have.
+
+    ``given`` are the gates by where they come from, such as ``--llm-gate``, as texts. One for every suite is for those
+    that have its metric.
+    """
+    categories: tuple[str, ...] | None = None
+    for where, texts in given.items():
+        for text in texts:
+            try:
+                gate = GivenGate.parse(text)
+            except GateRuleError as error:
+                raise suite.origin.source.error(f"{where}: {error}") from None
+            if not gate.matches(suite.name):
+                continue
+            categories = _categories(suite) if categories is None else categories
+            try:
+                _check(gate.rule, metrics, categories)
+            except (SubjectError, BoundError) as error:
+                if isinstance(error, SubjectError) and gate.suite == ANY_SUITE:
+                    continue
+                raise suite.origin.source.error(f"{where} {quoted(text)}: {error}") from None
+
+
+def _check(rule: GateRule, metrics: Sequence[str], categories: Collection[str]) -> None:
+    check_bound(rule, find_subject(rule.subject, metrics, categories))
+
+
+def _categories(suite: Suite) -> tuple[str, ...]:
+    """In the order of the samples, which is the same in every worker of pytest-xdist."""
+    return tuple(dict.fromkeys(sample.category for sample in suite.samples if sample.category is not None))

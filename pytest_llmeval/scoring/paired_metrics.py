@@ -1,0 +1,235 @@
+"""A metric of two runs of one suite, sample by sample: what is tested, and what is told of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pytest_llmeval.scoring.clustered import cluster_numbers, count_clusters
+from pytest_llmeval.scoring.comparison import Difference, compare
+from pytest_llmeval.scoring.corpus import corpus_formula
+from pytest_llmeval.scoring.definitions import split_name
+from pytest_llmeval.scoring.paired_tests import Paired, PairedSums, PairedValues
+from pytest_llmeval.scoring.pooled import POOLED
+from pytest_llmeval.scoring.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
+from pytest_llmeval.suites.wording import quoted
+from pytest_llmeval.types import Score
+
+__all__ = ["PairedMetric", "PairingError", "listed", "needed_values", "pair_metric"]
+
+Row: TypeAlias = tuple[float, ...]
+"""A sample's numbers that a metric is made of: its value, or what is summed over samples."""
+
+_MAX_LISTED = 3
+
+
+class PairingError(ValueError):
+    """A metric that cannot be compared. The message says why, in words that go on from the metric's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedMetric:
+    """``difference`` is the effect with its interval, ``paired`` what is tested.
+
+    ``num_worse`` and ``num_better`` count samples; 0 of a metric that samples have no part of their own in.
+    ``flipped_to`` says what they became: ``wrong`` or ``right``, ``worse`` or ``better``; None where they have none.
+    ``is_zero_or_one``: every sample's value is.
+    """
+
+    difference: Difference
+    paired: Paired
+    higher_is_better: bool
+    num_worse: int
+    num_better: int
+    flipped_to: tuple[str, str] | None
+    is_zero_or_one: bool
+
+    @property
+    def num_units(self) -> int:
+        """What is independent of each other: samples, or clusters of them."""
+        return self.difference.n if self.difference.num_clusters is None else self.difference.num_clusters
+
+    @property
+    def drop(self) -> float:
+        """The difference, more is worse."""
+        return -self.difference.difference if self.higher_is_better else self.difference.difference
+
+    @property
+    def largest_drop(self) -> float | None:
+        """The end of the interval at which the drop is largest."""
+        found = self.difference
+        end = found.ci_low if self.higher_is_better else found.ci_high
+        return None if end is None else -end if self.higher_is_better else end
+
+    def smallest_drop(self, level: float) -> float | None:
+        """The smallest true drop that a one-sided test at ``level`` finds with 90% power; None where nobody can say."""
+        if self.is_zero_or_one and self.difference.num_clusters is None:
+            discordance = (self.num_worse + self.num_better) / self.difference.n
+            return smallest_drop_of_mcnemar(self.difference.n, discordance, level)
+        return smallest_drop_of_mean(self.difference.stderr, level) if self.can_find(level) else None
+
+    def can_find(self, level: float) -> bool:
+        """Whether a test at ``level`` could find anything: where all of these units became worse, its p is 0.5^units.
+
+        Where it cannot, it passes whatever happened.
+        """
+        return 0.5**self.num_units <= level
+
+
+def needed_values(metric: str) -> set[str]:
+    """Names in ``Score.values`` that the metric is made of, its own among them."""
+    prefix, base = split_name(metric)
+    parts = _parts(base)
+    return {metric, *(prefix + part for part in (parts[0] if parts else ()))}
+
+
+def pair_metric(
+    metric: str,
+    first: Mapping[str, Score],
+    second: Mapping[str, Score],
+    *,
+    higher_is_better: bool,
+    clusters: Mapping[str, str | None] | None = None,
+    margin: float = 0.0,
+) -> PairedMetric:
+    """The metric of the baseline (``first``) and of now (``second``), by sample id, over the samples that have both.
+
+    ``clusters`` gives a sample's cluster by its id. A sample that has a value in the baseline and none now raises
+    ``PairingError``, and so do a value that is not finite, and nothing in common.
+    """
+    both = [sample_id for sample_id in second if sample_id in first]
+    read = _reader(metric, [first[sample_id] for sample_id in both], [second[sample_id] for sample_id in both])
+    before = {sample_id: read(first[sample_id]) for sample_id in both}
+    after = {sample_id: read(second[sample_id]) for sample_id in both}
+    lost = [sample_id for sample_id in both if before[sample_id] is not None and after[sample_id] is None]
+    if lost:
+        raise PairingError(f"has no value now in {_samples(lost)} that had one in the baseline")
+    ids = [sample_id for sample_id in both if before[sample_id] is not None and after[sample_id] is not None]
+    rows = [before[sample_id] or () for sample_id in ids], [after[sample_id] or () for sample_id in ids]
+    broken = [place for place, pair in enumerate(zip(*rows, strict=True)) if not all(map(math.isfinite, sum(pair, ())))]
+    if broken:
+        raise PairingError(f"is made of a number that is not finite in {_samples([ids[place] for place in broken])}")
+    if not ids:
+        raise PairingError("has no value in any sample that both reports scored")
+    numbers = None if clusters is None else cluster_numbers([clusters.get(sample_id) for sample_id in ids])
+    if numbers is not None and count_clusters(numbers) == len(ids):
+        numbers = None
+    own = clusters if numbers is not None else None
+    kept = [{sample_id: scores[sample_id] for sample_id in ids} for scores in (first, second)]
+    difference = compare(kept[0], kept[1], [metric], own).get(metric)
+    if difference is None:
+        raise PairingError("has no value in one of the two reports")
+    return _paired(metric, rows, difference, numbers, higher_is_better, margin)
+
+
+def _paired(
+    metric: str,
+    rows: tuple[Sequence[Row], Sequence[Row]],
+    difference: Difference,
+    clusters: Sequence[int] | None,
+    higher_is_better: bool,
+    margin: float,
+) -> PairedMetric:
+    first, second = rows
+    paired: Paired
+    gains: list[float] | None = None
+    if len(first[0]) == 1:
+        paired = PairedValues(
+            first=[value for (value,) in first],
+            second=[value for (value,) in second],
+            higher_is_better=higher_is_better,
+            clusters=clusters,
+            margin=margin,
+        )
+        gains = paired.gains()
+    else:
+        table, value = _sums(split_name(metric)[1], [*first, *second])
+        paired = PairedSums(
+            first=table[: len(first)],
+            second=table[len(first) :],
+            value=value,
+            higher_is_better=higher_is_better,
+            clusters=clusters,
+            margin=margin,
+        )
+        if difference.kind == "pooled":
+            # The loglikelihood of a sample's text: its units are those of the text.
+            gains = [after[0] - before[0] for before, after in zip(first, second, strict=True)]
+    is_zero_or_one = len(first[0]) == 1 and {*first, *second} <= {(0.0,), (1.0,)}
+    is_accuracy = is_zero_or_one and split_name(metric)[1].startswith("accuracy")
+    return PairedMetric(
+        difference=difference,
+        paired=paired,
+        higher_is_better=higher_is_better,
+        num_worse=sum(gain < 0 for gain in gains or ()),
+        num_better=sum(gain > 0 for gain in gains or ()),
+        flipped_to=None if gains is None else ("wrong", "right") if is_accuracy else ("worse", "better"),
+        is_zero_or_one=is_zero_or_one,
+    )
+
+
+def _parts(base: str) -> tuple[tuple[str, ...], bool] | None:
+    """Names of what a pooled or corpus metric is made of, and whether it is pooled; None for a mean."""
+    if base in POOLED:
+        return ("loglikelihood", POOLED[base].unit), True
+    formula = corpus_formula(base)
+    return None if formula is None else (formula.needs, False)
+
+
+def _reader(metric: str, *sides: Iterable[Score]) -> Callable[[Score], Row | None]:
+    """What reads a sample's numbers; None where it has none. As in a summary, a metric that is made of sums is a mean
+    of values of its own where no sample has what the sums are taken over.
+    """
+    prefix, base = split_name(metric)
+    parts = _parts(base)
+    if parts is not None:
+        names = [prefix + part for part in parts[0]]
+
+        def of_parts(score: Score) -> Row | None:
+            if score.status == "unscored" or any(name not in score.values for name in names):
+                return None
+            return tuple(float(score.values[name]) for name in names)
+
+        if any(of_parts(score) is not None for scores in sides for score in scores):
+            return of_parts
+
+    def of_value(score: Score) -> Row | None:
+        if score.status == "unscored":
+            return None
+        if metric in score.values:
+            return (float(score.values[metric]),)
+        return (float(score.status == "correct"),) if metric == "accuracy" and score.status != "scored" else None
+
+    return of_value
+
+
+def _sums(
+    base: str, rows: Sequence[Row]
+) -> tuple[Sequence[Sequence[float]], Callable[[Sequence[float]], float | None]]:
+    """Rows to sum over samples, and the metric of their sums; both runs' rows together, so that they have one form."""
+    if base in POOLED:
+        of_rate = POOLED[base].of_rate
+
+        def pooled_value(total: Sequence[float]) -> float | None:
+            try:
+                return of_rate(-total[0] / total[1])
+            except (OverflowError, ZeroDivisionError):
+                return None
+
+        return rows, pooled_value
+    formula = corpus_formula(base)
+    if formula is None or formula.sums is None:
+        raise PairingError("is not made of sums over samples, and cannot be tested")
+    found = formula.sums([dict(zip(formula.needs, row, strict=True)) for row in rows])
+    return found.rows, found.value
+
+
+def listed(ids: Sequence[str]) -> str:
+    """``(a, b, c, …)``: the first few."""
+    return f"({', '.join(map(quoted, ids[:_MAX_LISTED]))}{', …' if len(ids) > _MAX_LISTED else ''})"
+
+
+def _samples(ids: Sequence[str]) -> str:
+    return f"{len(ids):,} {'sample' if len(ids) == 1 else 'samples'} {listed(ids)}"

@@ -1,0 +1,34 @@
+"""What is found out before a session runs: options that would spoil it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_llmeval.options import Settings
+
+__all__ = ["check"]
+
+
+def check(config: pytest.Config, settings: Settings, *, runs_tests: bool) -> None:
+    """Refuse options that cannot be used; where nothing will run, only their wording. Raises ``LLMEvalError``."""
+    if settings.set:
+        from pytest_llmeval.suites.overrides import parse_override
+
+        for text in settings.set:
+            parse_override(text)
+    if settings.models:
+        from pytest_llmeval.model_fixtures import check_model_options
+
+        check_model_options(settings, loads=runs_tests)
+    from pytest_llmeval.gate_plan import check_gates, read_baseline
+
+    check_gates(config, settings)
+    if not runs_tests:
+        return
+    if settings.baseline is not None:
+        read_baseline(config, settings.baseline)
+    if settings.report:
+        from pytest_llmeval.reporting.report_files import check_target
+
+        for target in settings.report:
+            check_target(target)

@@ -1,0 +1,177 @@
+"""``llmeval export``: the samples of a report for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.cli import main
+from tests.commands.saved_reports import MODEL, report_of, sample, samples, saved
+from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
+from tests.support import fake_model_conftest
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> str:
+    records = [
+        sample("a", "q1", question="Is it\nso?", target=["yes", "yeah"], values={"accuracy": 1.0, "seconds": 2.5}),
+        sample("a", "q2", "wrong", answer="\ud800=1+1", details={"n": [1]}),
+        sample("a", "q3", "wrong", answer=None, no_answer=True),
+        sample("a", "q4", "unscored", answer="half an answer", reason="boom"),
+        sample("b", "q1", "scored", answer="text", values={"f1": 0.5}),
+    ]
+    return saved(tmp_path, "report.json", report_of(records))
+
+
+def export(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["export", *arguments]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return shown.out
+
+
+def test_questions(report: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(export(capsys, report, "--to", "questions")) == [
+        {
+            "benchmark": "a",
+            "metrics": {"accuracy": 1 / 3, "correct": 1, "total": 3},
+            "questions": [
+                {"qid": "q1", "question": "Is it\nso?", "gold": "yes | yeah", "pred": "yes", "correct": True},
+                {"qid": "q2", "question": "question q2?", "gold": "yes", "pred": "\ud800=1+1", "correct": False},
+                {"qid": "q3", "question": "question q3?", "gold": "yes", "pred": None, "correct": False},
+                {"qid": "q4", "question": "question q4?", "gold": "yes", "pred": None, "correct": None},
+            ],
+        },
+        {
+            "benchmark": "b",
+            "metrics": {"accuracy": None, "correct": 0, "total": 0},
+            "questions": [{"qid": "q1", "question": "question q1?", "gold": "yes", "pred": "text", "correct": None}],
+        },
+    ]
+
+
+def test_questions_of_several_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        record
+        for number, statuses in enumerate(("cw", "wc", "cc"))  # as a session that goes from sample to sample has them
+        for model, letter in zip(("demo", "other"), statuses, strict=True)
+        for record in samples("a", letter, start=number, model=model)
+    ]
+    path = saved(tmp_path, "two.json", report_of(records, models=[MODEL, {**MODEL, "name": "other"}]))
+    found = json.loads(export(capsys, path, "--to", "questions"))
+    assert [(one["benchmark"], one["model"], one["metrics"]["correct"]) for one in found] == [
+        ("a", "demo", 2),
+        ("a", "other", 2),
+    ]
+    assert [[question["correct"] for question in one["questions"]] for one in found] == [
+        [True, False, True],
+        [False, True, True],
+    ]
+
+
+def test_a_report_without_samples_is_an_empty_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, "empty.json", report_of([], []))
+    assert json.loads(export(capsys, path, "--to", "questions")) == []
+    assert export(capsys, path, "--to", "jsonl") == ""
+    assert export(capsys, path, "--to", "csv").startswith("suite,model,id,")
+
+
+def test_questions_of_a_session(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES))
+    llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
+    llm_pytester.runpytest_subprocess(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
+    done = llm_pytester.run("llmeval", "export", "out.json", "--to", "questions")
+    capitals, sums = json.loads(done.stdout.str())
+    assert capitals["metrics"] == {"accuracy": 2 / 3, "correct": 2, "total": 3}
+    assert capitals["questions"][2] == {
+        "qid": "q3",
+        "question": "Capital of Norway?",
+        "gold": "Oslo",
+        "pred": "Bern",
+        "correct": False,
+    }
+    assert sums["metrics"] == {"accuracy": 0.5, "correct": 2, "total": 4}
+    assert [question["pred"] for question in sums["questions"]] == ["2", "4", None, "9"]
+    assert [question["gold"] for question in sums["questions"]] == ["2", "5", "8", "9"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "md", "questions"])
+def test_standard_output_and_a_file_hold_the_same(
+    kind: str, report: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["export", report, "--to", kind]) == 0
+    out = capfdbinary.readouterr().out
+    assert out
+    output = tmp_path / "exported"
+    for _ in range(2):  # what a command made it makes again
+        assert main(["export", report, "--to", kind, "-o", str(output)]) == 0
+        assert output.read_bytes() == out
+    assert capfdbinary.readouterr() == (b"", b"")
+
+
+def test_json_lines_are_the_records(report: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = export(capsys, report, "--to", "jsonl").splitlines()
+    assert [json.loads(line) for line in lines] == json.loads(Path(report).read_text())["records"]
+
+
+def test_parquet_has_what_csv_has(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    output = tmp_path / "out.parquet"
+    assert export(capsys, report, "--to", "parquet", "-o", str(output)) == ""
+    rows: list[dict[str, Any]] = parquet.read_table(output).to_pylist()
+    table = list(csv.DictReader(io.StringIO(export(capsys, report, "--to", "csv"), newline="")))
+    assert [list(row) for row in rows] == [list(row) for row in table]
+    assert [[_text(value) for value in row.values()] for row in rows] == [
+        [value.removeprefix("'") for value in row.values()] for row in table
+    ]
+    assert [row["accuracy"] for row in rows] == [1.0, 0.0, 0.0, None, None]
+    assert rows[0]["values.seconds"] == 2.5  # a metric that is called as a field is
+    assert rows[0]["seconds"] == 0.5
+    assert rows[1]["answer"] == "\\ud800=1+1"
+    assert json.loads(rows[1]["details"]) == {"n": [1]}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def test_without_pyarrow(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["export", report, "--to", "parquet", "-o", str(tmp_path / "out.parquet")]) == 1
+    assert capsys.readouterr().err == (
+        "llmeval export: Parquet needs pyarrow, which is not installed: pip install 'pytest-llmeval-suites[datasets]'\n"
+    )
+
+
+def test_wrong_calls(report: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, told in (
+        (["--to", "parquet"], "--to parquet needs a file: name one with --output"),
+        (["--to", "xml"], "invalid choice: 'xml'"),
+        ([], "the following arguments are required: --to"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(["export", report, *arguments])
+        assert caught.value.code == 2
+        shown = capsys.readouterr().err
+        assert told in shown
+        assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "questions", "parquet"])
+def test_what_cannot_be_written(kind: str, report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path(report).read_bytes()
+    for output, told in ((report, "is one of the reports that are read"), (str(tmp_path / "no" / "x"), "No such file")):
+        assert main(["export", report, "--to", kind, "-o", output]) == 1
+        shown = capsys.readouterr().err
+        assert told in shown
+        assert shown.count("\n") == 1
+    assert Path(report).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]

@@ -1,0 +1,275 @@
+"""When the gate against a baseline compares nothing, or not all: it never passes for that."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.gates.baseline import BaselineSettings
+from tests.gates.reports_for_tests import (
+    COMMON,
+    DEFAULT,
+    Outcome,
+    Ran,
+    answers,
+    compared,
+    margins,
+    outcomes,
+    ran,
+    report,
+    the_one,
+)
+
+
+def test_another_judge_is_refused() -> None:
+    for settings in (DEFAULT, COMMON):
+        result = the_one(ran([True], judge="gpt"), ran([True], judge="llama"), settings)
+        assert (result.outcome, result.reason) == ("failed", "another judge: 'gpt' -> 'llama'")
+
+
+def test_another_suite_is_refused_and_says_what_differs() -> None:
+    before = ran(
+        {"a": True, "b": True, "c": False},
+        fingerprint_parts={"questions": "1", "prompt": "1", "fewshot": "1", "scorer": "1"},
+        scorer="choice",
+    )
+    after = ran(
+        {"b": True, "c": False, "d": True, "e": True},
+        fingerprint="other",
+        changed=("c",),
+        fingerprint_parts={"questions": "1", "prompt": "2", "fewshot": "1", "scorer": "2"},
+        scorer="letter",
+    )
+    result = the_one(before, after)
+    assert (result.outcome, result.name) == ("failed", "accuracy vs baseline")
+    assert result.reason == (
+        "another suite than the baseline's: the prompt, the scorer ('choice' -> 'letter'); 1 sample is changed ('c'), "
+        "2 samples are new ('d', 'e'), 1 sample is gone ('a'); --llm-compare common compares the samples that agree"
+    )
+    assert result.regression is None
+
+
+def test_other_settings_of_the_scorer_are_named() -> None:
+    before = ran([True], scorer="choice", settings={"normalize": "token"})
+    after = ran([True], scorer="choice", settings={"normalize": "sum"}, fingerprint="other", changed=("0",))
+    assert "the scorer (normalize: 'token' -> 'sum'); 1 sample is changed ('0')" in the_one(before, after).reason
+
+
+def test_what_differs_can_lie_outside_of_the_samples() -> None:
+    assert "other samples, or the categories" in the_one(ran([True]), ran([True], fingerprint="other")).reason
+
+
+def test_of_a_selection_nobody_knows_what_is_gone() -> None:
+    after = ran({"1": True}, fingerprint="other", changed=("1",), num_samples=3)
+    result = the_one(ran([True, True, True]), after)
+    assert "gone" not in result.reason
+    assert "1 sample is changed ('1')" in result.reason
+
+
+def test_common_compares_what_agrees() -> None:
+    before, after = answers(100, right=80, lost=20)
+    changed = [str(place) for place in range(5)]
+    result = the_one(ran(before), ran(after, fingerprint="other", changed=changed), COMMON)
+    assert result.outcome == "failed"
+    assert result.regression is not None
+    assert (result.regression.n, result.regression.num_worse, result.regression.num_left_out) == (95, 15, 10)
+    assert "another suite than the baseline's: the 95 of 100 samples that agree" in result.notes
+
+
+def test_common_of_a_selection_is_told() -> None:
+    before, _ = answers(100, right=80)
+    after = ran(before[:50], fingerprint="other", changed=("1",), num_samples=100)
+    result = the_one(ran(before), after, COMMON)
+    assert result.outcome == "passed"
+    assert {"50 of 100 samples: a selection", "another suite than the baseline's: the 49 of 100 samples that agree"} < {
+        *result.notes
+    }
+    assert the_one(ran(before), after, COMMON, require=True).outcome == "failed"
+
+
+def test_common_of_nothing_fails() -> None:
+    result = the_one(ran([True]), ran([True], fingerprint="other", changed=("0",)), COMMON)
+    assert (result.outcome, "no fingerprints agree" in result.reason) == ("failed", True)
+
+
+def test_hand_written_tests_are_compared_by_id() -> None:
+    before, after = answers(40, right=30, lost=9)
+    result = the_one(ran(before, fingerprint=None), ran(after, fingerprint=None))
+    assert result.outcome == "failed"
+    assert result.regression is not None
+    assert result.regression.n == 40
+    assert "another suite" in the_one(ran(before, fingerprint=None), ran(after)).reason
+
+
+@pytest.mark.parametrize(
+    ("definition", "changed"),
+    [
+        ({"kind": "proportion", "higher_is_better": True, "version": 0}, "version 0 -> 1"),
+        ({"kind": "mean", "higher_is_better": True, "version": 1}, "kind mean -> proportion"),
+        ({"kind": "proportion", "higher_is_better": False, "version": 1}, "higher_is_better false -> true"),
+    ],
+)
+def test_another_definition_of_the_metric_is_refused(definition: Mapping[str, object], changed: str) -> None:
+    one = ran([True, False])
+    (result,) = compared(report(one, definitions={"accuracy": definition}), report(one))
+    assert (result.outcome, result.regression) == ("failed", None)
+    assert result.reason == f"accuracy is not what it was in the baseline: {changed}"
+
+
+def test_a_report_without_definitions_is_known_by_its_kinds() -> None:
+    one = ran([True, False])
+    (result,) = compared(report(one, definitions={}), report(one))
+    assert result.outcome == "passed"
+    summary = one.suite.summary
+    other = dataclasses.replace(summary.metrics["accuracy"], kind="corpus")
+    old = Ran(
+        dataclasses.replace(one.suite, summary=dataclasses.replace(summary, metrics={"accuracy": other})), one.records
+    )
+    (result,) = compared(report(old, definitions={}), report(one))
+    assert result.reason == "accuracy is not what it was in the baseline: kind corpus -> proportion"
+
+
+@pytest.mark.parametrize(
+    ("outcomes_now", "options", "expected", "text"),
+    [
+        ([None, True, True], {}, "failed", "1 of 3 samples unscored"),
+        ([None, None, True], {"allow_unscored": 1}, "failed", "2 of 3 samples unscored; 2 in the session, 1 allowed"),
+        ([None, True, True], {"allow_unscored": 1}, "passed", "1 sample unscored, which is allowed: left out"),
+    ],
+)
+def test_unscored_samples(outcomes_now: list[Outcome], options: dict[str, Any], expected: str, text: str) -> None:
+    result = the_one(ran([True, True, True]), ran(outcomes_now), **options)
+    assert result.outcome == expected
+    assert text in (result.reason, *result.notes)
+
+
+def test_what_is_allowed_is_counted_over_the_session() -> None:
+    same, now = [True, True, True], [None, True, True]
+    before = report(*(ran(list(same), name) for name in "abc"))
+    after = report(ran(list(now), "a"), ran(list(now), "b"), ran(list(same), "c"))
+    assert [one.outcome for one in compared(before, after, allow_unscored=1)] == ["failed", "failed", "passed"]
+    assert [one.outcome for one in compared(before, after, allow_unscored=2)] == ["passed", "passed", "passed"]
+
+
+def test_a_sample_without_a_record_is_unscored() -> None:
+    result = the_one(ran([True] * 3), ran([True] * 2, num_expected=3, num_samples=3))
+    assert (result.outcome, result.reason) == ("failed", "1 of 3 samples unscored")
+    result = the_one(ran([True] * 3), ran([True] * 2, num_expected=3, num_samples=3), allow_unscored=1)
+    assert result.outcome == "passed"
+
+
+def test_a_sample_that_was_skipped_and_was_scored_in_the_baseline_fails() -> None:
+    after = ran({"0": True, "2": True}, num_samples=3, num_skipped=1)
+    result = the_one(ran([True] * 3), after)
+    assert result.outcome == "failed"
+    assert result.reason == "1 sample that the baseline scored has no score now ('1')"
+    assert the_one(ran([True, None, True]), after).outcome == "passed"
+
+
+def test_a_sample_of_hand_written_tests_that_is_missing_fails() -> None:
+    before, after = ran([True] * 3, fingerprint=None), ran([True] * 2, fingerprint=None)
+    assert the_one(before, after).reason == "1 sample that the baseline scored has no score now ('2')"
+    result = the_one(before, after, is_selection=True)
+    assert (result.outcome, "2 of 3 samples: a selection" in result.notes) == ("passed", True)
+
+
+def test_a_selection_is_compared_and_told() -> None:
+    before, _ = answers(1000, right=500)
+    after = ran(before[:50], num_samples=1000)
+    result = the_one(ran(before), after)
+    assert result.outcome == "passed"
+    assert "50 of 1,000 samples: a selection" in result.notes
+    assert result.regression is not None
+    assert (result.regression.n, result.regression.num_left_out) == (50, 950)
+    result = the_one(ran(before), after, require=True)
+    assert (result.outcome, result.reason) == (
+        "failed",
+        "50 of 1,000 samples: a selection, and --llm-require-gates asks for all",
+    )
+
+
+def test_what_the_baseline_lacks_is_left_out() -> None:
+    result = the_one(ran([True, None, True]), ran([True, True, True]))
+    assert result.outcome == "passed"
+    assert "1 sample without a score in the baseline left out" in result.notes
+    result = the_one(ran([True, True], num_samples=3), ran([True, True, True]))
+    assert (result.outcome, "1 sample that the baseline lacks left out" in result.notes) == ("passed", True)
+
+
+def test_nothing_in_common_fails() -> None:
+    result = the_one(ran([None, True]), ran({"0": True}, num_samples=2))
+    assert (result.outcome, result.reason) == ("failed", "no sample that both reports scored")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_number_that_is_not_finite_fails(value: float) -> None:
+    now = ran([{"score": 1.0}, {"score": 2.0}])
+    records = (dataclasses.replace(now.records[0], values={"score": value}), now.records[1])
+    result = the_one(now, Ran(now.suite, records))
+    assert (result.outcome, result.reason) == (
+        "failed",
+        "score is made of a number that is not finite in 1 sample ('0')",
+    )
+
+
+def test_a_value_that_is_gone_fails() -> None:
+    """A sample whose right options the model excludes has no nll: it must not leave the mean."""
+    values: list[Outcome] = [{"nll": 1.0, "brier": 0.5}, {"nll": 2.0, "brier": 0.5}]
+    now = ran([{"brier": 0.5}, {"nll": 2.0, "brier": 0.5}], metrics=("nll", "brier"))
+    results = compared(report(ran(values)), report(now), margins("brier=0.1"))
+    assert outcomes(results) == [("s", "nll vs baseline", "failed"), ("s", "brier vs baseline", "passed")]
+    assert results[0].reason == "nll has no value now in 1 sample ('0') that had one in the baseline"
+    assert [result.outcome for result in compared(report(now), report(ran(values)))] == ["passed"]
+
+
+def test_a_session_that_stopped_early_fails() -> None:
+    one = ran([True])
+    (result,) = compared(report(one), report(one, stopped="stopping after 1 failures"))
+    assert (result.outcome, result.reason) == ("failed", "the session stopped early: stopping after 1 failures")
+
+
+def test_a_suite_that_did_not_run() -> None:
+    same: list[Outcome] = [True, False]
+    before, after = report(ran(same, "a"), ran(same, "b")), report(ran(same, "a"))
+
+    def other(settings: BaselineSettings = DEFAULT, **options: Any) -> tuple[str, str]:
+        result = compared(before, after, settings, **options)[1]
+        return result.outcome, result.reason
+
+    assert other() == ("failed", "in the baseline, and did not run")
+    assert other(COMMON) == ("skipped", "in the baseline, and did not run")
+    assert other(is_selection=True) == ("skipped", "in the baseline, and not selected")
+    elsewhere = ("skipped", "in the baseline, and not among the suites of this session")
+    assert other(covers=lambda info: info.path != "b.yaml") == elsewhere
+    for options in ({"is_selection": True}, {"covers": lambda info: False}):
+        assert other(require=True, **options)[0] == "failed"
+    assert other(COMMON, require=True)[0] == "failed"
+
+
+def test_a_new_suite_is_skipped() -> None:
+    same: list[Outcome] = [True, False]
+    before, after = report(ran(same, "a")), report(ran(same, "a"), ran(same, "b"))
+    result = compared(before, after)[1]
+    assert (result.suite, result.outcome, result.reason) == ("b", "skipped", "not in the baseline")
+    assert compared(before, after, require=True)[1].outcome == "failed"
+
+
+def test_nothing_compared_fails() -> None:
+    results = compared(report(ran([True], "a")), report(ran([True], "b")), is_selection=True)
+    assert outcomes(results) == [
+        ("b", "accuracy vs baseline", "skipped"),
+        ("a", "accuracy vs baseline", "skipped"),
+        (None, "baseline", "failed"),
+    ]
+    assert results[-1].reason == ("nothing was compared: not in the baseline; in the baseline, and not selected")
+    (result,) = compared(report(), report())
+    assert (result.outcome, result.suite) == ("failed", None)
+
+
+def test_a_suite_in_which_nothing_was_scored_fails() -> None:
+    result = the_one(ran([True, True]), ran([None, None]), allow_unscored=2)
+    assert (result.outcome, result.reason) == ("failed", "no sample that both reports scored")

@@ -1,0 +1,292 @@
+"""Gates as results of pytest: what a user sees of them, wherever results of tests are seen."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from tests.plugin.suites_for_tests import SUMS, SUMS_REPLIES
+from tests.support import fake_model_conftest
+
+GATED = SUMS + "gates:\n  - accuracy >= 0.5\n  - accuracy > 0.9\n"
+"""Two of four are right: the first gate holds, the second does not."""
+HELD, MISSED = "sums.yaml::gate[[]accuracy >= 0.5]", "sums.yaml::gate[[]accuracy > 0.9]"
+
+
+@pytest.fixture
+def sums(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES))
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    return llm_pytester
+
+
+@pytest.fixture
+def gated(sums: pytest.Pytester) -> pytest.Pytester:
+    sums.makefile(".yaml", sums=GATED)
+    return sums
+
+
+def gates_in(pytester: pytest.Pytester) -> dict[str, str]:
+    report = json.loads((pytester.path / "out.json").read_text(encoding="ascii"))
+    return {gate["name"]: gate["outcome"] for gate in report["gates"]}
+
+
+def report_of(pytester: pytest.Pytester) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((pytester.path / "out.json").read_text(encoding="ascii"))
+    return report
+
+
+def test_a_gate_that_fails_fails_the_run(gated: pytest.Pytester, workers: list[str]) -> None:
+    result = gated.runpytest_subprocess(*workers, "--llm-report=out.json", "-rA", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "gates: 1 failed, 1 passed",
+            f"PASSED {HELD}",
+            f"FAILED {MISSED} - accuracy 0.500*",
+            "*= 1 failed, 3 passed, 2 wrong in *",
+        ]
+    )
+    report = report_of(gated)
+    assert report["exit_code"] == 1
+    assert gates_in(gated) == {"accuracy >= 0.5": "passed", "accuracy > 0.9": "failed"}
+
+
+def test_gates_that_hold_leave_the_run_alone(sums: pytest.Pytester, workers: list[str]) -> None:
+    sums.makefile(".yaml", sums=SUMS + "gates: [accuracy >= 0.5, ci_low(accuracy) > 0.1]\n")
+    result = sums.runpytest_subprocess(*workers, "-v", "sums.yaml")
+    assert result.ret == 0
+    result.stdout.re_match_lines_random([r".*(gate\[accuracy >= 0.5\] PASSED|PASSED .*gate\[accuracy >= 0.5\]).*"])
+    result.stdout.fnmatch_lines(["gates: 2 passed", "*= 4 passed, 2 wrong in *"])
+    assert "[1" + "2" not in result.stdout.str()  # no progress beyond 100%
+
+
+def test_gates_in_the_junit_file(gated: pytest.Pytester, workers: list[str]) -> None:
+    gated.runpytest_subprocess(*workers, "--junitxml=out.xml", "sums.yaml")
+    suite = ET.parse(gated.path / "out.xml").getroot()[0]
+    cases = {case.get("name"): case for case in suite}
+    assert [child.tag for child in cases["gate[accuracy >= 0.5]"]] in ([], ["system-out"])
+    (failure,) = cases["gate[accuracy > 0.9]"]
+    assert failure.tag == "failure"
+    assert (failure.get("message") or "").startswith("accuracy 0.500")
+    assert (suite.get("tests"), suite.get("failures")) == ("6", "1")
+
+
+@pytest.mark.parametrize("selecting", [("-k", "s1 or s2"), ("--llm-limit=2",), ("sums.yaml::s1",)])
+def test_a_suites_own_gate_is_skipped_on_a_selection(
+    gated: pytest.Pytester, workers: list[str], selecting: tuple[str, ...]
+) -> None:
+    arguments = selecting if "::" in selecting[0] else (*selecting, "sums.yaml")
+    result = gated.runpytest_subprocess(*workers, "-rs", *arguments)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["gates: 2 skipped", "SKIPPED * sums.yaml*: a selection: * of 4 samples"])
+
+
+def test_a_selection_without_a_sample_of_the_suite(gated: pytest.Pytester, workers: list[str]) -> None:
+    gated.makepyfile("def test_other(): pass")
+    required = gated.runpytest_subprocess(*workers, "-k", "test_other", "--llm-require-gates", ".")
+    assert required.ret == 1
+    required.stdout.fnmatch_lines([f"FAILED {HELD}*", f"FAILED {MISSED}*"])
+
+
+def test_required_gates_fail_on_a_selection(gated: pytest.Pytester, workers: list[str]) -> None:
+    result = gated.runpytest_subprocess(*workers, "-k", "s1", "--llm-require-gates", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"FAILED {HELD} - a selection*", f"FAILED {MISSED} - a selection*"])
+
+
+def test_required_gates_where_there_is_none(sums: pytest.Pytester, workers: list[str]) -> None:
+    result = sums.runpytest_subprocess(*workers, "--llm-require-gates", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED llmeval::gate[[]required] - no gate was there to decide*"])
+
+
+def test_a_gate_of_the_command_line_decides_on_a_selection(sums: pytest.Pytester, workers: list[str]) -> None:
+    right = sums.runpytest_subprocess(*workers, "--llm-gate=sums: accuracy >= 1", "-k", "s1", "sums.yaml")
+    assert right.ret == 0
+    right.stdout.fnmatch_lines(["gates: 1 passed"])
+    wrong = sums.runpytest_subprocess(*workers, "--llm-gate=sums: accuracy >= 1", "-k", "s2", "sums.yaml")
+    assert wrong.ret == 1
+
+
+def test_a_gate_of_the_environment_decides_too(
+    sums: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_LLM_GATE", "sums: accuracy >= 1\naccuracy >= 0.1")
+    result = sums.runpytest_subprocess(*workers, "-k", "s2", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["gates: 2 failed"])
+
+
+def test_gates_of_the_ini_file_add_to_the_command_lines(sums: pytest.Pytester, workers: list[str]) -> None:
+    sums.makeini("[pytest]\nllm_gate =\n  sums: accuracy > 0.9\n")
+    result = sums.runpytest_subprocess(*workers, "--llm-gate=accuracy > 0.4", "--llm-report=out.json", "sums.yaml")
+    assert result.ret == 1
+    assert gates_in(sums) == {"accuracy > 0.9": "failed", "accuracy > 0.4": "passed"}
+    selected = sums.runpytest_subprocess(*workers, "-k", "s1", "--llm-report=out.json", "sums.yaml")
+    assert selected.ret == 0
+    assert gates_in(sums) == {"accuracy > 0.9": "skipped"}
+
+
+def test_a_gate_of_a_suite_that_did_not_run_fails(sums: pytest.Pytester, workers: list[str]) -> None:
+    result = sums.runpytest_subprocess(*workers, "--llm-gate=sumz: accuracy >= 0.1", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED llmeval::gate[[]sumz: accuracy >= 0.1] - *did you mean 'sums'?"])
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--llm-gate=sums: accuracy", "*--llm-gate: found *accuracy*, expected a metric, >=*"),
+        ("--llm-gate=accuracy >= many", "*--llm-gate: *'many' is no finite number*"),
+        ("--llm-max-drop=accuracy=0.1", "*--llm-max-drop is about a baseline: give --llm-baseline*"),
+        ("--llm-baseline=nowhere.json", "*--llm-baseline: *nowhere.json*"),
+        ("--llm-gate-mode=loose", "*--llm-gate-mode: expected significant, margin or non-inferior, found 'loose'*"),
+        ("--llm-alpha=5", "*--llm-alpha: expected a number above 0 and below 0.5*"),
+        ("--llm-shard=3/2", "*--llm-shard: expected I/N with I from 1 to N*"),
+        ("--llm-allow-unscored=-1", "*--llm-allow-unscored: expected a whole number*"),
+    ],
+)
+def test_options_that_cannot_be_used(sums: pytest.Pytester, workers: list[str], option: str, message: str) -> None:
+    result = sums.runpytest_subprocess(*workers, option, "sums.yaml")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([message])
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_gate_asks_for_a_model(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """A bare pytest skips suites that nobody answers; one with a gate has something to decide."""
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest_subprocess(*workers).ret == 0
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-gate=accuracy > 0.5")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*sums.yaml needs a model*"])
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "--fixtures", "--llm-show-prompts"])
+def test_nothing_is_decided_where_nothing_runs(gated: pytest.Pytester, option: str) -> None:
+    result = gated.runpytest_subprocess(option, "--llm-gate=accuracy > 0.99", "sums.yaml")
+    assert result.ret == 0
+    assert "gate[" not in result.stdout.str()
+
+
+def test_nothing_selected(gated: pytest.Pytester, workers: list[str]) -> None:
+    result = gated.runpytest_subprocess(*workers, "-k", "nothing", "--llm-gate=accuracy > 0.1", "sums.yaml")
+    assert result.ret in (1, 5)
+    result.stdout.fnmatch_lines(["FAILED *gate*"])
+
+
+def test_last_failed_knows_no_gates(gated: pytest.Pytester, workers: list[str]) -> None:
+    gated.runpytest_subprocess(*workers, "sums.yaml")
+    cached = json.loads((gated.path / ".pytest_cache/v/cache/lastfailed").read_text())
+    assert list(cached) == ["sums.yaml::s2", "sums.yaml::s3"]
+    again = gated.runpytest_subprocess(*workers, "--lf", "sums.yaml")
+    assert again.ret == 0
+    again.stdout.fnmatch_lines(["gates: 2 skipped"])
+
+
+def test_stepwise_knows_no_gates(gated: pytest.Pytester) -> None:
+    first = gated.runpytest_subprocess("--sw", "sums.yaml")
+    assert first.ret == 1
+    again = gated.runpytest_subprocess("--sw", "sums.yaml")
+    again.stdout.fnmatch_lines(["gates: 1 failed, 1 passed"])
+    assert "previously failed test not found" not in again.stdout.str()
+
+
+def test_stopping_at_the_first_failure(gated: pytest.Pytester, workers: list[str]) -> None:
+    """A gate comes when all has run: there is nothing left that -x could stop."""
+    result = gated.runpytest_subprocess(*workers, "-x", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["gates: 1 failed, 1 passed"])
+    assert "stopping after" not in result.stdout.str()
+    strict = gated.runpytest_subprocess("-p", "no:xdist", "-x", "--llm-strict", "sums.yaml")
+    strict.stdout.fnmatch_lines([f"FAILED {HELD} - *stopped early*"])
+
+
+def test_an_unscored_sample_closes_gates(sums: pytest.Pytester, workers: list[str]) -> None:
+    sums.makeconftest(fake_model_conftest(replies=SUMS_REPLIES, errors={"4 + 4": "out of order"}))
+    result = sums.runpytest_subprocess(*workers, "--llm-gate=accuracy > 0.1", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED sums.yaml::gate[[]accuracy > 0.1] - *unscored*"])
+
+
+def test_some_may_be_unscored(sums: pytest.Pytester, workers: list[str]) -> None:
+    sums.makeconftest(fake_model_conftest(replies=SUMS_REPLIES, errors={"4 + 4": "out of order"}))
+    arguments = ["--llm-gate=accuracy > 0.1", "sums.yaml"]
+    allowed = sums.runpytest_subprocess(*workers, "--llm-allow-unscored=1", "-v", *arguments)
+    assert allowed.ret == 0
+    allowed.stdout.re_match_lines_random([r".*(s3 UNSCORED|UNSCORED .*s3)"])
+    allowed.stdout.fnmatch_lines(["  sums.yaml::s3: out of order", "*= 3 passed, 1 wrong, 1 unscored in *"])
+    assert "unscored" in allowed.stdout.str().partition("gates: 1 passed")[2]
+    again = sums.runpytest_subprocess("--lf", "--llm-allow-unscored=1", "-v", "sums.yaml")
+    again.stdout.fnmatch_lines(["*s2*WRONG*", "*s3*UNSCORED*"])
+
+
+def test_more_may_not(sums: pytest.Pytester, workers: list[str]) -> None:
+    sums.makeconftest(
+        fake_model_conftest(replies=SUMS_REPLIES, errors={"4 + 4": "out of order", "5 + 4": "out of order"})
+    )
+    result = sums.runpytest_subprocess(*workers, "--llm-allow-unscored=1", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["problem: 2 samples could not be scored, and --llm-allow-unscored allows 1"])
+
+
+def test_a_worker_that_dies_closes_gates(sums: pytest.Pytester) -> None:
+    sums.makeconftest(fake_model_conftest(replies=SUMS_REPLIES, kills=["4 + 4"]))
+    sums.makefile(".yaml", sums=SUMS + "gates: [accuracy >= 0.1]\n")
+    result = sums.runpytest_subprocess("-n2", "--llm-allow-unscored=0", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED sums.yaml::gate[[]accuracy >= 0.1] - *unscored*"])
+
+
+def test_every_worker_dies(sums: pytest.Pytester) -> None:
+    """The controller, which collects nothing, knows the gates of the suite all the same."""
+    sums.makeconftest(fake_model_conftest(kills=["+"]))
+    sums.makefile(".yaml", sums=SUMS + "gates: [accuracy >= 0.1]\n")
+    result = sums.runpytest_subprocess("-n2", "--max-worker-restart=0", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED sums.yaml::gate[[]accuracy >= 0.1] - *"])
+
+
+def test_gates_of_several_models(sums: pytest.Pytester, workers: list[str]) -> None:
+    sums.makeconftest("")
+    for name, right in (("good", 4), ("bad", 1)):
+        replies = [{"id": f"s{n}", "response": str([2, 5, 8, 9][n - 1] if n <= right else 0)} for n in range(1, 5)]
+        (sums.path / f"{name}.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+    sums.makefile(".yaml", sums=SUMS + "gates: [accuracy >= 0.5]\n")
+    models = ["--llm-model=replay:good.jsonl", "--llm-model=replay:bad.jsonl"]
+    result = sums.runpytest_subprocess(*workers, *models, "sums.yaml", "-rA")
+    assert result.ret == 1
+    result.stdout.re_match_lines_random(
+        [
+            r"PASSED sums.yaml::.*good.*::gate\[accuracy >= 0.5\]",
+            r"FAILED sums.yaml::.*bad.*::gate\[accuracy >= 0.5\] - accuracy 0.250.*",
+        ]
+    )
+
+
+def test_gates_of_hand_written_tests(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makepyfile(
+        """
+        def test_tone(llm_record):
+            for number in range(4):
+                llm_record(suite="tone", id=number, correct=number > 0)
+        """
+    )
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-gate=tone: accuracy >= 0.9")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED llmeval::gate[[]tone: accuracy >= 0.9] - accuracy 0.750*"])
+
+
+def test_github_actions(gated: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = gated.path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    result = gated.runpytest_subprocess(*workers, "sums.yaml")
+    (annotation,) = (line for line in result.outlines if line.startswith("::error"))
+    assert "file=sums.yaml,line=10" in annotation
+    assert "accuracy > 0.9" in annotation
+    assert "sums" in summary.read_text(encoding="utf-8")

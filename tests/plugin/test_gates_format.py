@@ -1,0 +1,172 @@
+"""Gates, clusters and primary metrics of a suite as pytest collects them, and the mistakes in them that stop it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS
+from tests.support import fake_model_conftest
+
+ROWS = "".join(f"  - {{question: {place} + 1 =, target: {place + 1}, passage: {place % 10}}}\n" for place in range(20))
+CLUSTERED = f"suite: clustered\nsamples:\n{ROWS}score: number\ncluster: passage\nprimary_metric: accuracy\n"
+BENCHMARK = """\
+from pytest_llmeval import Benchmark
+
+class Sums(Benchmark):
+    cluster = "passage"
+    gates = ["accuracy > 0.1", "no_answer < 5"]
+    primary_metric = {"name": "accuracy", "better": "lower"}
+
+    def load(self):
+        return [{"question": f"{place} + 1 =", "target": place + 1, "passage": place % 10} for place in range(20)]
+"""
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies={"9 + 1": "10"}, default_reply="1"))
+    return llm_pytester
+
+
+def report_of(project: pytest.Pytester) -> Any:
+    return json.loads((project.path / "out.json").read_text())
+
+
+MISTAKES = {
+    "a metric of the suite": (
+        "gates:\n- accuracy >= 0.6\n- acuracy >= 0.6\n",
+        [],
+        "capitals.yaml:11: gates.1: 'acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'? T*",
+    ),
+    "a rule": (
+        "gates: [accuracy]\n",
+        [],
+        "capitals.yaml:9: gates.0: found 'accuracy', expected a metric, >=, >, <= or <, and a number, *",
+    ),
+    "a category": (
+        "gates: [category.est.accuracy > 0]\n",
+        [],
+        "capitals.yaml:9: gates.0: *: there is no category 'est'; did you mean 'west'? There is west, south, north",
+    ),
+    "clusters": (
+        "cluster: part\n",
+        [],
+        "capitals.yaml:9: cluster: found 3 clusters in 3 samples, expected at least 10: *",
+    ),
+    "a primary metric": (
+        "primary_metric: f1\n",
+        [],
+        "capitals.yaml:9: primary_metric: there is no metric 'f1'; there is *",
+    ),
+    "a gate from outside": (
+        "",
+        ["--llm-gate=sums: accuracy > 0", "--llm-gate=capitals: acuracy >= 0.6"],
+        "capitals.yaml: --llm-gate 'capitals: acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'*",
+    ),
+    "a count's interval": (
+        "",
+        ["--llm-gate=ci_low(no_answer) >= 1"],
+        "sums.yaml: --llm-gate 'ci_low(no_answer) >= 1': no_answer is a number of samples, *",
+    ),
+    "what llm-set sets": (
+        "",
+        ["--llm-set=capitals: gates=[acuracy > 0]"],
+        "capitals.yaml: --llm-set 'capitals: gates=[[]acuracy > 0[]]': gates.0: 'acuracy > 0': there is no metric *",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "arguments", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_mistakes_are_errors_of_the_collection(
+    project: pytest.Pytester, workers: list[str], text: str, arguments: list[str], message: str
+) -> None:
+    project.makefile(".yaml", capitals=CAPITALS + text, sums=SUMS + "gates: [no_answer < 9]\n")
+    result = project.runpytest_subprocess(*workers, *arguments)
+    assert result.ret in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.TESTS_FAILED)
+    result.stdout.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_gate_of_the_ini_file_is_checked_too(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", capitals=CAPITALS)
+    project.makeini("[pytest]\nllm_gate =\n    capitals: acuracy > 0\n")
+    result = project.runpytest_subprocess(*workers)
+    result.stdout.fnmatch_lines(
+        ["capitals.yaml: llm_gate of the ini file 'capitals: acuracy > 0': there is no metric *"]
+    )
+
+
+def test_what_the_report_says_of_a_suite(project: pytest.Pytester, workers: list[str]) -> None:
+    gates = "gates:\n- accuracy>0.04\n- ci_high( accuracy ) < 1\n"
+    project.makefile(".yaml", clustered=CLUSTERED + gates)
+    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    report = report_of(project)
+    (suite,) = report["suites"]
+    assert suite["gates"] == {"accuracy > 0.04": 27, "ci_high(accuracy) < 1": 28}
+    assert (suite["cluster"], suite["primary_metric"], suite["higher_is_better"]) == ("passage", "accuracy", True)
+    assert suite["judge"] is None
+    assert {name: len(part) for name, part in suite["fingerprint_parts"].items()} == {
+        "questions": 64,
+        "prompt": 64,
+        "fewshot": 0,
+        "scorer": 64,
+    }
+    assert [record["cluster"] for record in report["records"]] == [str(place % 10) for place in range(20)]
+
+
+def test_unscored_samples_have_their_cluster(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makeconftest(fake_model_conftest(errors={"13 + 1": "no"}, default_reply="1"))
+    project.makefile(".yaml", clustered=CLUSTERED)
+    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    (record,) = [record for record in report_of(project)["records"] if record["status"] == "unscored"]
+    assert record["cluster"] == "3"
+
+
+def test_a_benchmark_in_python(project: pytest.Pytester, workers: list[str]) -> None:
+    (project.path / "test_sums.py").write_text(BENCHMARK)
+    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    report = report_of(project)
+    (suite,) = report["suites"]
+    assert suite["gates"] == {"accuracy > 0.1": 3, "no_answer < 5": 3}
+    assert (suite["cluster"], suite["primary_metric"], suite["higher_is_better"]) == ("passage", "accuracy", False)
+    assert [record["cluster"] for record in report["records"]] == [str(place % 10) for place in range(20)]
+
+
+def test_a_scorer_that_asks_a_judge(project: pytest.Pytester, workers: list[str]) -> None:
+    scorer = """
+def mine(reply):
+    return True
+
+def pytest_llmeval_scorers():
+    mine.judged_by = os.environ["JUDGE"]
+    return {"mine": mine}
+"""
+    project.makeconftest(fake_model_conftest() + scorer)
+    project.makefile(".yaml", s="suite: s\nsamples: [{question: q, target: a}]\nscore: mine\n")
+    found = []
+    for judge in ("one", "two"):
+        project._monkeypatch.setenv("JUDGE", judge)
+        project.runpytest_subprocess(*workers, "--llm-report=out.json")
+        (suite,) = report_of(project)["suites"]
+        found.append((suite["judge"], suite["fingerprint"], suite["fingerprint_parts"]))
+    (judge, *parts), (other, *other_parts) = found
+    assert len(judge) == 64
+    assert judge != other
+    assert parts == other_parts
+
+
+def test_a_gate_of_a_metric_that_nobody_knows_before_the_run(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makeconftest(
+        fake_model_conftest() + "\ndef pytest_llmeval_scorers(): return {'mine': lambda reply: {'wit': 0.5}}\n"
+    )
+    text = "suite: s\nsamples: [{question: q, target: a}, {question: r, target: b}]\nscore: mine\n"
+    project.makefile(".yaml", s=text + "gates: [wit >= 0.5, wits >= 0.5]\n")
+    result = project.runpytest_subprocess(*workers, "-rA", "--llm-report=out.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert [(gate["name"], gate["outcome"], gate["reason"]) for gate in report_of(project)["gates"]] == [
+        ("wit >= 0.5", "passed", "wit 0.500, n 2"),
+        ("wits >= 0.5", "failed", "there is no metric 'wits'; did you mean 'wit'?"),
+    ]

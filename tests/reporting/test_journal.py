@@ -1,0 +1,323 @@
+"""Journals: what a session finished is on disk at once, and comes back from there, however the session ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.journal import Journal, JournalError, journal_path
+from pytest_llmeval.reporting.read import read_report
+from pytest_llmeval.reporting.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report_json import write_report
+from tests.reporting import reports as made
+from tests.reporting.reports import make_record, make_report
+from tests.support import REPOSITORY, clean_environment
+
+HEAD: dict[str, Any] = {
+    "created": "2026-01-01T00:00:00+00:00",
+    "environment": {"python": "3.11"},
+    "options": {"report": "out.json"},
+}
+
+RECORDS = [
+    make_record("capitals", "q1", category="west", prompt="Capital of France?", output="Paris", seconds=0.5),
+    make_record("sums", "s1", status="wrong", values={"accuracy": 0.0}, details={"loglikelihoods": [-1.0]}),
+    make_record("capitals", "q2", category="south", status="unscored", reason="too hot", values={}),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "out.json.journal"
+
+
+def written(path: Path, records: list[Record], **head: Any) -> Journal:
+    journal = Journal(path, {**HEAD, **head})
+    for name in dict.fromkeys(record.suite for record in records):
+        journal.add_suite(SuiteInfo(name=name, path=f"{name}.yaml", metrics=("accuracy",)))
+    journal.add_model({"name": "fake"})
+    for record in records:
+        journal.add(record)
+    return journal
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(ReportError) as caught:
+        read_report(path)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def test_records_come_back_in_any_order(path: Path) -> None:
+    journal = Journal(path, HEAD)
+    assert [journal.add(record) for record in RECORDS] == [0, 1, 2]
+    assert len(journal) == 3
+    records = journal.records([2, 0, 0, 1])
+    expected = [RECORDS[place] for place in (2, 0, 0, 1)]
+    assert list(records) == list(records) == expected
+    assert (len(records), records[0], records[-1]) == (4, RECORDS[2], RECORDS[1])
+    assert list(records[1:]) == expected[1:]
+    assert list(journal.records([])) == []
+    journal.add(make_record("sums", "s2"))
+    assert list(records) == expected
+    journal.close(discard=False)
+    assert list(records) == expected
+
+
+@settings(max_examples=30)
+@given(records=st.lists(made.records, max_size=4))
+def test_any_record_comes_back(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.journal"
+    path.unlink(missing_ok=True)
+    journal = Journal(path, HEAD)
+    assert list(journal.records([journal.add(record) for record in records])) == records
+    journal.close(discard=True)
+    assert not path.exists()
+
+
+def test_a_report_is_written_from_it(path: Path) -> None:
+    """The texts are in the report, though the session kept none."""
+    journal = written(path, RECORDS)
+    report = make_report([slim(record) for record in RECORDS])
+    out = path.with_name("out.json")
+    write_report(dataclasses.replace(report, records=journal.records([0, 1, 2])), out)
+    journal.close(discard=True)
+    assert list(read_report(out).records) == RECORDS
+    assert [entry.name for entry in path.parent.iterdir()] == ["out.json"]
+
+
+def test_slim_records_give_the_same_numbers() -> None:
+    for record in RECORDS:
+        kept = slim(record)
+        assert dataclasses.replace(record.score, answer=None) == kept.score
+        changed = {
+            field.name
+            for field in dataclasses.fields(Record)
+            if getattr(record, field.name) != getattr(kept, field.name)
+        }
+        assert changed <= {"question", "prompt", "choices", "target", "output", "answer", "details"}
+    assert make_report([slim(record) for record in RECORDS]).suites == make_report(RECORDS).suites
+
+
+# Where it lies
+
+
+def test_a_journal_that_lies_there_is_never_written_over(tmp_path: Path) -> None:
+    report = tmp_path / "out.json"
+    found = []
+    for _ in range(3):
+        path = journal_path(report)
+        found.append(path.name)
+        Journal(path, HEAD).close(discard=False)
+    assert found == ["out.json.journal", "out.json.2.journal", "out.json.3.journal"]
+    with pytest.raises(ReportError, match=r"cannot write the journal .*out\.json\.journal: File exists"):
+        Journal(tmp_path / "out.json.journal", HEAD)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match=r"cannot write the journal .*No such file or directory"):
+        Journal(tmp_path / "no" / "out.json.journal", HEAD)
+
+
+class FullDisk:
+    """A file on a disk that is full after ``num_bytes`` more."""
+
+    def __init__(self, file: Any, num_bytes: int) -> None:
+        self._file, self._left = file, num_bytes
+
+    def write(self, data: bytes) -> int:
+        if not self._left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count: int = self._file.write(data[: self._left])
+        self._left -= count
+        return count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_a_disk_that_is_full_is_told_once_and_costs_texts_alone(path: Path) -> None:
+    journal = written(path, RECORDS[:1])
+    journal._file = FullDisk(journal._file, 100)  # type: ignore[assignment]
+    with pytest.raises(JournalError, match=r"cannot write the journal .*: No space left on device") as caught:
+        journal.add(RECORDS[1])
+    assert caught.value.place == 1
+    assert journal.add(RECORDS[2]) == 2
+    journal.add_suite(SuiteInfo(name="later"))
+    assert list(journal.records([2, 1, 0])) == [slim(RECORDS[2]), slim(RECORDS[1]), RECORDS[0]]
+    journal.close(discard=False)
+    assert list(read_report(path).records) == RECORDS[:1]
+
+
+def test_a_disk_that_is_full_before_a_record_comes(path: Path) -> None:
+    journal = Journal(path, HEAD)
+    journal._file = FullDisk(journal._file, 0)  # type: ignore[assignment]
+    journal.add_suite(SuiteInfo(name="sums"))
+    with pytest.raises(JournalError):
+        journal.add(RECORDS[0])
+    assert [journal.add(RECORDS[1]), len(journal)] == [1, 2]
+    journal.close(discard=True)
+
+
+# What a killed session leaves
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.reporting.test_journal import HEAD
+from tests.reporting.reports import make_record
+from pytest_llmeval.reporting.journal import Journal
+from pytest_llmeval.reporting.records import SuiteInfo
+
+journal = Journal(Path(sys.argv[1]), HEAD)
+journal.add_suite(SuiteInfo(name="sums", path="sums.yaml", metrics=("accuracy",)))
+for number in range(1000):
+    right = number % 4 > 0
+    journal.add(make_record(
+        "sums", f"s{number}", status="correct" if right else "wrong", values={"accuracy": float(right)},
+        prompt="x" * 3000,
+    ))
+    if number == 800:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_what_it_had_finished(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path)], cwd=REPOSITORY, env=clean_environment(), check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    report = read_report(path)
+    assert [record.id for record in report.records] == [f"s{number}" for number in range(801)]
+    assert report.records[800].prompt == "x" * 3000
+    (suite,) = report.suites
+    assert (suite.summary.num_scored, suite.summary.metrics["accuracy"].value) == (801, 600 / 801)
+    assert report.stopped == "killed before its end"
+
+
+def test_a_report_from_a_journal(path: Path) -> None:
+    journal = written(path, RECORDS, num_expected=5)
+    engine = EngineUse(engine="tree", reason="as told")
+    journal.add_engine("capitals", None, engine)
+    journal.add_expected("capitals", None, 4)
+    journal.close(discard=False)
+    report = read_report(path)
+    expected = make_report(RECORDS)
+    assert (report.schema, report.created, report.exit_code, report.seconds) == (2, HEAD["created"], 2, 0.5)
+    assert (report.environment, report.options) == (HEAD["environment"], HEAD["options"])
+    assert report.stopped == "killed before its end"
+    assert report.problems == ("3 of 5 samples had been finished",)
+    assert [model["name"] for model in report.models] == ["fake"]
+    assert [suite.info.name for suite in report.suites] == ["capitals", "sums"]
+    assert [suite.summary.num_expected for suite in report.suites] == [4, 1]
+    assert [suite.summary.metrics for suite in report.suites] == [suite.summary.metrics for suite in expected.suites]
+    assert [suite.categories for suite in report.suites] == [suite.categories for suite in expected.suites]
+    assert [suite.engine for suite in report.suites] == [engine, None]
+    assert report.averages == expected.averages
+    assert report.definitions == expected.definitions
+    assert list(report.records) == RECORDS
+
+
+def test_suites_that_had_not_begun_are_expected(path: Path) -> None:
+    journal = written(path, RECORDS[1:2])
+    journal.add_suite(SuiteInfo(name="later", metrics=("accuracy",)))
+    journal.add_expected("later", None, 7)
+    journal.close(discard=False)
+    found = {suite.info.name: suite.summary for suite in read_report(path).suites}
+    assert (found["later"].num_expected, found["later"].num_scored, found["later"].metrics["accuracy"].value) == (
+        7,
+        0,
+        None,
+    )
+
+
+def test_the_later_record_of_a_sample_counts(path: Path) -> None:
+    """A sample that was run again, as a crash of a worker has it."""
+    again = make_record("sums", "s1")
+    other = make_record("sums", "s1", model="other")
+    written(path, [RECORDS[1], RECORDS[0], again, other]).close(discard=False)
+    report = read_report(path)
+    assert list(report.records) == [again, RECORDS[0], other]
+
+
+def test_several_models(path: Path) -> None:
+    records = [
+        make_record(
+            "sums", f"s{number}", model=model, values={"accuracy": right}, status="correct" if right else "wrong"
+        )
+        for model, right in (("one", 1.0), ("two", 0.0))
+        for number in range(3)
+    ]
+    written(path, records, options={"model": ["one", "two"]}).close(discard=False)
+    report = read_report(path)
+    assert [(suite.info.name, suite.models) for suite in report.suites] == [("sums", ("one",)), ("sums", ("two",))]
+    assert [suite.summary.metrics["accuracy"].value for suite in report.suites] == [1.0, 0.0]
+    (comparison,) = report.comparisons
+    assert (comparison.first, comparison.second, comparison.differences["accuracy"].difference) == ("one", "two", -1.0)
+
+
+def test_a_journal_that_is_cut_anywhere_has_the_lines_before(path: Path) -> None:
+    written(path, RECORDS).close(discard=False)
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
+    for length in range(first, len(whole) + 1, 37):
+        path.write_bytes(whole[:length])
+        num_lines = sum(end <= length for end in ends)
+        assert len(read_report(path).records) == max(0, num_lines - 4)
+    for torn in (b'{"record": {"suite"', b"\0" * 50):  # by a killed process, and by a power failure
+        path.write_bytes(whole + torn)
+        assert len(read_report(path).records) == 3
+    path.write_bytes(whole[: first - 5])
+    assert refused(path) == (
+        "cannot read the report out.json.journal:1: the file ends before the report does: it was cut off; copy it again"
+    )
+    path.write_bytes(b"")
+    assert refused(path) == "cannot read the report out.json.journal: it is empty"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{record", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ('{"record": {"suite": "a"}}', "a record's id is text, found nothing (null)"),
+        ('{"record": 3}', "found 3 (a whole number), expected a record"),
+        ('{"suite": {"metrics": []}}', "suite.name: found nothing (null), expected text"),
+        ('{"engine": {"suite": "a"}}', "there is no 'model'"),
+        ("{}", "found an empty mapping, expected one thing"),
+    ],
+)
+def test_a_damaged_line_in_the_middle(path: Path, line: str, message: str) -> None:
+    written(path, RECORDS).close(discard=False)
+    lines = path.read_text(encoding="ascii").splitlines()
+    path.write_text("\n".join([lines[0], line, *lines[1:]]) + "\n", encoding="ascii")
+    assert refused(path) == f"cannot read the journal out.json.journal:2: {message}"
+
+
+def test_a_journal_of_another_schema(path: Path) -> None:
+    written(path, RECORDS).close(discard=False)
+    text = path.read_text(encoding="ascii")
+    path.write_text(text.replace('"schema": 2', '"schema": 3', 1), encoding="ascii")
+    assert refused(path) == (
+        "cannot read the report out.json.journal: its schema is 3, and read are 1 and 2; "
+        "a newer version of pytest-llmeval-suites wrote it: install that"
+    )
+
+
+def test_lines_that_a_later_version_adds(path: Path) -> None:
+    journal = written(path, RECORDS)
+    journal.close(discard=False)
+    with path.open("a", encoding="ascii") as file:
+        file.write(json.dumps({"weather": "fine"}) + "\n")
+    assert len(read_report(path).records) == 3

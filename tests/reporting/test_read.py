@@ -1,0 +1,333 @@
+"""Reports from disk: what is written is read, older schemas too, and a file that is no report is told in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.read import read_report
+from pytest_llmeval.reporting.records import Record
+from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.reporting.report_json import write_report
+from tests.reporting.reports import make_record, make_report, reports
+
+SCHEMA_1 = Path(__file__).with_name("data") / "schema_1.json"
+"""Written by this plugin's version of commit 2ea00ca, the last with schema 1: two suites on two models."""
+
+RECORDS = [
+    make_record("capitals", "q1", category="west", question="Capital of France?", prompt="Q: …", output="Paris"),
+    make_record("capitals", "q2", category="south", status="wrong", values={"accuracy": 0.0}),
+    make_record("sums", "s1", seconds=0.5, num_prompt_tokens=10, num_tokens=2),
+    make_record("sums", "s2", status="unscored", reason="too hot", values={}),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A report in a file."""
+    write_report(make_report(RECORDS), tmp_path / "out.json")
+    return tmp_path / "out.json"
+
+
+def with_tuple(report: Report) -> Report:
+    """Equal to another one whose records are the same, wherever they lie."""
+    return replace(report, records=tuple(report.records))
+
+
+def edited(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change a report as somebody does who loads it and dumps it again."""
+    data = json.loads(path.read_bytes())
+    edit(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def refused(path: Path) -> str:
+    """The one line that says why a file is not read, without its folder."""
+    with pytest.raises(ReportError) as caught:
+        tuple(read_report(path).records)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(f"{path.parent}{os.sep}", "")
+
+
+@settings(max_examples=50)
+@given(report=reports)
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, report: Report) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    write_report(report, path)
+    assert with_tuple(read_report(path)) == report
+
+
+@settings(max_examples=30)
+@given(report=reports, indent=st.sampled_from([None, 0, 1, 2]), is_ascii=st.booleans())
+def test_a_reformatted_report_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, report: Report, indent: int | None, is_ascii: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    write_report(report, path)
+    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=indent, ensure_ascii=is_ascii), encoding="utf-8")
+    assert with_tuple(read_report(path)) == report
+
+
+@pytest.mark.parametrize("change", [lambda data: data.replace(b"\n", b"\r\n"), lambda data: b"\xef\xbb\xbf" + data])
+def test_line_endings_and_byte_order_marks_of_other_systems(path: Path, change: Callable[[bytes], bytes]) -> None:
+    expected = with_tuple(read_report(path))
+    path.write_bytes(change(path.read_bytes()))
+    assert with_tuple(read_report(path)) == expected
+
+
+def test_numbers_that_json_does_not_have(tmp_path: Path) -> None:
+    record = make_record(
+        values={"accuracy": 1.0, "odd": float("inf")}, details={"loglikelihoods": [-1.0, -float("inf")]}
+    )
+    report = replace(make_report([make_record()]), records=(record,))
+    write_report(report, tmp_path / "out.json")
+    (found,) = read_report(tmp_path / "out.json").records
+    assert found == replace(record, values={"accuracy": 1.0}, details={"loglikelihoods": [-1.0, None]})
+
+
+def test_unknown_keys_are_left_alone(path: Path) -> None:
+    expected = with_tuple(read_report(path))
+
+    def add(data: dict[str, Any]) -> None:
+        suite = data["suites"][0]
+        for part in (data, suite, suite["metrics"]["accuracy"], suite["categories"]["west"], data["records"][0]):
+            part["of a later version"] = [1]
+
+    edited(path, add)
+    assert with_tuple(read_report(path)) == expected
+
+
+# Records on disk
+
+
+def test_records_are_a_sequence(path: Path) -> None:
+    records = read_report(path).records
+    assert len(records) == 4
+    assert list(records) == list(records) == RECORDS
+    assert [records[place] for place in (0, 3, -1, -4)] == [RECORDS[place] for place in (0, 3, -1, -4)]
+    assert list(records[1:3]) == RECORDS[1:3]
+    assert list(records[::-1]) == RECORDS[::-1]
+    assert list(reversed(records)) == RECORDS[::-1]
+    assert RECORDS[2] in records
+    for place in (4, -5):
+        with pytest.raises(IndexError):
+            records[place]
+
+
+def test_records_of_an_empty_session(tmp_path: Path) -> None:
+    write_report(make_report([]), tmp_path / "out.json")
+    report = read_report(tmp_path / "out.json")
+    assert (len(report.records), list(report.records), report.suites) == (0, [], ())
+
+
+def test_a_report_that_changes_while_it_is_in_use(path: Path) -> None:
+    records = read_report(path).records
+    write_report(make_report(RECORDS[:2]), path)
+    with pytest.raises(ReportError, match=re.escape(f"the report {path} was changed while it was in use")):
+        list(records)
+
+
+def test_a_report_that_is_written_over_itself(path: Path) -> None:
+    """Its records are read while the new file is written, and the old one is there until that is whole."""
+    report = read_report(path)
+    before = with_tuple(report)
+    write_report(report, path)
+    assert with_tuple(read_report(path)) == before
+
+
+# Older schemas
+
+
+def test_schema_1() -> None:
+    report = read_report(SCHEMA_1)
+    raw = json.loads(SCHEMA_1.read_bytes())
+    assert (report.schema, report.exit_code, report.stopped) == (1, 0, None)
+    assert [(suite.info.name, suite.models) for suite in report.suites] == [
+        ("capitals", ("random",)),
+        ("capitals", ("majority",)),
+        ("sums", ("random",)),
+        ("sums", ("majority",)),
+    ]
+    for suite, old in zip(report.suites, raw["suites"], strict=True):
+        assert {name: metric.value for name, metric in suite.macro.items()} == old["macro"]
+        assert {metric.n for metric in suite.macro.values()} <= {3}
+        found = {name: metric.to_dict() for name, metric in suite.summary.metrics.items()}
+        assert {name: {key: metric[key] for key in old["metrics"][name]} for name, metric in found.items()} == old[
+            "metrics"
+        ]
+        assert suite.info.metrics == tuple(old["metrics"])
+        assert suite.info.fingerprint == old["fingerprint"]
+    assert [comparison.second for comparison in report.comparisons] == ["majority", "majority"]
+    assert report.comparisons[1].differences["accuracy"].difference == -0.25
+    assert (report.averages, report.gates, report.definitions) == ((), (), {})
+    assert [record.id for record in report.records] == [record["id"] for record in raw["records"]]
+    assert {record.cluster for record in report.records} == {None}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (3, "its schema is 3, and read are 1 and 2; a newer version of pytest-llmeval-suites wrote it: install that"),
+        (0, "its schema is 0, and read are 1 and 2"),
+        ("2", "its schema is '2' (text), and read are 1 and 2"),
+        (True, "its schema is True, and read are 1 and 2"),
+        (None, "its schema is nothing (null), and read are 1 and 2"),
+    ],
+)
+@pytest.mark.parametrize("is_reformatted", [False, True])
+def test_other_schemas(path: Path, schema: object, message: str, is_reformatted: bool) -> None:
+    if is_reformatted:
+        edited(path, lambda data: data.update(schema=schema))
+    else:
+        text = path.read_text(encoding="ascii")
+        path.write_text(text.replace('"schema": 2', f'"schema": {json.dumps(schema)}', 1), encoding="ascii")
+    assert refused(path) == f"cannot read the report out.json: {message}"
+
+
+# Files that are no report
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert refused(tmp_path / "out.json") == "cannot read the report out.json: there is no such file"
+    message = refused(tmp_path / "no" / "out.json")
+    assert message == "cannot read the report out.json: there is no such file"
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "out.json").mkdir()
+    assert refused(tmp_path / "out.json") == "cannot read the report out.json: it is a folder; name a file in it"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "out.json: it is empty"),
+        (b" \n", "out.json: it is empty"),
+        (b"suite: a\n", "out.json:1: it is not JSON (Expecting value)"),
+        (b'{\n "schema": 2,\n "created" "x"\n}', "out.json:3: it is not JSON (Expecting ':' delimiter)"),
+        (b"\xff\x00\x80", "out.json: it is not JSON, nor any text"),
+        (b"[1]", "out.json: it is no report of this plugin: found a list of 1"),
+        (b"{}", "out.json: it is no report of this plugin: found JSON without a schema"),
+        (b'{"results": {"arc": 1}}', "out.json: it is no report of this plugin: found JSON without a schema"),
+        (b'{"schema": 2, "created": ""}', "out.json: records: found nothing (null), expected a list"),
+        (b'{"schema": 2, "created": "", "records": []}', "out.json: suites: there are none, expected a list"),
+        (b"[" * 100_000, "out.json: it is nested too deeply for a report"),
+        (b'{"schema": NaN, "created": ""}', "out.json: NaN is not JSON"),
+    ],
+)
+def test_other_files(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "out.json").write_bytes(content)
+    assert refused(tmp_path / "out.json") == f"cannot read the report {message}"
+
+
+def test_a_report_that_was_cut_off_anywhere(path: Path) -> None:
+    whole = path.read_bytes().rstrip()
+    for length in range(1, len(whole), 53):
+        path.write_bytes(whole[:length])
+        line = whole[:length].rstrip().count(b"\n") + 1
+        message = refused(path)
+        assert re.fullmatch(
+            rf"cannot read the report out\.json:({line}|{line + 1}): the file ends before the report does: "
+            r"it was cut off; copy it again",
+            message,
+        ), (length, message)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda data: data.update(seconds="long"), "seconds: found 'long' (text), expected a number"),
+        (lambda data: data.update(exit_code=None), "exit_code: found nothing (null), expected a whole number"),
+        (lambda data: data.update(suites={}), "suites: found an empty mapping, expected a list"),
+        (lambda data: data.update(suites=[3]), "suites[0]: found 3 (a whole number), expected a mapping"),
+        (lambda data: data["suites"][1].pop("name"), "suites[1].name: found nothing (null), expected text"),
+        (
+            lambda data: data["suites"][0].pop("num_scored"),
+            "suites[0].num_scored: found nothing (null), expected a whole number",
+        ),
+        (lambda data: data["suites"][0].update(num_scored=-1), "suites[0].num_scored: found -1, expected 0 or more"),
+        (
+            lambda data: data["suites"][0]["metrics"]["accuracy"].update(value="NaN"),
+            "suites[0].metrics.accuracy: a metric's value is a finite number or null, found 'NaN'",
+        ),
+        (
+            lambda data: data["suites"][0].update(macro={"accuracy": "high"}),
+            "suites[0].macro.accuracy: found 'high' (text), expected a metric",
+        ),
+        (lambda data: data["suites"][0].update(latency={"n": 1}), "suites[0].latency: there is no 'mean'"),
+        (lambda data: data.update(gates=[{"name": "a"}]), "gates[0]: there is no 'kind'"),
+        (
+            lambda data: data.update(
+                comparisons=[{"suite": "a", "first": "b", "second": "c", "differences": {"d": {}}}]
+            ),
+            "comparisons[0].differences.d: there is no 'n'",
+        ),
+        (
+            lambda data: data["records"][1].update(status="great"),
+            "records[1]: a record's status is correct, wrong, scored or unscored, found 'great' (text)",
+        ),
+        (lambda data: data["records"][1].pop("suite"), "records[1]: a record's suite is text, found nothing (null)"),
+        (
+            lambda data: data["records"][1].update(category=4),
+            "records[1]: a record's category is text or null, found 4 (a whole number)",
+        ),
+        (
+            lambda data: data["records"][1].update(values={"accuracy": "1"}),
+            "records[1]: a record's value of accuracy is a number, found '1' (text)",
+        ),
+        (lambda data: data["records"].append(3), "records[4]: found 3 (a whole number), expected a record"),
+    ],
+)
+def test_damaged_parts(path: Path, edit: Callable[[dict[str, Any]], object], message: str) -> None:
+    edited(path, edit)
+    assert refused(path) == f"cannot read the report out.json: {message}"
+
+
+def test_a_damaged_record_is_named_by_its_line(path: Path) -> None:
+    lines = path.read_text(encoding="ascii").splitlines(keepends=True)
+    place = next(number for number, line in enumerate(lines) if '"q2"' in line and line.startswith("  {"))
+    lines[place] = lines[place].replace('"status": "wrong"', '"status": "bad"')
+    path.write_text("".join(lines), encoding="ascii")
+    assert refused(path) == (
+        f"cannot read the report out.json:{place + 1}: a record's status is correct, wrong, scored or unscored, "
+        "found 'bad' (text)"
+    )
+    lines[place] = lines[place].replace('"status": "bad"', '"status" "bad"')
+    path.write_text("".join(lines), encoding="ascii")
+    assert refused(path).startswith(f"cannot read the report out.json:{place + 1}: Expecting ':' delimiter")
+
+
+def test_a_reformatted_report_that_is_too_large(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_llmeval.reporting.read._MAX_WHOLE_BYTES", 1000)
+    assert len(read_report(path).records) == 4
+    edited(path, lambda data: None)
+    assert refused(path) == (
+        "cannot read the report out.json: it was reformatted and is larger than 0 MB; take the file as it was written, "
+        "with a record on each line"
+    )
+
+
+def test_only_records_that_are_asked_for_are_parsed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    made = Record.from_dict
+
+    def from_dict(data: Mapping[str, Any]) -> Record:
+        parsed.append(data["id"])
+        return made(data)
+
+    monkeypatch.setattr(Record, "from_dict", from_dict)
+    report = read_report(path)
+    assert parsed == []
+    assert report.records[2].id == "s1"
+    assert parsed == ["s1"]

@@ -1,0 +1,118 @@
+"""From records to numbers: averages over categories and suites, clusters, percentiles, what metrics' names mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report import SuiteReport, definitions_of
+from pytest_llmeval.reporting.summaries import average_suites, compare_models, summarize_suite
+from tests.reporting.reports import make_record, make_report
+
+
+def suite_of(*values: float, name: str = "sums", model: str = "fake", cluster_size: int = 0) -> list[Record]:
+    return [
+        make_record(
+            name,
+            f"s{number}",
+            model=model,
+            status="correct" if value else "wrong",
+            values={"accuracy": value},
+            cluster=f"passage {number // cluster_size}" if cluster_size else None,
+        )
+        for number, value in enumerate(values)
+    ]
+
+
+def test_the_mean_over_categories_is_a_metric() -> None:
+    records = [
+        make_record(id_="s1", category="a"),
+        make_record(id_="s2", category="a", status="wrong", values={"accuracy": 0.0}),
+        make_record(id_="s3", category="b"),
+    ]
+    (suite,) = make_report(records).suites
+    assert suite.macro["accuracy"].value == 0.75
+    assert suite.macro["accuracy"].n == 2
+    assert make_report(records[:2]).suites[0].macro == {}
+
+
+def test_latency_and_speed_are_of_the_scored_samples_that_took_time() -> None:
+    seconds = [0.5, 0.0, 2.0, 1.0, 4.0]
+    records = [
+        make_record(id_=f"s{place}", seconds=value, num_prompt_tokens=10, num_tokens=2)
+        for place, value in enumerate(seconds)
+    ]
+    records[4] = make_record(id_="s4", status="unscored", values={}, seconds=4.0)
+    (suite,) = make_report(records).suites
+    assert suite.latency is not None
+    assert suite.tokens_per_second is not None
+    took = [0.5, 2.0, 1.0]
+    speeds = [12 / value for value in took]
+    for found, values in ((suite.latency, took), (suite.tokens_per_second, speeds)):
+        assert found.n == 3
+        assert found.mean == pytest.approx(np.mean(values))
+        assert [found.p50, found.p95, found.p99] == pytest.approx(list(np.percentile(values, [50, 95, 99])))
+    (none,) = make_report([make_record()]).suites
+    assert (none.latency, none.tokens_per_second) == (None, None)
+
+
+def test_clusters_are_those_of_the_records() -> None:
+    values = [1.0, 1.0, 0.0, 0.0] * 6
+    (clustered,) = make_report(suite_of(*values, cluster_size=2)).suites
+    (independent,) = make_report(suite_of(*values)).suites
+    assert clustered.summary.metrics["accuracy"].num_clusters == 12
+    assert independent.summary.metrics["accuracy"].num_clusters is None
+    one, other = clustered.summary.metrics["accuracy"].stderr, independent.summary.metrics["accuracy"].stderr
+    assert one is not None
+    assert other is not None
+    assert one > other  # the two of a passage are right or wrong together
+    by_model = {
+        "one": suite_of(*values, cluster_size=2),
+        "two": suite_of(*reversed(values), cluster_size=2),
+    }
+    (comparison,) = compare_models("sums", by_model, ["one", "two"], ["accuracy"])
+    assert comparison.differences["accuracy"].num_clusters == 12
+
+
+def test_averages_over_suites() -> None:
+    records = [
+        *suite_of(1.0, 1.0, 1.0, 0.0),
+        *suite_of(0.0, 1.0, name="capitals"),
+        make_record("texts", "t1", status="scored", values={"score": 2.0}),
+    ]
+    (averages,) = make_report(records).averages
+    assert averages.model is None
+    assert set(averages.macro) == set(averages.micro) == {"accuracy"}
+    assert (averages.macro["accuracy"].value, averages.macro["accuracy"].n) == (0.625, 2)
+    assert averages.micro["accuracy"].value == pytest.approx(4 / 6)
+    assert averages.micro["accuracy"].n == 6
+    assert make_report(records[:4]).averages == ()
+    assert make_report([records[0], records[-1]]).averages == ()
+
+
+def test_averages_of_several_models() -> None:
+    suites: list[SuiteReport] = []
+    records = []
+    for model, right in (("one", 1.0), ("two", 0.0)):
+        for name in ("sums", "capitals"):
+            own = suite_of(right, 0.0, name=name, model=model)
+            records += own
+            info = SuiteInfo(name=name)
+            suites.append(summarize_suite(info, own, num_expected=2, num_skipped=0, model=model))
+    found = average_suites(suites, records)
+    assert [(one.model, one.macro["accuracy"].value, one.micro["accuracy"].n) for one in found] == [
+        ("one", 0.5, 4),
+        ("two", 0.0, 4),
+    ]
+
+
+def test_definitions() -> None:
+    records = [make_record(values={"accuracy": 1.0, "flexible.brier": 0.5, "mine": 3.0})]
+    found = definitions_of(make_report(records).suites)
+    assert {name: (one["kind"], one["higher_is_better"]) for name, one in found.items()} == {
+        "accuracy": ("proportion", True),
+        "flexible.brier": ("mean", False),
+        "mine": ("mean", None),
+    }
+    assert all(one["version"] == 1 for one in found.values())

@@ -1,0 +1,223 @@
+"""The summary in a terminal, from reports made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval.reporting.escape import without_commands
+from pytest_llmeval.reporting.gate_lines import gate_lines
+from pytest_llmeval.reporting.gate_results import GateOutcome
+from pytest_llmeval.reporting.latency_lines import duration, latency_lines, latency_table
+from pytest_llmeval.reporting.report import Averages, SuiteReport
+from pytest_llmeval.reporting.terminal import summary_lines, write_summary
+from pytest_llmeval.scoring.percentiles import Percentiles
+from tests.reporting.made_reports import HOSTILE, gate, hostile_report, metric, record, report, suite_report, summary
+
+OUTCOMES: Sequence[GateOutcome] = ("passed", "failed", "skipped")
+
+
+def shown(*results: object, width: int = 100) -> list[str]:
+    return list(gate_lines(results, {"org/gpt2": "gpt2"}, width=width))  # type: ignore[arg-type]
+
+
+def test_gates_that_failed_come_first_and_few_are_all_shown() -> None:
+    assert shown(
+        gate("passed", reason="accuracy is 0.700"),
+        gate("skipped", reason="3 of 200 samples were selected"),
+        gate(notes=("1 unscored sample was allowed",)),
+        gate("passed", "accuracy vs baseline", kind="baseline", reason="no drop"),
+    ) == [
+        "gates: 1 failed, 1 skipped, 2 passed",
+        "failed: boolq, accuracy >= 0.6: accuracy is 0.550, n 200",
+        "  1 unscored sample was allowed",
+        "skipped: boolq, accuracy >= 0.6: 3 of 200 samples were selected",
+        "passed: boolq, accuracy vs baseline: no drop",
+        "passed: boolq, accuracy >= 0.6: accuracy is 0.700",
+    ]
+    assert shown() == []
+
+
+def test_many_thresholds_that_passed_are_only_counted() -> None:
+    passed = [gate("passed", f"accuracy >= 0.{place}") for place in range(11)]
+    against = gate("passed", "accuracy vs baseline", kind="baseline", reason="no drop")
+    assert shown(*passed, against) == ["gates: 12 passed", "passed: boolq, accuracy vs baseline: no drop"]
+    assert len(shown(*passed[:10])) == 11
+
+
+def test_many_skipped_share_their_reason() -> None:
+    skipped = [gate("skipped", suite=f"s{place}", reason="a selection" if place else "x") for place in range(12)]
+    assert shown(*skipped) == [
+        "gates: 12 skipped",
+        "skipped: 11 gates: a selection",
+        "skipped: 1 gate: x",
+    ]
+
+
+def test_many_failed_are_counted() -> None:
+    lines = shown(*(gate(suite=f"s{place}") for place in range(60)))
+    assert len(lines) == 52
+    assert lines[-1] == "… and 10 more that failed, all in the report"
+
+
+def test_gates_name_their_model_where_there_are_several() -> None:
+    names = {"org/gpt2": "gpt2", "org/llama": "llama"}
+    lines = list(gate_lines([gate(model="org/llama"), gate(suite=None)], names, width=100))
+    assert lines[1:] == [
+        "failed: boolq (llama), accuracy >= 0.6: accuracy is 0.550, n 200",
+        "failed: accuracy >= 0.6: accuracy is 0.550, n 200",
+    ]
+    assert shown(gate(model="org/gpt2"))[1].startswith("failed: boolq, accuracy")
+
+
+def test_long_reasons_are_wrapped() -> None:
+    assert shown(
+        gate(reason="accuracy fell by 0.030 [0.010, 0.050], p 0.001", notes=["a note of many words"]), width=40
+    ) == [
+        "gates: 1 failed",
+        "failed: boolq, accuracy >= 0.6: accuracy",
+        "  fell by 0.030 [0.010, 0.050], p 0.001",
+        "  a note of many words",
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from(OUTCOMES), st.text(max_size=9), st.text(max_size=60))), st.integers(20, 90))
+def test_no_gate_acts_on_the_terminal(found: list[tuple[GateOutcome, str, str]], width: int) -> None:
+    lines = shown(*(gate(outcome, name, reason=reason) for outcome, name, reason in found), width=width)
+    assert all(line.isprintable() or not line.isascii() for line in lines)
+
+
+def timed(name: str, mean: float, p95: float, n: int = 4, speed: Percentiles | None = None) -> SuiteReport:
+    latency = Percentiles(n=n, mean=mean, p50=mean, p95=p95, p99=2 * p95)
+    return replace(suite_report(name), latency=latency, tokens_per_second=speed)
+
+
+def test_the_latency_of_one_suite() -> None:
+    speed = Percentiles(n=4, mean=12345.6, p50=99.99, p95=5.4321, p99=250.0)
+    suites = [suite_report("untimed"), timed("boolq", 0.0013, 0.002, speed=speed)]
+    assert list(latency_lines(suites, {}, width=80)) == [
+        "latency of a sample: mean 1.30 ms, p50 1.30 ms, p95 2.00 ms, p99 4.00 ms",
+        "tokens/s of a sample: mean 12,346, p50 100.0, p95 5.43, p99 250",
+    ]
+    assert list(latency_lines(suites[:1], {}, width=80)) == []
+
+
+def test_the_latency_of_several_suites_has_no_percentiles_of_all() -> None:
+    """The mean over all samples by hand: (3 × 10 ms + 1 × 30 ms) / 4."""
+    suites = [timed("a", 0.010, 0.5, n=3), timed("b", 0.030, 1.5, n=1), timed("c", 0.015, 0.9, n=0)]
+    assert list(latency_lines(suites[:2], {}, width=80)) == [
+        "latency of a sample: mean 15.0 ms, p95 from 500 ms (a) to 1.50 s (b)"
+    ]
+
+
+def test_the_table_of_latencies() -> None:
+    lines = list(latency_table([timed("a", 0.010, 0.5), suite_report("untimed")], {}, width=120))
+    assert len(lines) == 3
+    assert lines[2].split() == ["a", "4", "10.0", "ms", "10.0", "ms", "500", "ms", "1.00", "s"]
+    assert list(latency_table([suite_report()], {}, width=120)) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.0000123, "0.01 ms"), (0.00999, "9.99 ms"), (0.25, "250 ms"), (75.0, "75.0 s")]
+)
+def test_durations(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected
+
+
+def test_means_over_suites() -> None:
+    averages = Averages(
+        model="org/gpt2",
+        macro={"accuracy": metric(0.79, 2), "brier": metric(0.2, 1), "chrf": metric(50.0, 2)},
+        micro={"accuracy": metric(0.783, 400), "skill": metric(None)},
+    )
+    suites = [suite_report("a", models=["org/gpt2"]), suite_report("b", models=["org/gpt2"])]
+    lines = list(summary_lines(report(suites, averages=(averages,)), width=100))
+    assert lines[4:6] == [
+        "mean over suites, each suite alike: accuracy 0.790 [0.690, 0.890], Brier 0.200 [0.100, 0.300] (n 1)",
+        "mean over suites, each sample alike: accuracy 0.783 [0.683, 0.883]",
+    ]
+    suites[1] = suite_report("b", models=["org/llama"])
+    (line,) = [line for line in summary_lines(report(suites, averages=(averages,)), width=100) if "each sample" in line]
+    assert line.startswith("mean over suites of gpt2, each sample alike: ")
+
+
+def test_means_over_categories_have_their_interval() -> None:
+    parts = {"x": summary({"accuracy": metric(0.5)}), "y": summary({"accuracy": metric(1.0)})}
+    suite = replace(suite_report(), categories=parts, macro={"accuracy": metric(0.75, 2), "brier": metric(None)})
+    assert "mean over categories: accuracy 0.750 [0.650, 0.850]" in summary_lines(report([suite]), width=80)
+
+
+def test_samples_in_clusters() -> None:
+    clustered = metric(0.75, 200, num_clusters=40)
+    suite = replace(suite_report(), summary=summary({"accuracy": clustered, "brier": clustered}, 200))
+    assert list(summary_lines(report([suite]), width=80))[3] == "boolq: n 200 in 40 clusters"
+
+
+@dataclass
+class Lines:
+    """A terminal that remembers."""
+
+    lines: list[tuple[str, bool]] = field(default_factory=list)
+
+    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
+        self.lines.append((title or "", False))
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        self.lines.append((line, bool(markup.get("red"))))
+
+
+def test_what_needs_a_look_is_red_with_its_further_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    terminal = Lines()
+    records = [record(status="unscored", reason="no")]
+    made = report(
+        records=records,
+        gates=(gate(notes=("a note",)), gate("passed", reason="fine", notes=("another",))),
+        problems=("cannot write the report b.csv: no",),
+    )
+    write_summary(terminal, made, [Path("a.json"), Path("c.md")])
+    assert terminal.lines[0] == ("LLM evaluation: gpt2 (cpu, float32)", False)
+    assert [line for line, is_red in terminal.lines if is_red] == [
+        "could not be scored: 1",
+        "  suites/boolq.yaml::q1: no",
+        "problem: cannot write the report b.csv: no",
+        "failed: boolq, accuracy >= 0.6: accuracy is 0.550, n 200",
+        "  a note",
+    ]
+    assert [line for line, _ in terminal.lines[-2:]] == ["report: a.json", "report: c.md"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_hostile_report_acts_on_no_terminal(width: int) -> None:
+    for line in summary_lines(hostile_report(), width=width):
+        assert len(line.splitlines()) <= 1
+        assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for character in line)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_hostile_report_gives_github_no_command(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    terminal = Lines()
+    write_summary(terminal, hostile_report([*HOSTILE, "::stop-commands::x", "a ##[add-mask]x"]), [])
+    assert not [line for line, _ in terminal.lines[1:] if line.lstrip().startswith("::") or "##[" in line]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("::error::x", ": :error::x"),
+        ("  ::error::x", "  : :error::x"),
+        ("a\n\n ::error::x\n", "a\n\n : :error::x\n"),
+        ("a ##[add-mask]x ##[", "a # #[add-mask]x # #["),
+        ("###[a]", "## #[a]"),
+        ("suites/a.yaml::q1: a::b", "suites/a.yaml::q1: a::b"),
+        ("## heading", "## heading"),
+    ],
+)
+def test_commands_are_taken_apart(line: str, expected: str) -> None:
+    assert without_commands(line) == expected

@@ -1,0 +1,133 @@
+"""What differs between two suites is said by the part of their fingerprints in which they differ."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.suites.loader import load_suite
+
+ROWS = [{"ask": f"Word {place}?", "options": ["a", "b"], "answer": place % 2, "note": "x"} for place in range(12)]
+SHOTS = [{"ask": f"Shot {place}?", "options": ["a", "b"], "answer": 0, "note": "y"} for place in range(4)]
+SUITE: dict[str, Any] = {
+    "suite": "s",
+    "dataset": {
+        "path": "rows.jsonl",
+        "fields": {"question": "ask", "choices": "options", "target": "answer", "hint": "note"},
+    },
+    "prompt": {"template": "{{ question }} ({{ hint }})", "fewshot": {"count": 2, "path": "shots.jsonl"}},
+    "score": "choice",
+}
+HASH = 64
+Changes: TypeAlias = dict[tuple[str, ...], Any]
+
+
+def parts_of(
+    folder: Path,
+    changes: Changes | None = None,
+    *,
+    rows: list[dict[str, Any]] = ROWS,
+    shots: list[dict[str, Any]] = SHOTS,
+) -> tuple[str, dict[str, str]]:
+    value = copy.deepcopy(SUITE)
+    for keys, new in (changes or {}).items():
+        inside = value
+        for key in keys[:-1]:
+            inside = inside[key]
+        inside[keys[-1]] = new
+    for name, data in (("rows", rows), ("shots", shots), ("same", shots)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in data))
+    (folder / "s.yaml").write_text(json.dumps(value))
+    evaluation = Evaluation(load_suite(folder / "s.yaml"))
+    return evaluation.fingerprints()[0], evaluation.fingerprint_parts()
+
+
+NO_PARTS: dict[str, Changes] = {
+    "another name": {("suite",): "t"},
+    "gates": {("gates",): ["accuracy >= 0.5"]},
+    "another order": {("dataset", "shuffle_seed"): 3},
+    "the same examples in another file": {("prompt", "fewshot", "path"): "same.jsonl"},
+    "clusters": {("cluster",): "ask"},
+}
+LETTERED: Changes = {("prompt", "template"): "{{ question }} ({{ hint }})\n{{ lettered_choices }}"}
+PARTS: dict[str, tuple[Changes, set[str]]] = {
+    "a category": ({("category",): "{{ question[-2:] }}"}, {"questions"}),
+    "fewer samples": ({("dataset", "limit"): 11}, {"questions"}),
+    "template": ({("prompt", "template"): "Q: {{ question }} ({{ hint }})"}, {"prompt"}),
+    "system": ({("prompt", "system"): "Be brief."}, {"prompt"}),
+    "a variable": ({("dataset", "fields", "hint"): "{{ note * 2 }}"}, {"prompt"}),
+    "number of examples": ({("prompt", "fewshot", "count"): 1}, {"fewshot"}),
+    "their separator": ({("prompt", "fewshot", "delimiter"): "\n"}, {"fewshot"}),
+    "no examples": ({("prompt", "fewshot", "count"): 0}, {"fewshot"}),
+    "scorer": ({("score",): "letter", **LETTERED}, {"scorer", "prompt"}),
+    "setting": ({("score",): {"choice": {"normalize": "sum"}}}, {"scorer"}),
+    "filters": ({("score",): "letter", ("filters",): ["strip"], **LETTERED}, {"scorer", "prompt"}),
+}
+
+
+@pytest.mark.parametrize("changes", NO_PARTS.values(), ids=NO_PARTS.keys())
+def test_what_changes_no_number_changes_no_part(tmp_path: Path, changes: Changes) -> None:
+    (suite, before), (other, after) = parts_of(tmp_path), parts_of(tmp_path, changes)
+    assert (suite, before) == (other, after)
+
+
+@pytest.mark.parametrize(("changes", "differing"), PARTS.values(), ids=PARTS.keys())
+def test_what_is_changed_is_the_part_that_differs(tmp_path: Path, changes: Changes, differing: set[str]) -> None:
+    (suite, before), (other, after) = parts_of(tmp_path), parts_of(tmp_path, changes)
+    assert suite != other
+    assert {name for name in before if before[name] != after[name]} == differing
+
+
+def test_what_is_generated_is_of_the_prompt(tmp_path: Path) -> None:
+    number: Changes = {("score",): "number"}
+    suite, before = parts_of(tmp_path, number)
+    other, after = parts_of(tmp_path, {**number, ("generate",): {"max_tokens": 5}})
+    assert suite != other
+    assert {name for name in before if before[name] != after[name]} == {"prompt"}
+
+
+@pytest.mark.parametrize("column", ["ask", "options", "answer"])
+def test_another_question_is_a_part(tmp_path: Path, column: str) -> None:
+    new = {"ask": "New?", "options": ["a", "c"], "answer": 1 - int(str(ROWS[5]["answer"]))}[column]
+    before, after = parts_of(tmp_path)[1], parts_of(tmp_path, rows=[*ROWS[:5], {**ROWS[5], column: new}, *ROWS[6:]])[1]
+    assert {name for name in before if before[name] != after[name]} == {"questions"}
+
+
+def test_another_example_is_a_part(tmp_path: Path) -> None:
+    before, after = parts_of(tmp_path)[1], parts_of(tmp_path, shots=[{**shot, "ask": "New?"} for shot in SHOTS])[1]
+    assert {name for name in before if before[name] != after[name]} == {"fewshot"}
+
+
+def test_a_column_that_nothing_shows(tmp_path: Path) -> None:
+    rows = [{**row, "source": "a book"} for row in ROWS]
+    assert parts_of(tmp_path, rows=rows) == parts_of(tmp_path)
+
+
+def test_questions_that_stand_in_columns_alone(tmp_path: Path) -> None:
+    fields = {name: rule for name, rule in SUITE["dataset"]["fields"].items() if name != "question"}
+    changes: Changes = {("dataset", "fields"): fields, ("prompt", "template"): "{{ ask }} ({{ hint }})"}
+    before = parts_of(tmp_path, changes)[1]
+    after = parts_of(tmp_path, changes, rows=[{**row, "ask": "Which?"} for row in ROWS])[1]
+    assert {name for name in before if before[name] != after[name]} == {"questions"}
+
+
+def test_the_forms_of_the_parts(tmp_path: Path) -> None:
+    parts = parts_of(tmp_path)[1]
+    assert list(parts) == ["questions", "prompt", "fewshot", "scorer"]
+    assert {len(part) for part in parts.values()} == {HASH}
+    assert parts_of(tmp_path, {("prompt",): {"template": "{{ ask }}"}})[1]["fewshot"] == ""
+
+
+@pytest.mark.parametrize("sampler", ["seeded", "first_n", "lm_eval"])
+def test_examples_from_the_data_set_itself(tmp_path: Path, sampler: str) -> None:
+    changes: Changes = {("prompt", "fewshot"): {"count": 2, "sampler": sampler}}
+    parts = parts_of(tmp_path, changes)[1]
+    assert len(parts["fewshot"]) == HASH
+    seeded: Changes = {("prompt", "fewshot"): {"count": 2, "sampler": sampler, "seed": 5}}
+    assert parts_of(tmp_path, seeded)[1]["fewshot"] != parts["fewshot"]
+    assert parts_of(tmp_path, changes)[1] == parts
