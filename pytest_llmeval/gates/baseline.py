@@ -15,7 +15,7 @@ from pytest_llmeval.gates.gated_metrics import (
 )
 from pytest_llmeval.gates.kept_records import KeptRecord, kept_records
 from pytest_llmeval.gates.margins import Margin
-from pytest_llmeval.gates.regression_lines import regression_notes, regression_reason
+from pytest_llmeval.gates.regression_lines import regression_reason, undecided_reason
 from pytest_llmeval.gates.sample_pairs import Pairing, Refusal, SamplePairs, pair_samples
 from pytest_llmeval.gates.verdict import fails
 from pytest_llmeval.reporting.gate_results import GateMode, GateOutcome, GateResult, Regression
@@ -77,21 +77,25 @@ def compare_reports(
         require=require,
     )
     plans = list(comparison.plans(undecided))
-    results = _decided(list(comparison.tests(plans, pairing)), settings)
+    results = _decided(list(comparison.tests(plans, pairing)), settings, undecided)
     results += comparison.suites_that_did_not_run(covers, is_selection=is_selection, undecided=undecided)
     results += comparison.margins_of_nothing(undecided if is_selection else "failed")
-    if not any(result.regression is not None or result.outcome == "failed" for result in results):
+    if all(result.outcome == "skipped" for result in results):
         reasons = dict.fromkeys(result.reason for result in results)
         why = "; ".join(reasons) or "there is no suite in the session, and none in the baseline"
         results.append(_gate("baseline", None, None, "failed", f"nothing was compared: {why}"))
     return tuple(results)
 
 
-def _decided(found: Sequence[GateResult | _Test], settings: BaselineSettings) -> list[GateResult]:
+def _decided(
+    found: Sequence[GateResult | _Test], settings: BaselineSettings, undecided: GateOutcome
+) -> list[GateResult]:
     """The results, in the same order: what was to be tested is tested, as one family."""
     family = [one for one in found if isinstance(one, _Test)]
     tested = iter(run_family([one.paired.paired for one in family], settings.alpha))
-    return [_tested(one, next(tested), len(family), settings) if isinstance(one, _Test) else one for one in found]
+    return [
+        _tested(one, next(tested), len(family), settings, undecided) if isinstance(one, _Test) else one for one in found
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +244,9 @@ def _of_same_model(after: SuiteReport, partners: Sequence[SuiteReport]) -> Suite
     return next((one for one in partners if model is not None and one.models[:1] == (model,)), None)
 
 
-def _tested(one: _Test, found: FamilyTest, family: int, settings: BaselineSettings) -> GateResult:
+def _tested(
+    one: _Test, found: FamilyTest, family: int, settings: BaselineSettings, undecided: GateOutcome
+) -> GateResult:
     paired, difference, margin = one.paired, one.paired.difference, one.metric.margin
     level = settings.alpha / family
     regression = Regression(
@@ -277,16 +283,13 @@ def _tested(one: _Test, found: FamilyTest, family: int, settings: BaselineSettin
         p_adjusted=found.p_drop,
         alpha=settings.alpha,
         largest_drop=paired.largest_drop,
+        baseline=difference.first,
     )
-    notes = regression_notes(regression, num_units=paired.num_units, can_find=paired.can_find(level))
-    return dataclasses.replace(
-        one.gate,
-        outcome="failed" if is_failed else "passed",
-        reason=regression_reason(regression, flipped_to=paired.flipped_to),
-        value=difference.second,
-        notes=(*notes, *one.gate.notes),
-        regression=regression,
-    )
+    outcome: GateOutcome = "failed" if is_failed else "passed"
+    reason = regression_reason(regression, flipped_to=paired.flipped_to)
+    if settings.mode == "significant" and not is_failed and not paired.can_find(level):
+        outcome, reason = undecided, f"{undecided_reason(regression)}: {reason}"
+    return dataclasses.replace(one.gate, outcome=outcome, reason=reason, value=difference.second, regression=regression)
 
 
 def _gate(name: str, suite: str | None, model: str | None, outcome: GateOutcome, reason: str) -> GateResult:

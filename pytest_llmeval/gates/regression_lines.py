@@ -1,4 +1,4 @@
-"""What a test against a baseline found, in one line and its notes."""
+"""What a test against a baseline found, in one line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytest_llmeval.gates.verdict import is_beyond
 from pytest_llmeval.reporting.gate_results import Regression
 from pytest_llmeval.reporting.tables import number
 
-__all__ = ["regression_notes", "regression_reason"]
+__all__ = ["regression_reason", "undecided_reason"]
 
 
 def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None) -> str:
@@ -20,30 +20,22 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None) 
     if has_improved:
         p, adjusted = found.p_improved, found.p_improved_adjusted
     of_family = f" (Holm over {found.family}: {_rounded(adjusted)})" if found.family > 1 else ""
-    parts = [_effect(found), f"p {_p_value(p)}{of_family}"]
+    clusters = "" if found.num_clusters is None else f" in {found.num_clusters:,} clusters"
+    parts = [f"{_effect(found)}, n {found.n:,}{clusters}", f"p {_p_value(p)}{of_family}"]
     if flipped_to is not None:
         samples = "sample" if found.num_worse == 1 else "samples"
         worse, better = flipped_to
         parts.append(f"{found.num_worse:,} {samples} became {worse} and {found.num_better:,} {better}")
     clauses = [", ".join(parts), *_verdict(found)]
     if found.smallest_drop is not None:
-        clauses.append(f"a drop of {_size(found.smallest_drop)} would be found")
+        clauses.append(f"a drop of {_size(found.smallest_drop)} would be found (90% power)")
     return ("improved: " if has_improved else "") + "; ".join(clauses)
 
 
-def regression_notes(found: Regression, *, num_units: int, can_find: bool) -> tuple[str, ...]:
-    """How it was tested, over how much; and a warning where the test cannot fail."""
-    clusters = "" if found.num_clusters is None else f" in {found.num_clusters:,} clusters"
-    test = "McNemar's test, exact" if found.method == "mcnemar" else "sign-flip test"
-    how = "" if found.method == "mcnemar" else ", exact" if found.num_draws is None else f", {found.num_draws:,} draws"
-    notes = [f"{found.n:,} samples{clusters}; {test}{how}"]
-    if found.smallest_drop is not None:
-        level = f"{found.alpha:g} / {found.family}" if found.family > 1 else f"{found.alpha:g}"
-        notes.append(f"a drop of {_size(found.smallest_drop)} is found with 90% power at the level {level}")
-    if not can_find:
-        units = "samples" if found.num_clusters is None else "clusters"
-        notes.append(f"no drop can be significant with so few {units} ({num_units:,})")
-    return tuple(notes)
+def undecided_reason(found: Regression) -> str:
+    """Of a test that passes whatever happened: a gate that cannot fail decides nothing."""
+    units, count = ("samples", found.n) if found.num_clusters is None else ("clusters", found.num_clusters)
+    return f"undecided, for no drop can be significant with so few {units} ({count:,})"
 
 
 def _effect(found: Regression) -> str:

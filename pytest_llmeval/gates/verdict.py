@@ -7,19 +7,31 @@ from pytest_llmeval.reporting.gate_results import GateMode
 __all__ = ["fails", "is_beyond"]
 
 _ROUNDING = 1e-9
+_NUMERIC_NOISE = 1e-4
 
 
 def fails(
-    mode: GateMode, *, drop: float, margin: float, p_adjusted: float, alpha: float, largest_drop: float | None
+    mode: GateMode,
+    *,
+    drop: float,
+    margin: float,
+    p_adjusted: float,
+    alpha: float,
+    largest_drop: float | None,
+    baseline: float = 0.0,
 ) -> bool:
     """Whether a gate of this mode fails; ``largest_drop`` is the end of the drop's interval, None where there is none.
 
-    ``significant``: the drop is significant at ``alpha`` and beyond the margin. ``margin``: it is beyond the margin.
-    ``non-inferior``: nothing excludes a drop beyond the margin.
+    ``significant``: the drop is significant at ``alpha`` and beyond the margin, which is at least a ten-thousandth of
+    the ``baseline``'s value: another batch size or processor shifts every logprob by as little, and a shift of all
+    samples is significant however small it is. ``margin``: it is beyond the margin. ``non-inferior``: nothing excludes
+    a drop beyond the margin.
     """
     if mode == "non-inferior":
         return largest_drop is None or is_beyond(largest_drop, margin)
-    return is_beyond(drop, margin) and (mode == "margin" or p_adjusted <= alpha)
+    if mode == "margin":
+        return is_beyond(drop, margin)
+    return is_beyond(drop, max(margin, _NUMERIC_NOISE * abs(baseline))) and p_adjusted <= alpha
 
 
 def is_beyond(drop: float, margin: float) -> bool:
