@@ -22,7 +22,7 @@ _MAX_OTHERS = 10
 def gate_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width: int) -> Iterator[str]:
     """How many gates came out how; then each that failed, that was compared with a baseline, or that is one of few.
 
-    ``names`` are those of ``short_model_names``. Gates that were skipped for one reason and are many share a line.
+    ``names`` are those of ``short_model_names``. Gates that were skipped for one reason share a line.
     """
     if not results:
         return
@@ -63,12 +63,14 @@ def _listed(results: Sequence[GateResult], names: Mapping[str, str], limit: int,
 
 
 def _skipped(results: Sequence[GateResult], names: Mapping[str, str], width: int) -> Iterator[str]:
-    if len(results) <= _MAX_OTHERS:
-        yield from _listed(results, names, _MAX_OTHERS, width)
-        return
-    reasons = Counter(result.reason for result in results)
-    for reason, count in reasons.most_common(_MAX_OTHERS):
-        text = f"skipped: {count} gate{'' if count == 1 else 's'}: {reason}"
-        yield from wrapped_lines(printable(text), width=width, indent="  ")
-    if len(reasons) > _MAX_OTHERS:
-        yield f"… and {len(reasons) - _MAX_OTHERS} reasons more, all in the report"
+    """One line for each reason: a session of one suite can skip as many gates as its baseline has suites."""
+    by_reason: dict[str, list[str]] = {}
+    for result in results:
+        by_reason.setdefault(result.reason, []).append(gate_name(result, names))
+    for reason, gates in [*by_reason.items()][:_MAX_OTHERS]:
+        shown = "; ".join(gates[:_MAX_OTHERS])
+        if len(gates) > _MAX_OTHERS:
+            shown += f"; and {len(gates) - _MAX_OTHERS} more"
+        yield from wrapped_lines(printable(f"skipped: {shown}: {reason}"), width=width, indent="  ")
+    if len(by_reason) > _MAX_OTHERS:
+        yield f"… and {len(by_reason) - _MAX_OTHERS} reasons more, all in the report"

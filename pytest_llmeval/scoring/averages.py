@@ -9,7 +9,7 @@ from dataclasses import replace
 from pytest_llmeval.scoring.classification import CLASSIFICATION
 from pytest_llmeval.scoring.definitions import definition, split_name
 from pytest_llmeval.scoring.metrics import Metric, is_carried, summarize
-from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, t_quantile, with_width
+from pytest_llmeval.scoring.statistics import mean
 from pytest_llmeval.types import Score
 
 __all__ = ["macro_average", "micro_average"]
@@ -20,11 +20,11 @@ def macro_average(parts: Iterable[Mapping[str, Metric]]) -> dict[str, Metric]:
 
     Only of metrics that each part has a value for, and of no counts; none of fewer than two parts. The parts hold
     different samples, and different clusters where samples lie in clusters. The standard error of k parts is
-    ``sqrt(sum(stderr²)) / k``, None where a part has none. The 95% interval is Student's t with the degrees of freedom
-    of B. L. Welch (1947, doi:10.1093/biomet/34.1-2.28) and F. E. Satterthwaite (1946, doi:10.2307/3002019),
-    ``sum(stderr²)² / sum(stderr⁴ / df)``, where a part's df are its samples, or clusters, less one: the normal
-    distribution's covers too little of a few small parts, and of many it is the same. It is cut at the limits of the
-    metric.
+    ``sqrt(sum(stderr²)) / k``, None where a part has none. The 95% interval is made of the parts' own: its ends lie
+    ``sqrt(sum(d²)) / k`` from the mean, d the distance of a part's value from the end of its interval on that side
+    (G. Y. Zou and A. Donner, 2008, doi:10.1002/sim.3095; of two proportions it is R. G. Newcombe's, 1998,
+    doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I). A small part that is all right, whose
+    standard error is 0, has its share in it. None where a part has no interval.
     """
     found = list(parts)
     if len(found) < 2:
@@ -34,7 +34,7 @@ def macro_average(parts: Iterable[Mapping[str, Metric]]) -> dict[str, Metric]:
         own = [part[name] for part in found if name in part]
         values = [metric.value for metric in own if metric.value is not None]
         if metric.kind != "count" and len(values) == len(found):
-            averages[name] = _macro(name, own, mean(values))
+            averages[name] = _macro(own, mean(values))
     return averages
 
 
@@ -67,25 +67,16 @@ def micro_average(
     return summarize([score for scores in parts for score in scores], shared, together)
 
 
-def _macro(name: str, parts: Sequence[Metric], value: float) -> Metric:
-    found = Metric(value=value, n=len(parts), kind="mean")
-    known = [(part.stderr**2, _degrees_of_freedom(part)) for part in parts if part.stderr is not None]
-    if len(known) < len(parts):
+def _macro(parts: Sequence[Metric], value: float) -> Metric:
+    errors = [part.stderr for part in parts if part.stderr is not None]
+    stderr = math.hypot(*errors) / len(parts) if len(errors) == len(parts) else None
+    found = Metric(value=value, n=len(parts), kind="mean", stderr=stderr)
+    ends = [
+        (part.value - part.ci_low, part.ci_high - part.value)
+        for part in parts
+        if part.value is not None and part.ci_low is not None and part.ci_high is not None
+    ]
+    if len(ends) < len(parts):
         return found
-    variance = math.fsum(own for own, _ in known)
-    found = replace(found, stderr=math.sqrt(variance) / len(parts))
-    if found.stderr is None or variance == 0:
-        return found
-    # As shares of the whole: the square of a small variance can be too small for a float.
-    degrees = 1 / math.fsum((own / variance) ** 2 / degrees for own, degrees in known)
-    half = t_quantile(degrees, CONFIDENCE) * found.stderr
-    interval = with_width((value - half, value + half))
-    if interval is None:
-        return found
-    metric = definition(name)
-    return replace(found, ci_low=max(interval[0], metric.lowest), ci_high=min(interval[1], metric.highest))
-
-
-def _degrees_of_freedom(part: Metric) -> int:
-    """At least one: a metric with a standard error has two samples or more."""
-    return max(1, (part.n if part.num_clusters is None else part.num_clusters) - 1)
+    below, above = (math.hypot(*side) / len(parts) for side in zip(*ends, strict=True))
+    return replace(found, ci_low=value - below, ci_high=value + above)

@@ -231,7 +231,9 @@ def _paired(gained: int, lost: int, n: int) -> Interval:
 
 def _accuracy(successes: int, n: int) -> Metric:
     share = successes / n
-    return Metric(value=share, n=n, kind="proportion", stderr=math.sqrt(share * (1 - share) / (n - 1)))
+    low, high = wilson_interval(successes, n)
+    stderr = math.sqrt(share * (1 - share) / (n - 1))
+    return Metric(value=share, n=n, kind="proportion", stderr=stderr, ci_low=low, ci_high=high)
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def test_every_result_is_shown_with_its_numbers(reports: dict[str, str], capsys:
     shown = " ".join(out.split())
     assert "gates: 1 failed" in shown
     assert "a, accuracy vs baseline" in shown
-    for number in ("1.000 -> 0.700", "-0.300 [-0.454, -0.181]", "p = 0.0002", "12 sam", "40 samples", "90% power"):
+    for number in ("1.000 -> 0.700", "-0.300 [-0.454, -0.181]", "p = 0.0002", "12 sam", "n 40", "90% power"):
         assert number in shown
 
 

@@ -1,4 +1,4 @@
-"""Macro and micro averages, against scipy's Welch test and against summaries of all samples."""
+"""Macro and micro averages, against statsmodels' interval of Newcombe and against summaries of all samples."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import confint_proportions_2indep
 
 from pytest_llmeval.scoring.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics import Metric, by_category, summarize
+from pytest_llmeval.scoring.statistics import wilson_interval
 from pytest_llmeval.types import Score
 
 EIGHTHS = st.integers(-400, 400).map(lambda number: number / 8)
@@ -31,35 +33,38 @@ def text(loglikelihood: float, words: float) -> Score:
 
 
 @given(VALUES, VALUES)
-def test_of_two_parts_the_interval_is_that_of_welchs_test(first: list[float], second: list[float]) -> None:
-    """The mean of x and y is half the difference of x and -y, of which scipy knows the interval."""
+def test_value_and_standard_error(first: list[float], second: list[float]) -> None:
     parts = [summarize([scored(rating=value) for value in values], ["rating"]) for values in (first, second)]
     found = macro_average(parts)["rating"]
-    test = stats.ttest_ind(first, [-value for value in second], equal_var=False)
-    expected = test.confidence_interval(0.95)
     assert (found.n, found.kind, found.num_clusters) == (2, "mean", None)
     assert found.value == pytest.approx((np.mean(first) + np.mean(second)) / 2, abs=1e-9)
-    assert (found.ci_low, found.ci_high) == pytest.approx((expected.low / 2, expected.high / 2), rel=1e-6, abs=1e-6)
     assert found.stderr == pytest.approx(math.hypot(stats.sem(first), stats.sem(second)) / 2)
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.data())
+def test_of_two_proportions_the_interval_is_newcombes(first: int, second: int, data: st.DataObject) -> None:
+    """The mean of p and q is half of 1 + (p - (1 - q)), and statsmodels knows Newcombe's interval of a difference."""
+    right_first, right_second = data.draw(st.integers(0, first)), data.draw(st.integers(0, second))
+    parts = [
+        summarize([right(place < num_right) for place in range(n)], ["accuracy"])
+        for num_right, n in ((right_first, first), (right_second, second))
+    ]
+    found = macro_average(parts)["accuracy"]
+    low, high = confint_proportions_2indep(right_first, first, second - right_second, second, method="newcomb")
+    assert (found.ci_low, found.ci_high) == pytest.approx(((1 + low) / 2, (1 + high) / 2), abs=1e-9)
 
 
 def test_by_hand() -> None:
     parts = [
-        {"f1": Metric(value=0.2, n=5, kind="mean", stderr=0.03)},
-        {"f1": Metric(value=0.4, n=9, kind="mean", stderr=0.04)},
-        {"f1": Metric(value=0.9, n=300, kind="mean", stderr=0.12, num_clusters=17)},
+        {"f1": Metric(value=0.2, n=5, kind="mean", stderr=0.03, ci_low=0.17, ci_high=0.24)},
+        {"f1": Metric(value=0.4, n=9, kind="mean", stderr=0.04, ci_low=0.36, ci_high=0.43)},
+        {"f1": Metric(value=0.9, n=300, kind="mean", stderr=0.12, ci_low=0.78, ci_high=0.98, num_clusters=17)},
     ]
     found = macro_average(parts)["f1"]
-    # Squares 9 + 16 + 144 = 169 ten-thousandths: 0.13 / 3. Degrees of freedom 169² / (81/4 + 256/8 + 20736/16).
+    # Squares of ten-thousandths: 9 + 16 + 144 = 169 below, 16 + 9 + 64 = 89 above.
     assert found.value == pytest.approx(0.5)
     assert found.stderr == pytest.approx(0.13 / 3)
-    half = stats.t.ppf(0.975, 169**2 / (81 / 4 + 256 / 8 + 20736 / 16)) * 0.13 / 3
-    assert (found.ci_low, found.ci_high) == pytest.approx((0.5 - half, 0.5 + half))
-
-
-def test_an_interval_ends_where_the_metric_does() -> None:
-    parts = [{"f1": Metric(value=value, n=3, kind="mean", stderr=0.1)} for value in (0.9, 0.95)]
-    assert macro_average(parts)["f1"].ci_high == 1.0
+    assert (found.ci_low, found.ci_high) == pytest.approx((0.5 - 0.13 / 3, 0.5 + math.sqrt(0.0089) / 3))
 
 
 def test_macro_is_of_what_every_part_has() -> None:
@@ -74,20 +79,24 @@ def test_macro_is_of_what_every_part_has() -> None:
     assert list(macro_average([parts["a"], {}])) == []
 
 
-def test_a_part_without_a_standard_error_leaves_the_average_without() -> None:
+def test_a_part_of_one_sample_has_an_interval_and_no_standard_error() -> None:
     parts = [summarize([right(True), right(False)], ["accuracy"]), summarize([right(True)], ["accuracy"])]
-    assert macro_average(parts)["accuracy"] == Metric(value=0.75, n=2, kind="mean")
+    found = macro_average(parts)["accuracy"]
+    assert (found.value, found.stderr) == (0.75, None)
+    assert found.ci_low is not None
+    assert found.ci_low < 0.6
 
 
-def test_parts_without_a_spread_have_no_interval() -> None:
+def test_parts_that_are_all_right_have_a_width() -> None:
     found = macro_average([summarize([right(True)] * 4, ["accuracy"])] * 2)["accuracy"]
-    assert (found.value, found.stderr, found.ci_low, found.ci_high) == (1.0, 0.0, None, None)
+    assert (found.value, found.stderr, found.ci_high) == (1.0, 0.0, 1.0)
+    assert found.ci_low == pytest.approx(1 - (1 - wilson_interval(4, 4)[0]) / math.sqrt(2))
 
 
-def test_a_small_error_is_still_one() -> None:
-    parts = [{"rating": Metric(value=1e-90, n=9, kind="mean", stderr=1e-100)}] * 2
-    found = macro_average(parts)["rating"]
-    assert found.stderr == pytest.approx(1e-100 / math.sqrt(2))
+def test_a_part_without_an_interval_leaves_the_average_without() -> None:
+    parts = [summarize([scored(f1=value) for value in values], ["f1"]) for values in ((0.5, 0.5), (0.2, 0.9))]
+    found = macro_average(parts)["f1"]
+    assert (found.ci_low, found.ci_high) == (None, None)
 
 
 SUITES = (
