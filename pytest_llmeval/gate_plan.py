@@ -13,26 +13,22 @@ from pytest_llmeval.suites.gate_rules import GateRule, GateRuleError, GivenGate
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.baseline import BaselineSettings
-    from pytest_llmeval.gates.decide import GateOptions, Selection
-    from pytest_llmeval.reporting.records import SuiteInfo
-    from pytest_llmeval.reporting.report import Report
+    from pytest_llmeval.gates.decide import GateOptions
+    from pytest_llmeval.gates.margins import Margin
 
 __all__ = [
     "baseline_key",
+    "baseline_path",
     "check_gates",
     "describe_baseline",
     "gate_options",
     "given_gates",
     "read_baseline",
     "read_gates",
-    "selection_of",
 ]
 
 baseline_key = pytest.StashKey[Any]()
 """The ``Report`` that is the baseline of the session."""
-
-_LEAVE_OUT = ("keyword", "markexpr", "lf", "stepwise", "deselect", "ignore", "ignore_glob")
-"""Options of pytest that leave tests out, as ``config.option`` has them."""
 
 
 def given_gates(settings: Settings) -> tuple[tuple[GivenGate, Literal["ini", "option"]], ...]:
@@ -51,57 +47,79 @@ def given_gates(settings: Settings) -> tuple[tuple[GivenGate, Literal["ini", "op
     return tuple(found)
 
 
-def gate_options(settings: Settings) -> GateOptions:
+def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
     """What the gates of the session are to do. Raises ``OptionError``."""
     from pytest_llmeval.gates.decide import GateOptions
 
     return GateOptions(
         given=given_gates(settings),
-        comparison=None if settings.baseline is None else _comparison(settings),
+        comparison=None if baseline_path(config, settings) is None else _comparison(settings),
+        origin="ini" if settings.baseline is None else "option",
         allow_unscored=settings.allow_unscored,
-        require=settings.require_gates,
+        require=settings.require_gates or settings.project_require_gates,
     )
 
 
 def _comparison(settings: Settings) -> BaselineSettings:
     from pytest_llmeval.gates.baseline import BaselineSettings
-    from pytest_llmeval.gates.margins import Margin
 
-    margins = []
-    for text in settings.max_drop:
-        try:
-            margins.append(Margin.parse(text))
-        except GateRuleError as error:
-            raise OptionError(f"--llm-max-drop: {error}") from None
     return BaselineSettings(
-        mode=settings.gate_mode, margins=tuple(margins), compare=settings.compare, alpha=settings.alpha
+        mode=settings.gate_mode, margins=_margins(settings), compare=settings.compare, alpha=settings.alpha
     )
 
 
+def _margins(settings: Settings) -> tuple[Margin, ...]:
+    from pytest_llmeval.gates.margins import Margin
+
+    try:
+        return tuple(map(Margin.parse, settings.max_drop))
+    except GateRuleError as error:
+        raise OptionError(f"--llm-max-drop: {error}") from None
+
+
+def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
+    """The report to compare with; that of the ini file lies as seen from there."""
+    if settings.baseline is not None:
+        return settings.baseline
+    if settings.project_baseline is None or config.inipath is None:
+        return settings.project_baseline
+    return config.inipath.parent / settings.project_baseline
+
+
 def check_gates(config: pytest.Config, settings: Settings) -> None:
-    """Refuse gates that cannot be read, and settings of a comparison without a baseline. Raises ``OptionError``."""
-    if settings.gate or settings.project_gate or settings.max_drop:
-        gate_options(settings)
+    """Refuse gates that cannot be read, and settings that mean nothing. Raises ``OptionError``."""
+    given_gates(settings)
+    _margins(settings)
+    path = baseline_path(config, settings)
     for name in ("max_drop", "gate_mode", "compare", "alpha"):
-        if settings.baseline is None and config.getoption(f"llm_{name}", None) is not None:
+        if path is None and config.getoption(f"llm_{name}", None) is not None:
             flag = "--llm-" + name.replace("_", "-")
             raise OptionError(f"{flag} is about a baseline: give --llm-baseline REPORT.json as well")
+    for target in settings.report:
+        if path is not None and target.exists() and path.exists() and target.samefile(path):
+            raise OptionError(
+                f"--llm-report {target} is the baseline too: this run would take its place, and the next one would be "
+                "compared with this; name another file"
+            )
 
 
-def read_baseline(config: pytest.Config, path: Path) -> None:
-    """Read the baseline before anything runs. Raises ``OptionError``."""
+def read_baseline(config: pytest.Config, settings: Settings) -> None:
+    """Read the baseline, where there is one. Raises ``OptionError``."""
+    path = baseline_path(config, settings)
+    if path is None or baseline_key in config.stash:
+        return
     from pytest_llmeval.reporting.read import read_report
 
     try:
         config.stash[baseline_key] = read_report(path)
     except LLMEvalError as error:
-        raise OptionError(f"--llm-baseline: {error}") from None
+        raise OptionError(f"{'llm_baseline' if settings.baseline is None else '--llm-baseline'}: {error}") from None
 
 
 def describe_baseline(config: pytest.Config) -> str | None:
     """The baseline in a few words, for the session's header."""
     baseline = config.stash.get(baseline_key, None)
-    path = config.stash[settings_key].baseline
+    path = baseline_path(config, config.stash[settings_key])
     if baseline is None or path is None:
         return None
     models = ", ".join(dict.fromkeys(model for suite in baseline.suites for model in suite.models)) or "no model"
@@ -123,40 +141,3 @@ def read_gates(suite: Path) -> dict[str, int | None]:
         except GateRuleError:
             continue
     return gates
-
-
-def selection_of(config: pytest.Config, report: Report, absent: list[SuiteInfo]) -> Selection:
-    """What of everything the session was to run."""
-    from pytest_llmeval.gates.decide import Selection
-
-    places = [_place(config, argument) for argument in config.args]
-    settings = config.stash[settings_key]
-    option = config.option
-    is_partial = (
-        any(getattr(option, name, None) for name in _LEAVE_OUT)
-        or settings.limit is not None
-        or settings.shard is not None
-        or any("::" in argument for argument in config.args)
-    )
-
-    def covers(info: SuiteInfo) -> bool:
-        if info.path is None:
-            return True
-        file = (config.rootpath / info.path.partition("::")[0]).resolve()
-        return any(file == place or place in file.parents for place in places)
-
-    return Selection(covers=covers, is_partial=is_partial, absent=absent, has_model=_has_model(config, report))
-
-
-def _has_model(config: pytest.Config, report: Report) -> bool:
-    """Whether somebody was there to answer; a conftest.py that replaces ``llm_model`` is, and may still skip."""
-    from pytest_llmeval.model_fixtures import is_overridden
-
-    if config.stash[settings_key].models or len(report.records) > 0:
-        return True
-    paths = [suite.info.path for suite in report.suites if suite.info.path is not None]
-    return any(is_overridden(config, config.rootpath / path.partition("::")[0]) for path in paths)
-
-
-def _place(config: pytest.Config, argument: str) -> Path:
-    return Path(config.invocation_params.dir / argument.partition("::")[0]).resolve()

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from pytest_llmeval.gate_plan import baseline_key, gate_options, selection_of
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.gate_plan import baseline_key, gate_options, read_baseline
+from pytest_llmeval.gate_selection import selection_of
 from pytest_llmeval.gates.decide import decide
 from pytest_llmeval.node_ids import escape_id, model_nodes
 from pytest_llmeval.options import settings_key
@@ -64,16 +66,23 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> tuple[GateR
     """Decide the gates of a session that has run, and let pytest know."""
     config = session.config
     settings = config.stash[settings_key]
-    if gathered.report is None or not (gathered.has_suites or settings.gate or settings.baseline):
+    was_asked = settings.gate or settings.baseline is not None or settings.require_gates
+    if gathered.report is None or not (gathered.has_suites or was_asked):
         return ()
-    results = decide(
+    results: list[GateResult] = []
+    try:
+        read_baseline(config, settings)  # that of the ini file, where no model was named
+    except OptionError as error:
+        results.append(GateResult(name="baseline", kind="baseline", origin="ini", outcome="failed", reason=str(error)))
+    baseline = config.stash.get(baseline_key, None)
+    results += decide(
         gathered.report,
-        gate_options(settings),
-        baseline=config.stash.get(baseline_key, None),
-        selection=selection_of(config, gathered.report, gathered.absent),
+        gate_options(config, settings),
+        baseline=baseline,
+        selection=selection_of(config, gathered.report, baseline, gathered.absent),
     )
     log_gates(session, results, model_nodes(settings.models) if len(settings.models) > 1 else {})
-    return results
+    return tuple(results)
 
 
 def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dict[str, str]) -> None:
@@ -83,21 +92,25 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     log = manager.subset_hook_caller("pytest_runtest_logreport", remove_plugins=deaf)
     terminal = manager.get_plugin("terminalreporter")
     if terminal is not None and results:
-        terminal.ensure_newline()  # the line of the last test is full
-    session.testscollected += len(results)  # so that the terminal's progress does not pass 100%
+        # The line of the last test is full. With -q and with pytest-xdist the terminal does not know that it is in one.
+        terminal.ensure_newline() if terminal.currentfspath else terminal.write_line("")
     option = session.config.option
     max_failures, option.maxfail = option.maxfail, 0  # -x stops what comes after a failure, and nothing does
     try:
         for result in results:
+            session.testscollected += 1  # or the terminal's progress passes 100%
             nodeid = gate_nodeid(result, nodes)
-            location = (nodeid.partition("::")[0], None if result.line is None else result.line - 1, nodeid)
+            title = f"{result.suite}: {result.name}" if result.suite is not None else result.name
+            location = (nodeid.partition("::")[0], None if result.line is None else result.line - 1, printable(title))
             session.config.hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
             for report in _reports(result, nodeid, location):
                 log(report=report)
             session.config.hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
     finally:
         option.maxfail = max_failures
-    if session.exitstatus == pytest.ExitCode.OK and any(result.outcome == "failed" for result in results):
+    # Also from 5, nothing was selected: scripts forgive it.
+    may_change = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if may_change and any(result.outcome == "failed" for result in results):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

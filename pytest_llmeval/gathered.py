@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.models.messages import describe
 from pytest_llmeval.node_ids import SampleNode
+from pytest_llmeval.reporting.groups import Group, described_group
 from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report import Averages, Comparison, SuiteReport
 from pytest_llmeval.reporting.summaries import average_suites, compare_models, counted_suite, summarize_suite
 from pytest_llmeval.scoring.metrics import expanded, names_in
 from pytest_llmeval.types import JSON
 
-__all__ = ["Gathered", "Group", "described"]
-
-Group: TypeAlias = tuple[str, str | None]
-"""What numbers are taken over: a suite, and where several models are given one of them."""
-
-
-def described(group: Group) -> str:
-    """A group in a message."""
-    suite, model = group
-    return f"suite {suite!r}" if model is None else f"suite {suite!r} on {model}"
+__all__ = ["Gathered"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +75,7 @@ class Gathered:
         for group, names in models.items():
             if len(names) > 1:
                 self.problems.append(
-                    f"{described(group)} was answered by {' and by '.join(names)}: its numbers mix them"
+                    f"{described_group(group)} was answered by {' and by '.join(names)}: its numbers mix them"
                 )
 
     def suite_reports(self, records: Sequence[Record]) -> Iterator[SuiteReport]:
@@ -104,7 +95,7 @@ class Gathered:
             try:
                 found = summarize_suite(info, members, model=model, engine=engine, **counts)
             except Exception as error:  # one suite's numbers must not cost the others' report
-                self.problems.append(f"{described(group)} has no metrics: {describe(error)}")
+                self.problems.append(f"{described_group(group)} has no metrics: {describe(error)}")
                 found = counted_suite(info, members, model=model, engine=engine, **counts)
             yield found
 

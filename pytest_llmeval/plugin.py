@@ -20,6 +20,7 @@ from pytest_llmeval.options import (
     collected_suites_key,
     is_sample_key,
     llm_session_key,
+    num_deselected_key,
     recorder_key,
     settings_key,
 )
@@ -81,7 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 from pytest_llmeval.startup import check
 
                 check(config, settings, runs_tests=_runs_tests(config))
-            if (settings.report or settings.gate or settings.baseline is not None) and _runs_tests(config):
+            asks = settings.report or settings.gate or settings.baseline is not None or settings.require_gates
+            if asks and _runs_tests(config):
                 _llm_session(config)
             config.pluginmanager.register(_Reporting(config), "llmeval-reporting")
             config.pluginmanager.register(_Writing(), "llmeval-writing")
@@ -134,7 +136,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     from pytest_llmeval.model_fixtures import describe_models
 
     lines = [f"llm-model: {line}" for line in describe_models(settings)]
-    if settings.baseline is not None:
+    if settings.baseline is not None or settings.project_baseline is not None:
         from pytest_llmeval.gate_plan import describe_baseline
 
         if (described := describe_baseline(config)) is not None:
@@ -202,6 +204,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from pytest_llmeval.selection import remember_suites
 
         remember_suites(config, items)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    if items:
+        stash = items[0].config.stash
+        stash[num_deselected_key] = stash.get(num_deselected_key, 0) + len(items)
 
 
 @pytest.hookimpl(trylast=True)
@@ -326,7 +334,8 @@ class _Reporting:
         if told is not None:
             from pytest_llmeval.selection import told_suites
 
-            _llm_session(self._config).know_collected(told_suites(told))
+            suites, self._config.stash[num_deselected_key] = told_suites(told)
+            _llm_session(self._config).know_collected(suites)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -344,7 +353,7 @@ class _Reporting:
         if self._session.has_news:
             from pytest_llmeval.reporting.terminal import write_summary
 
-            write_summary(terminalreporter, self._session.report, self._session.written)
+            write_summary(terminalreporter, self._session.report, self._session.writer.written)
         from pytest_llmeval.github_actions import tell_github
 
         tell_github(terminalreporter, self._session.report)

@@ -16,7 +16,7 @@ from pytest_llmeval.items import SampleItem, SampleKey, lookahead_key, suite_pat
 from pytest_llmeval.live import start as start_live
 from pytest_llmeval.lookahead import Lookahead, Member
 from pytest_llmeval.models.audit import choose_audited, choose_spares
-from pytest_llmeval.options import Limit, Shard, collected_suites_key, settings_key
+from pytest_llmeval.options import Limit, Shard, collected_suites_key, num_deselected_key, settings_key
 from pytest_llmeval.reporting.escape import without_commands
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.show_prompts import prompt_lines
@@ -113,13 +113,15 @@ def remember_suites(config: pytest.Config, items: Iterable[pytest.Item]) -> None
 
 
 def suites_to_tell(config: pytest.Config) -> str:
-    """The suites that a worker has collected, for its controller."""
-    return json.dumps([info.to_dict() for info in config.stash[collected_suites_key]])
+    """What a worker has collected, for its controller: the suites, and how many tests were left out."""
+    suites = [info.to_dict() for info in config.stash.get(collected_suites_key, [])]
+    return json.dumps([suites, config.stash.get(num_deselected_key, 0)])
 
 
-def told_suites(text: str) -> list[SuiteInfo]:
+def told_suites(text: str) -> tuple[list[SuiteInfo], int]:
     """The opposite of ``suites_to_tell``."""
-    return [SuiteInfo.from_dict(data) for data in json.loads(text)]
+    suites, num_deselected = json.loads(text)
+    return [SuiteInfo.from_dict(data) for data in suites], num_deselected
 
 
 class FollowQueue:

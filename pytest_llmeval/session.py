@@ -6,24 +6,22 @@ import dataclasses
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.errors import ReportError
 from pytest_llmeval.gate_plan import read_gates
-from pytest_llmeval.gathered import Gathered, Group, described
+from pytest_llmeval.gathered import Gathered
 from pytest_llmeval.models.messages import redact
 from pytest_llmeval.node_ids import SampleNode, model_nodes
 from pytest_llmeval.options import Limit, Settings
+from pytest_llmeval.report_writer import ReportWriter
 from pytest_llmeval.reporting.engine_lines import merged
 from pytest_llmeval.reporting.environment import describe_environment
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.gate_results import GateResult
-from pytest_llmeval.reporting.journal import Journal, JournalError, journal_path, slim
-from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded
+from pytest_llmeval.reporting.groups import Group, described_group
+from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded, slim
 from pytest_llmeval.reporting.report import Report, definitions_of
-from pytest_llmeval.reporting.report_files import write_report_file
 from pytest_llmeval.types import JSON
 
 __all__ = ["LLMSession", "remember"]
@@ -39,8 +37,6 @@ class LLMSession:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        # A test that changes the current directory does not move the reports.
-        self._targets = [path.absolute() for path in settings.report]
         self._started = time.time()
         self._unrecorded: dict[str, Unrecorded] = {}
         self._lost: dict[str, str] = {}
@@ -48,13 +44,10 @@ class LLMSession:
         compared = settings.models if len(settings.models) > 1 else ()
         nodes = {node: model for model, node in model_nodes(compared).items()}
         self._gathered = Gathered(compared=compared, model_of_node=nodes)
-        self._journal: Journal | None = None
-        self._has_no_journal = False
+        self.writer = ReportWriter(settings.report, self._head, self._problem)
         self._places: dict[tuple[Group, str], int | None] = {}
         self.report: Report | None = None
         self.gates: tuple[GateResult, ...] = ()
-        self.written: list[Path] = []
-        """The report's files, once they are there, as the user named them."""
 
     def expect(self, nodeids: Iterable[str]) -> None:
         """These samples are to run."""
@@ -91,7 +84,7 @@ class LLMSession:
                 # A worker died in a hand-written test, which may have had scores to record: nobody knows.
                 self._problem(f"{report.nodeid}: {first_line(redact(str(report.longrepr)))}")
             return
-        if report.skipped:
+        if report.skipped and report.nodeid not in self._gathered.recorded:  # xfail: it ran, and has a record
             self._gathered.skipped.add(report.nodeid)
         elif report.failed and report.nodeid not in self._gathered.recorded:
             # A worker that died: the report was made here, for a sample that never came back.
@@ -99,18 +92,13 @@ class LLMSession:
 
     def _add_payload(self, payload: Payload) -> None:
         gathered = self._gathered
-        self._begin_journal()
         if payload.suite is not None:
             # What was made up for a sample that died before its suite was known gives way to the suite's own.
             gathered.suites[payload.suite.name] = payload.suite
-            if self._journal is not None:
-                self._journal.add_suite(payload.suite)
-                for (suite, model), num_expected in gathered.num_expected(payload.suite).items():
-                    self._journal.add_expected(suite, model, num_expected)
+            self.writer.add_suite(payload.suite, gathered.num_expected(payload.suite))
         if payload.model is not None:
             gathered.models.setdefault(str(payload.model["name"]), payload.model)
-            if self._journal is not None:
-                self._journal.add_model(payload.model)
+            self.writer.add_model(payload.model)
         if payload.unrecorded is not None:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
@@ -118,46 +106,24 @@ class LLMSession:
             if payload.engine is not None:
                 group = gathered.group_of(record)
                 engine = gathered.engines[group] = merged(gathered.engines.get(group), payload.engine)
-                if self._journal is not None:
-                    self._journal.add_engine(*group, engine)
+                self.writer.add_engine(group, engine)
 
     def _add_record(self, record: Record) -> None:
         gathered = self._gathered
         key = (gathered.group_of(record), record.id)
         known = gathered.records.get(key)
         gathered.recorded.add(record.nodeid)
-        place, kept = self._journalled(record), slim(record)
+        place, kept = self.writer.add(record), slim(record)
         if known is not None and known.nodeid != record.nodeid:
             # The order of arrival is the workers'; which one counts must not depend on it.
             first, other = sorted((known, kept), key=lambda one: one.nodeid)
             self._problem(
-                f"sample {record.id!r} of {described(key[0])} was recorded by {first.nodeid} "
+                f"sample {record.id!r} of {described_group(key[0])} was recorded by {first.nodeid} "
                 f"and by {other.nodeid}: only the first counts"
             )
             if first is known:
                 return
         gathered.records[key], self._places[key] = kept, place
-
-    def _journalled(self, record: Record) -> int | None:
-        """Write the record to the journal; its place there. A disk that fails costs the texts, and not the session."""
-        if self._journal is None:
-            return None
-        try:
-            return self._journal.add(record)
-        except JournalError as error:
-            self._problem(f"{error}: the report lacks the texts of this sample and of those that came after it")
-            return error.place
-
-    def _begin_journal(self) -> None:
-        """Before the first thing that would go into it."""
-        if self._journal is not None or self._has_no_journal:
-            return
-        self._has_no_journal = True
-        if self._targets:
-            try:
-                self._journal = Journal(journal_path(self._targets[0]), self._head())
-            except ReportError as error:
-                self._problem(f"{error}: the report lacks the texts of samples")
 
     def _head(self) -> dict[str, JSON]:
         return {
@@ -218,6 +184,9 @@ class LLMSession:
         allowed = self._settings.allow_unscored
         if allowed and num_unscored > allowed:
             self._problem(f"{num_unscored} samples could not be scored, and --llm-allow-unscored allows {allowed}")
+        for suite in suites:
+            if allowed and suite.summary.num_unscored and not suite.summary.num_scored:
+                self._problem(f"no sample of suite {suite.info.name!r} could be scored")
         if num_unscored > allowed or gathered.problems:
             _fail(session)
         self.report = Report(
@@ -244,34 +213,12 @@ class LLMSession:
         self.report = dataclasses.replace(
             self.report, gates=self.gates, exit_code=int(session.exitstatus), seconds=time.time() - self._started
         )
-        whole = dataclasses.replace(self.report, records=self._whole_records(self.report.records))
-        failed = False
-        for target, given in zip(self._targets, self._settings.report, strict=True):
-            try:
-                written = write_report_file(whole, target)
-                self.written.append(given if written == target else given / written.name)
-            except ReportError as error:
-                failed = True
-                self._problem(str(error))
-                _fail(session)
-        if failed:
+        places = [self._places[self._gathered.group_of(record), record.id] for record in self.report.records]
+        if not self.writer.write(self.report, places):
+            _fail(session)
             self.report = dataclasses.replace(
                 self.report, problems=tuple(self._gathered.problems), exit_code=int(session.exitstatus)
             )
-        if self._journal is not None:
-            self._journal.close(discard=not failed)
-
-    def _whole_records(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records with their texts, which the journal holds."""
-        journal, gathered = self._journal, self._gathered
-        places = [self._places[gathered.group_of(record), record.id] for record in records]
-        known = [place for place in places if place is not None]
-        if journal is None or not known:
-            return records
-        if len(known) == len(records):
-            return journal.records(known)
-        whole = iter(journal.records(known))
-        return [record if place is None else next(whole) for place, record in zip(places, records, strict=True)]
 
     def _add_unrecorded(self, unrecorded: Unrecorded) -> None:
         """Count a test that failed before it recorded anything as unscored in its suite.

@@ -25,8 +25,8 @@ def check(config: pytest.Config, settings: Settings, *, runs_tests: bool) -> Non
     check_gates(config, settings)
     if not runs_tests:
         return
-    if settings.baseline is not None:
-        read_baseline(config, settings.baseline)
+    if settings.baseline is not None or settings.models:
+        read_baseline(config, settings)
     if settings.report:
         from pytest_llmeval.reporting.report_files import check_target
 

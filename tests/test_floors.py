@@ -37,7 +37,19 @@ FLOORS: dict[str, int] = {
     "lookahead": 5,
     **dict.fromkeys(("options", "items", "model_fixtures", "recording", "selection", "session", "xdist"), TOP),
     **dict.fromkeys(("live", "node_ids", "scheduling", "several_models", "suite_nodes", "task_nodes"), TOP),
-    **dict.fromkeys(("option_parsers", "gathered", "gate_plan", "gate_reports", "github_actions", "startup"), TOP),
+    **dict.fromkeys(
+        (
+            "option_parsers",
+            "option_table",
+            "gathered",
+            "gate_plan",
+            "gate_reports",
+            "github_actions",
+            "report_writer",
+            "startup",
+        ),
+        TOP,
+    ),
     "plugin": TOP + 1,
 }
 

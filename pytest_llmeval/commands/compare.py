@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.commands.gate_options import add_baseline_options, add_output_options, baseline_settings
-from pytest_llmeval.commands.output import check_no_input
+from pytest_llmeval.commands.output import check_no_input, say
 from pytest_llmeval.commands.saved_gates import decide_saved
 from pytest_llmeval.commands.verdict import conclude
 
+if TYPE_CHECKING:
+    from pytest_llmeval.reporting.report import Report
+
 __all__ = ["add_parser", "run"]
+
+_MAX_SHOWN = 60
+"""Characters of the suites' names in a message."""
 
 
 def add_parser(commands: Any) -> None:
@@ -21,8 +27,8 @@ def add_parser(commands: Any) -> None:
         help="compare a report with a baseline, as the gate does",
         description="Compare every suite of a report with the same suite of a baseline, sample by sample, as "
         "pytest --llm-baseline does.",
-        epilog="Exit codes: 0 where no gate failed; 1 where one did, or where the two cannot be compared; 2 for a "
-        "wrong call.",
+        epilog="Exit codes: 0 where no gate failed; 1 where one did, where the two cannot be compared, and where the "
+        "report has problems; 2 for a wrong call.",
     )
     parser.add_argument("baseline", type=Path, help="the earlier report (.json)")
     parser.add_argument("report", type=Path, help="the report that is judged (.json)")
@@ -37,10 +43,23 @@ def run(options: argparse.Namespace) -> int:
 
     check_no_input(options.output, [options.baseline, options.report])
     baseline, report = read_report(options.baseline), read_report(options.report)
+    _tell_what_is_odd(options, baseline, report)
     results = decide_saved(
         report,
         baseline=baseline,
         comparison=baseline_settings(options),
         allow_unscored=options.allow_unscored,
+        require=options.require,
     )
     return conclude(report, results, options, nothing="no suite was compared: the two reports have none in common")
+
+
+def _tell_what_is_odd(options: argparse.Namespace, baseline: Report, report: Report) -> None:
+    """A slip in the call that the results alone would not show."""
+    if options.baseline.resolve() == options.report.resolve():
+        say("compare", f"{options.report} is compared with itself: nothing in it can have changed")
+    before, now = ({suite.info.name: None for suite in one.suites} for one in (baseline, report))
+    if before and now and not before.keys() & now.keys():
+        texts = (", ".join(names) for names in (before, now))
+        first, second = (text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in texts)
+        say("compare", f"{options.baseline} ({first}) and {options.report} ({second}) have no suite in common")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pytest_llmeval.commands.output import check_no_input, write_file, write_out
+from pytest_llmeval.errors import ReportError
 
 __all__ = ["add_parser", "run"]
 
@@ -53,11 +55,23 @@ def run(options: argparse.Namespace) -> int:
         if options.output is not None:
             write(report, options.output)
             return 0
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "report")
+        with _temporary_folder() as folder:
+            path = folder / "report"
             write(report, path)
             write_out(_chunks(path))
     return 0
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory()
+    except OSError as error:
+        raise ReportError(
+            f"cannot make a temporary folder: {error.strerror}; name another place in TMPDIR, or a file with --output"
+        ) from None
+    with folder as name:
+        yield Path(name)
 
 
 def _chunks(path: Path) -> Iterator[str]:

@@ -28,7 +28,8 @@ def add_parser(commands: Any) -> None:
         help="decide gates on a saved report",
         description="Decide gates on a saved report: those of --gate and --baseline, or without either those of its "
         "own suites anew. Nothing is run.",
-        epilog="Exit codes: 0 where no gate failed; 1 where one did, or where none was decided; 2 for a wrong call.",
+        epilog="Exit codes: 0 where no gate failed; 1 where one did, where none was decided, and where the report has "
+        "problems; 2 for a wrong call.",
     )
     parser.add_argument("report", type=Path, help="a report (.json)")
     add_gate_option(
@@ -40,13 +41,6 @@ def add_parser(commands: Any) -> None:
         help="a gate: 'boolq: accuracy >= 0.6', 'ci_low(accuracy) > 0.5' for every suite that has the metric; repeats",
     )
     add_gate_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
-    add_gate_option(
-        parser,
-        "--require",
-        pytests="--llm-require-gates",
-        action="store_true",
-        help="a gate that cannot be decided fails",
-    )
     add_baseline_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run, wrong_call=parser.error)
@@ -69,5 +63,8 @@ def run(options: argparse.Namespace) -> int:
         allow_unscored=options.allow_unscored,
         require=options.require,
     )
-    nothing = "no gate was decided: the suites of the report have none that it decides; name one with --gate"
+    nothing = (
+        "no gate was decided: the suites have none of their own that the report decides, and those that the run had "
+        "from its command line or the ini file are not kept in a report; give them as --gate 'boolq: accuracy >= 0.6'"
+    )
     return conclude(report, results, options, nothing=nothing)

@@ -74,7 +74,14 @@ def add_baseline_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """What is tolerated, and where the results go."""
+    """What is tolerated and what is not, and where the results go."""
+    add_gate_option(
+        parser,
+        "--require",
+        pytests="--llm-require-gates",
+        action="store_true",
+        help="a gate that cannot be decided fails",
+    )
     add_gate_option(
         parser,
         "--allow-unscored",
@@ -135,8 +142,8 @@ def _alpha(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1:
-        raise ValueError(f"expected a number between 0 and 1, found {text!r}")
+    if not 0 < value < 0.5:
+        raise ValueError(f"expected a number above 0 and below 0.5, such as 0.05, found {text!r}")
     return value
 
 

@@ -43,13 +43,20 @@ def run(options: argparse.Namespace) -> int:
         if other := parts.get(path.resolve()):
             raise ReportError(f"{path} was given twice (as {other}): a part counts once")
         parts[path.resolve()] = str(path)
-    merged = merge_reports([(str(path), read_report(path)) for path in options.reports], partial=options.partial)
+    reports = [(str(path), read_report(path)) for path in options.reports]
+    merged = merge_reports(reports, partial=options.partial)
     write_report(merged, options.output)
     for problem in merged.problems:
         say("merge", f"problem: {problem}")
     suites = _counted(len({suite.info.name for suite in merged.suites}), "suite")
     samples = _counted(len(merged.records), "sample")
     say("merge", f"{_counted(len(parts), 'report')}, {suites} and {samples}: {options.output}")
+    if any(report.gates or (report.exit_code, merged.exit_code) == (1, 0) for _, report in reports):
+        say(
+            "merge",
+            f"its exit code {merged.exit_code} counts problems and unscored samples, and not the parts' gates: decide "
+            f"them on the whole with llmeval gate {options.output}",
+        )
     return 0
 
 

@@ -73,10 +73,8 @@ def write_file(text: str | Iterable[str], path: Path | None) -> None:
         with whole_file(path, encoding="utf-8", newline="") as file:
             for part in (text,) if isinstance(text, str) else text:
                 file.write(part.encode("utf-8", "backslashreplace").decode("utf-8"))
-    except ReportError as error:
-        if not isinstance(error.__cause__, OSError):
-            raise
-        raise LLMEvalError(f"cannot write {path}: {error.__cause__.strerror}") from None
+    except ReportError as error:  # of that file, which is no report, or of what the text is made from
+        raise LLMEvalError(str(error).replace(f"the report {path}:", f"{path}:", 1)) from None
 
 
 def check_no_input(output: Path | None, inputs: Iterable[Path]) -> None:

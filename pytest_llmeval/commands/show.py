@@ -109,7 +109,9 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
         suites=chosen,
         models=tuple(one for one in report.models if model in (None, one.get("name"))),
         comparisons=tuple(one for one in report.comparisons if model is None and suite in (None, one.suite)),
-        averages=tuple(one for one in report.averages if suite is None and model in (None, one.model)),
+        averages=tuple(
+            one for one in report.averages if suite is None and (model is None or one.model in (None, model))
+        ),
         gates=tuple(one for one in report.gates if suite in (None, one.suite) and model in (None, one.model)),
         records=_unscored(report, suite, model) if any(one.summary.num_unscored for one in chosen) else (),
     )

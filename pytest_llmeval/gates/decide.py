@@ -23,11 +23,13 @@ __all__ = ["GateOptions", "Selection", "decide"]
 class GateOptions:
     """What was asked for. ``given`` are gates from outside of suites, with where they come from.
 
-    ``allow_unscored`` is how many samples of the session may be unscored; ``require`` has undecided gates fail.
+    ``origin`` says where the baseline comes from. ``allow_unscored`` is how many samples of the session may be
+    unscored; ``require`` has undecided gates fail.
     """
 
     given: tuple[tuple[GivenGate, Literal["ini", "option"]], ...] = ()
     comparison: BaselineSettings | None = None
+    origin: Literal["ini", "option"] = "option"
     allow_unscored: int = 0
     require: bool = False
 
@@ -37,12 +39,16 @@ class Selection:
     """What of everything that there is the session was to run.
 
     ``covers`` says of a suite of the baseline whether it stands where the session looked for suites; ``is_partial``,
-    whether an option (``-k``, ``-m``, ``--lf``, …) left tests out there. ``absent`` are suites that were collected and
-    have no sample that was to run. ``has_model`` is False where nobody was there to answer the suites.
+    whether tests were left out there (``-k``, ``-m``, …), ``is_by_outcome``, whether they were chosen by how they came
+    out the last time (``--lf``). ``is_whole``: it looked at the whole project, and nothing was left out. ``absent`` are
+    suites that were collected and have no sample that was to run. ``has_model`` is False where nobody was there to
+    answer the suites.
     """
 
     covers: Callable[[SuiteInfo], bool]
     is_partial: bool = False
+    is_by_outcome: bool = False
+    is_whole: bool = False
     absent: Sequence[SuiteInfo] = ()
     has_model: bool = True
 
@@ -64,28 +70,47 @@ def decide(
             absent=selection.absent,
             is_selection=selection.is_partial,
             has_model=selection.has_model,
+            is_whole=selection.is_whole,
         )
     except Exception as error:
         results.append(_broken("gates", "threshold", error))
     if options.comparison is not None and baseline is not None:
-        from pytest_llmeval.gates.baseline import compare_reports
-
-        try:
-            results += compare_reports(
-                baseline,
-                report,
-                options.comparison,
-                covers=selection.covers,
-                is_selection=selection.is_partial,
-                allow_unscored=options.allow_unscored,
-                require=options.require,
-            )
-        except Exception as error:
-            results.append(_broken("baseline", "baseline", error))
+        results += _compared(report, options, options.comparison, baseline, selection)
     if not results and options.require:
         reason = "no gate was there to decide, and --llm-require-gates asks for one"
         results.append(GateResult(name="required", kind="threshold", origin="option", outcome="failed", reason=reason))
     return tuple(results)
+
+
+def _compared(
+    report: Report, options: GateOptions, comparison: BaselineSettings, baseline: Report, selection: Selection
+) -> Sequence[GateResult]:
+    from pytest_llmeval.gates.baseline import compare_reports
+
+    if selection.is_by_outcome:
+        reason = "these samples were chosen because they came out wrong: of them any other answer is an improvement"
+        return [
+            GateResult(
+                name="baseline",
+                kind="baseline",
+                origin=options.origin,
+                outcome="failed" if options.require else "skipped",
+                reason=reason,
+            )
+        ]
+    try:
+        return compare_reports(
+            baseline,
+            report,
+            comparison,
+            covers=selection.covers,
+            is_selection=selection.is_partial,
+            allow_unscored=options.allow_unscored,
+            require=options.require,
+            origin=options.origin,
+        )
+    except Exception as error:
+        return [_broken("baseline", "baseline", error)]
 
 
 def _broken(name: str, kind: Literal["threshold", "baseline"], error: Exception) -> GateResult:

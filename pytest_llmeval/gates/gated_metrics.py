@@ -19,12 +19,12 @@ __all__ = ["GatedMetric", "UnmatchedMargin", "changed_definition", "gated_metric
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedMetric:
     """One metric of a suite. ``problem`` says why it cannot be compared, where it cannot; ``higher_is_better`` is None
-    only there. ``margin`` is the drop that is allowed.
+    only there. ``margin`` is the drop that is allowed, None where nobody has named one.
     """
 
     name: str
     higher_is_better: bool | None
-    margin: float = 0.0
+    margin: float | None = None
     problem: str | None = None
 
 
@@ -51,7 +51,7 @@ def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedM
             continue
     primary = _primary(suite, metrics)
     names = dict.fromkeys((*(() if primary is None else (primary,)), *allowed))
-    return tuple(_gated(suite, name, allowed.get(name, 0.0), is_primary=name == primary) for name in names)
+    return tuple(_gated(suite, name, allowed.get(name), is_primary=name == primary) for name in names)
 
 
 def unmatched_margins(
@@ -132,7 +132,7 @@ def _first(names: Iterable[str]) -> str | None:
     return next(iter(names), None)
 
 
-def _gated(suite: SuiteReport, name: str, margin: float, *, is_primary: bool) -> GatedMetric:
+def _gated(suite: SuiteReport, name: str, margin: float | None, *, is_primary: bool) -> GatedMetric:
     is_higher = definition(name).higher_is_better
     said = suite.info.higher_is_better
     if said is not None and name == suite.info.primary_metric:

@@ -8,12 +8,12 @@ from typing import Literal
 
 from pytest_llmeval.gates.kept_records import KeptRecord
 from pytest_llmeval.reporting.records import SuiteInfo
-from pytest_llmeval.reporting.report import SuiteReport
-from pytest_llmeval.scoring.paired_metrics import listed
+from pytest_llmeval.reporting.report import SuiteReport, Summary
+from pytest_llmeval.scoring.paired_metrics import counted, listed
 from pytest_llmeval.suites.wording import quoted
 from pytest_llmeval.types import JSON, Score
 
-__all__ = ["Pairing", "Refusal", "SamplePairs", "pair_samples"]
+__all__ = ["Pairing", "Refusal", "SamplePairs", "num_unscored", "pair_samples"]
 
 _PARTS = {
     "questions": "the questions",
@@ -32,13 +32,15 @@ class Pairing:
     """How samples are paired: ``compare`` all of a suite or only what is the same in both.
 
     ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
-    ``num_unscored`` is the session's, ``allow_unscored`` how many of them are left out and told, not refused.
-    ``require``: a selection of a suite is refused.
+    ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared;
+    ``allow_unscored`` is how many of each are left out and told, not refused. ``require``: a selection of a suite is
+    refused.
     """
 
     compare: Literal["all", "common"]
     is_selection: bool
     num_unscored: int
+    num_unscored_before: int
     allow_unscored: int
     require: bool
 
@@ -65,7 +67,7 @@ def pair_samples(
     pairing: Pairing,
 ) -> SamplePairs:
     """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal``."""
-    notes = list(_unscored(after, pairing))
+    notes = [*_unscored_before(before, pairing), *_unscored(after, pairing)]
     if before.info.judge != after.info.judge:
         raise Refusal(f"another judge: {_named(before.info.judge)} -> {_named(after.info.judge)}")
     is_same = before.info.fingerprint == after.info.fingerprint
@@ -83,10 +85,8 @@ def pair_samples(
     scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
     if not scored:
         raise Refusal("no sample that both reports scored")
-    if num_lacking := sum(_is_scored(second[sample_id]) and not _is_scored(first[sample_id]) for sample_id in both):
-        notes.append(f"{_samples(num_lacking)} without a score in the baseline left out")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
-        notes.append(f"{_samples(num_new)} that the baseline lacks left out")
+        notes.append(f"{counted(num_new)} that the baseline lacks left out")
     clusters = {sample_id: second[sample_id].cluster or first[sample_id].cluster for sample_id in scored}
     num_scored = sum(map(_is_scored, first.values())) + sum(map(_is_scored, second.values()))
     return SamplePairs(
@@ -98,15 +98,32 @@ def pair_samples(
     )
 
 
+def num_unscored(summary: Summary) -> int:
+    """Samples without a score: those that are recorded as such, and those of which nothing came back."""
+    return max(summary.num_unscored, summary.num_expected - summary.num_scored)
+
+
 def _unscored(after: SuiteReport, pairing: Pairing) -> Sequence[str]:
-    num_expected = after.summary.num_expected
-    num_unscored = max(0, num_expected - after.summary.num_scored)
-    if num_unscored and pairing.num_unscored > pairing.allow_unscored:
+    number = num_unscored(after.summary)
+    if number and pairing.num_unscored > pairing.allow_unscored:
         allowed = f"; {pairing.num_unscored:,} in the session, {pairing.allow_unscored:,} allowed"
-        raise Refusal(
-            f"{num_unscored:,} of {_samples(num_expected)} unscored{allowed if pairing.allow_unscored else ''}"
-        )
-    return [f"{_samples(num_unscored)} unscored, which is allowed: left out"] if num_unscored else []
+        num_all = max(after.summary.num_expected, after.summary.num_scored + number)
+        raise Refusal(f"{number:,} of {counted(num_all)} unscored{allowed if pairing.allow_unscored else ''}")
+    return [f"{counted(number)} unscored, which is allowed: left out"] if number else []
+
+
+def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
+    number = num_unscored(before.summary)
+    if not number:
+        return []
+    num_all = max(before.summary.num_expected, before.summary.num_scored + number)
+    are = "is" if number == 1 else "are"
+    found = f"{number:,} of {counted(num_all)} of the baseline {are} unscored"
+    if pairing.compare == "all" and pairing.num_unscored_before > pairing.allow_unscored:
+        allowed = f"; {pairing.num_unscored_before:,} in all that is compared, {pairing.allow_unscored:,} allowed"
+        hint = "--llm-compare common leaves them out"
+        raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; {hint}")
+    return [f"{found}: left out"]
 
 
 def _selection(
@@ -129,7 +146,7 @@ def _selection(
     num_unrecorded = max(0, num_expected - len(second))  # these are unscored, and were allowed
     if is_same and len(missing) > num_unselected + num_unrecorded:
         raise Refusal(
-            f"{_samples(len(missing))} that the baseline scored {'has' if len(missing) == 1 else 'have'} no score now "
+            f"{counted(len(missing))} that the baseline scored {'has' if len(missing) == 1 else 'have'} no score now "
             f"{listed(missing)}"
         )
     if not num_unselected:
@@ -151,7 +168,7 @@ def _what_differs(
     gone = [sample_id for sample_id in first if sample_id not in second] if _is_whole(after) else []
     parts = _parts_that_differ(before.info, after.info)
     samples = [
-        f"{_samples(len(ids))} {'is' if len(ids) == 1 else 'are'} {how} {listed(ids)}"
+        f"{counted(len(ids))} {'is' if len(ids) == 1 else 'are'} {how} {listed(ids)}"
         for how, ids in (("changed", changed), ("new", new if _is_whole(before) else []), ("gone", gone))
         if ids
     ]
@@ -202,7 +219,3 @@ def _agree(one: KeptRecord, other: KeptRecord) -> bool:
 
 def _is_scored(record: KeptRecord) -> bool:
     return record.score.status != "unscored"
-
-
-def _samples(count: int) -> str:
-    return f"{count:,} {'sample' if count == 1 else 'samples'}"

@@ -12,17 +12,18 @@ from pytest_llmeval.reporting.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
 from pytest_llmeval.scoring.gate_subjects import (
-    COMPOSED,
     BoundError,
     GateSubject,
     SubjectError,
     check_bound,
     find_metric,
     find_subject,
+    found_in_none,
+    nearest_or_all,
 )
 from pytest_llmeval.scoring.metrics import Metric
 from pytest_llmeval.suites.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
-from pytest_llmeval.suites.wording import expected_one_of, quoted
+from pytest_llmeval.suites.wording import quoted
 
 __all__ = ["decide_thresholds"]
 
@@ -42,12 +43,16 @@ class _Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    """What holds for every gate. ``is_tolerated``: the session has no more unscored samples than are allowed."""
+    """What holds for every gate. ``is_tolerated``: the session has no more unscored samples than are allowed.
+
+    ``is_whole``: it looked at the whole project, and somebody was there to answer.
+    """
 
     stopped: str | None
     is_tolerated: bool
     require: bool
     is_selection: bool
+    is_whole: bool
     has_model: bool
 
 
@@ -63,36 +68,40 @@ def decide_thresholds(
     require: bool = False,
     absent: Sequence[SuiteInfo] = (),
     is_selection: bool = False,
+    is_whole: bool = False,
     has_model: bool = True,
 ) -> tuple[GateResult, ...]:
     """The suites' own gates and the ``given`` ones, for every suite (and model) of the report.
 
     ``given`` come with where they stand: those of the ini file, as a suite's own, are for whole suites, and are skipped
-    where only some of a suite's samples were to run; those of an option decide on what ran. With ``require`` what would
-    be skipped fails. ``absent`` are suites that were collected, of which no sample was to run. ``is_selection`` says
-    that tests were left out, where the number of a suite's samples cannot say it, for nobody knows that number. Without
-    a model (``has_model`` False) suites that were met by the way are skipped, and so are their gates.
+    where only some of a suite's samples were to run, or some were skipped as they ran; those of an option decide on
+    what ran. With ``require`` what would be skipped fails. ``absent`` are suites that were collected, of which no
+    sample was to run. ``is_selection`` says that tests were left out, where the number of a suite's samples cannot say
+    it, for nobody knows that number. ``is_whole`` says that the session looked at the whole project and left nothing
+    out: a gate of the ini file that is for no suite there is then fails. Without a model (``has_model`` False) suites
+    that were met by the way are skipped, and so are gates.
 
     A gate fails too where nothing ran, samples are missing or unscored (unless the whole session has at most
-    ``allow_unscored`` of these), or there is no such number. Of two gates of a suite with one text, that of the option
-    is decided.
+    ``allow_unscored`` of these; one that is of no category may be of any), or there is no such number. Of two gates of
+    a suite with one text, that of the option is decided.
     """
     session = _Session(
         stopped=report.stopped,
         is_tolerated=sum(suite.summary.num_unscored for suite in report.suites) <= allow_unscored,
         require=require,
         is_selection=is_selection,
+        is_whole=is_whole and has_model,
         has_model=has_model,
     )
     results: list[GateResult] = []
     for suite in report.suites:
         decided = (_decide(gate, suite, session) for gate in _gates_of(suite.info, given))
         results += [result for result in decided if result is not None]
-    ran = {suite.info.name for suite in report.suites}
+    ran = dict.fromkeys(suite.info.name for suite in report.suites)
     for info in absent:
         if info.name not in ran:
             results += _of_absent(info, given, session)
-    results += _of_no_suite(given, [*ran, *(info.name for info in absent)], results, report.suites, session)
+    results += _of_no_suite(given, results, report.suites, [info.name for info in absent], session)
     return tuple(results)
 
 
@@ -127,10 +136,13 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
     """None for a gate of every suite that is about a metric or category which this one does not have."""
     if gate.for_all and gate.rule is not None and not _has(suite, gate.rule):
         return None
-    selection = _selection(suite, session)
-    if gate.origin != "option" and selection is not None:
-        return _result(gate, suite, "failed" if session.require else "skipped", _undecided(selection, session))
+    selection, skipped = _selection(suite, session), _skipped(suite)
+    left_out = "; ".join(text for text in (selection, skipped) if text is not None)
+    if gate.origin != "option" and left_out:
+        return _result(gate, suite, "failed" if session.require else "skipped", _undecided(left_out, session))
     notes = [] if selection is None else [selection]
+    if skipped is not None:
+        notes.append(f"{_samples(suite.num_skipped)} skipped")
     try:
         rule = _readable(gate)
         _check_complete(suite, session)
@@ -164,6 +176,13 @@ def _selection(suite: SuiteReport, session: _Session) -> str | None:
     return f"a selection: {num_selected} of {num_samples} samples" if num_selected < num_samples else None
 
 
+def _skipped(suite: SuiteReport) -> str | None:
+    """What of the samples that were to run was skipped, where others did run."""
+    if not suite.num_skipped or suite.summary.num_expected == 0:
+        return None
+    return f"{suite.num_skipped} of {_samples(suite.num_skipped + suite.summary.num_expected)} skipped"
+
+
 def _undecided(reason: str, session: _Session) -> str:
     return f"{reason}; --llm-require-gates asks for a decision" if session.require else reason
 
@@ -175,15 +194,17 @@ def _readable(gate: _Gate) -> GateRule:
 
 
 def _check_complete(suite: SuiteReport, session: _Session) -> None:
-    """Raise ``_Fails`` where samples have no record."""
+    """Raise ``_Fails`` where samples have no record, or may have none: nobody knows how many a test would record."""
     summary = suite.summary
-    if session.stopped is not None:
-        num_run = summary.num_scored + summary.num_unscored
-        raise _Fails(f"the session stopped early, after {num_run} of {summary.num_expected} samples: {session.stopped}")
+    num_run = summary.num_scored + summary.num_unscored
+    if session.stopped is not None and (num_run < summary.num_expected or suite.info.num_samples is None):
+        is_short = num_run < summary.num_expected
+        shown = f"{num_run} of {_samples(summary.num_expected)}" if is_short else _samples(num_run)
+        raise _Fails(f"the session stopped early, after {shown}: {session.stopped}")
     if summary.num_expected == 0:
         skipped = f": {_samples(suite.num_skipped)} skipped" if suite.num_skipped else ""
         raise _Fails(f"nothing ran{skipped}")
-    num_missing = summary.num_expected - summary.num_scored - summary.num_unscored
+    num_missing = summary.num_expected - num_run
     if num_missing > 0:
         raise _Fails(f"{num_missing} of {_samples(summary.num_expected)} did not come back")
 
@@ -209,19 +230,27 @@ def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric
 
 def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metric, session: _Session) -> Iterator[str]:
     """What a reader of the number has to know. Raises ``_Fails`` where unscored samples are not allowed."""
+    num_stray = 0 if subject.category is None else _num_stray(suite)
     if part.num_unscored and not session.is_tolerated:
         raise _Fails(f"{part.num_unscored} of {_samples(part.num_expected)} unscored")
+    if num_stray and not session.is_tolerated:
+        raise _Fails(f"{_samples(num_stray, 'unscored ')} of no known category, which may be of this one")
     if part.num_unscored:
         yield f"{_samples(part.num_unscored, 'unscored ')} allowed"
-    if suite.num_skipped:
-        yield f"{_samples(suite.num_skipped)} skipped"
+    if num_stray:
+        yield f"{_samples(num_stray, 'unscored ')} of no known category allowed"
     if not subject.is_macro and metric.n != part.num_scored:
         yield f"{subject.metric} is known of {metric.n} of {_samples(part.num_scored)}"
 
 
+def _num_stray(suite: SuiteReport) -> int:
+    """Unscored samples of no category: one whose process died has told nothing of itself."""
+    return max(0, suite.summary.num_unscored - sum(part.num_unscored for part in suite.categories.values()))
+
+
 def _value(rule: GateRule, subject: GateSubject, metric: Metric) -> float:
     value = metric.value if rule.bound == "value" else getattr(metric, rule.bound)
-    if metric.value is None or math.isnan(metric.value):
+    if metric.n == 0 or metric.value is None or math.isnan(metric.value):
         raise _Fails(f"{subject} has no value, n {metric.n}")
     if value is None or math.isnan(value):
         raise _Fails(f"{subject} has no interval, n {metric.n}")
@@ -231,18 +260,17 @@ def _value(rule: GateRule, subject: GateSubject, metric: Metric) -> float:
 def _of_absent(
     info: SuiteInfo, given: Sequence[tuple[GivenGate, Literal["ini", "option"]]], session: _Session
 ) -> Iterator[GateResult]:
-    """Gates of a suite of which no sample was to run."""
+    """Gates of a suite of which no sample was to run. Those of the command line for all suites are for what runs."""
     num_samples = "its" if info.num_samples is None else f"{info.num_samples}"
     reason = f"a selection: 0 of {num_samples} samples"
-    for gate in _gates_of(info, given):
+    asked = given if session.require else [one for one in given if one[1] != "option" or one[0].suite != ANY_SUITE]
+    for gate in _gates_of(info, asked):
         if gate.for_all and gate.rule is not None:
             try:
                 find_metric(gate.rule.subject, info.metrics)
             except SubjectError:
                 continue
         always = gate.origin == "option"
-        if always and gate.for_all and not session.require:
-            continue  # it is for the suites that run
         failed = always or session.require
         shown = f"nothing ran; {reason}" if always and not gate.for_all else _undecided(reason, session)
         yield _result(gate, info, "failed" if failed else "skipped", shown)
@@ -250,31 +278,37 @@ def _of_absent(
 
 def _of_no_suite(
     given: Sequence[tuple[GivenGate, Literal["ini", "option"]]],
-    known: Sequence[str],
     results: Sequence[GateResult],
     suites: Sequence[SuiteReport],
+    absent: Sequence[str],
     session: _Session,
 ) -> Iterator[GateResult]:
-    """Given gates that are for no suite there is."""
-    decided = {result.name for result in results}
-    metrics = list(dict.fromkeys(name for suite in suites for name in suite.summary.metrics))
+    """Given gates that are for no suite there is. What is skipped decides none of the command line's."""
+    decided = {
+        "ini": {result.name for result in results},
+        "option": {result.name for result in results if result.origin == "option"},
+    }
+    ran = list(dict.fromkeys(suite.info.name for suite in suites))
+    names = list(dict.fromkeys([*ran, *absent]))
+    subjects = [(tuple(suite.summary.metrics), tuple(suite.categories)) for suite in suites]
     told: set[str] = set()
     for gate, origin in sorted(given, key=lambda one: one[1] != "option"):
         if gate.suite == ANY_SUITE:
-            if gate.rule.text in decided:
+            if gate.rule.text in decided[origin]:
                 continue
             subject = gate.rule.subject
-            near = expected_one_of(subject, metrics) if metrics and not subject.startswith(COMPOSED) else ""
-            reason = f"no suite that ran has {quoted(subject)}{near}" if suites else "no suite ran"
-        elif any(gate.matches(name) for name in known):
+            reason = f"no suite that ran has {quoted(subject)}{found_in_none(subject, subjects)}"
+            reason = reason if suites else "no suite ran"
+        elif any(gate.matches(name) for name in names):
             continue
         else:
-            reason = f"no suite {quoted(gate.suite)} ran{expected_one_of(gate.suite, known) if known else ''}"
+            reason = f"no suite {quoted(gate.suite)} ran{nearest_or_all(gate.suite, names, ran)}"
         if str(gate) in told:
             continue
         told.add(str(gate))
-        failed = origin == "option" or session.require
-        shown = reason if origin == "option" else _undecided(reason, session)
+        always = origin == "option" or session.is_whole
+        failed = always or session.require
+        shown = reason if always else _undecided(reason, session)
         yield GateResult(
             name=str(gate),
             kind="threshold",

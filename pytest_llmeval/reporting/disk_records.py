@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeAlias, get_args, overload
+from typing import Any, BinaryIO, NoReturn, TypeAlias, overload
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.records import Record
+from pytest_llmeval.reporting.typed_fields import DamagedPart, check_fields, is_number
 from pytest_llmeval.suites.wording import describe
-from pytest_llmeval.types import Status
 
 __all__ = ["DECODER", "DiskRecords", "FileState", "file_state", "record_from_json"]
 
 FileState: TypeAlias = tuple[int, int, int]
 """What tells that a file is still the one that was read: its inode, size, and time of change in nanoseconds."""
 
-_STATUSES = get_args(Status)
 _BUFFER_BYTES = 1 << 18
 
 
@@ -33,8 +34,9 @@ class DiskRecords(Sequence[Record]):
     """Records whose lines begin at ``offsets`` (bytes) in a file: of those at ``places``, in that order, or of all.
 
     Each is read anew whenever it is asked for; 16 bytes of each stay in memory. ``kept`` are those that are not in the
-    file, by place. Reading raises ``ReportError`` for a line that holds no record, and where the file is no longer in
-    the ``state`` (if one is given) that it was in.
+    file, by place. While ``file`` is open it is read, and the path is not looked up: it may be gone. Reading raises
+    ``ReportError`` for a line that holds no record, and where the file is no longer in the ``state`` (if one is given)
+    that it was in. ``what`` it is is said in messages.
     """
 
     def __init__(
@@ -45,12 +47,16 @@ class DiskRecords(Sequence[Record]):
         places: Sequence[int] | None = None,
         kept: Mapping[int, Record] | None = None,
         state: FileState | None = None,
+        file: BinaryIO | None = None,
+        what: str = "report",
     ) -> None:
         self._path = path
         self._offsets = offsets
         self._places = range(len(offsets)) if places is None else places
         self._kept = {} if kept is None else kept
         self._state = state
+        self._file = file
+        self._what = what
 
     def __len__(self) -> int:
         return len(self._places)
@@ -68,16 +74,29 @@ class DiskRecords(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         try:
-            with self._path.open("rb", buffering=_BUFFER_BYTES) as file:
+            with self._opened() as file:
                 if self._state is not None and file_state(file.fileno()) != self._state:
-                    raise ReportError(f"the report {self._path} was changed while it was in use: read it again")
+                    raise ReportError(f"the {self._what} {self._path} was changed while it was in use: read it again")
                 for place in self._places:
                     yield self._kept[place] if place in self._kept else self._read(file, self._offsets[place])
         except OSError as error:
-            raise ReportError(f"cannot read the report {self._path}: {error.strerror}") from None
+            raise ReportError(f"cannot read the {self._what} {self._path}: {error.strerror or error}") from None
+
+    def _opened(self) -> AbstractContextManager[BinaryIO]:
+        if self._file is not None and not self._file.closed:
+            return nullcontext(self._file)
+        return self._path.open("rb", buffering=_BUFFER_BYTES)
 
     def _of(self, places: Sequence[int]) -> DiskRecords:
-        return DiskRecords(self._path, self._offsets, places=places, kept=self._kept, state=self._state)
+        return DiskRecords(
+            self._path,
+            self._offsets,
+            places=places,
+            kept=self._kept,
+            state=self._state,
+            file=self._file,
+            what=self._what,
+        )
 
     def _read(self, file: BinaryIO, offset: int) -> Record:
         file.seek(offset)
@@ -85,7 +104,7 @@ class DiskRecords(Sequence[Record]):
             return record_from_json(DECODER.decode(file.readline().decode().strip().removesuffix(",")))
         except (ValueError, RecursionError) as error:
             number = _line_number(self._path, offset)
-            raise ReportError(f"cannot read the report {self._path}:{number}: {error}") from None
+            raise ReportError(f"cannot read the {self._what} {self._path}:{number}: {error}") from None
 
 
 def file_state(file: int | Path) -> FileState:
@@ -97,32 +116,27 @@ def file_state(file: int | Path) -> FileState:
 def record_from_json(data: Any) -> Record:
     """A record from what ``json`` made of it; as a journal has it, it is the value of the key ``record``.
 
-    Raises ``ValueError`` that says what is wrong. Unknown keys are left alone, and so are values that are null:
-    a number that JSON cannot hold.
+    Raises ``ValueError`` that says what is wrong. Unknown keys are left alone. A value that is null was a number that
+    JSON cannot hold, and is NaN: no mean is taken as if the sample had none.
     """
     if isinstance(data, dict) and data.keys() == {"record"}:
         data = data["record"]
     if not isinstance(data, dict):
         raise ValueError(f"found {describe(data)}, expected a record")
-    for name in ("suite", "id", "nodeid"):
-        if not isinstance(data.get(name), str):
-            raise ValueError(f"a record's {name} is text, found {describe(data.get(name))}")
-    if data.get("status") not in _STATUSES:
-        raise ValueError(
-            f"a record's status is {', '.join(_STATUSES[:-1])} or {_STATUSES[-1]}, found {describe(data.get('status'))}"
-        )
-    for name in ("model", "category", "cluster", "output", "fingerprint"):
-        if not isinstance(data.get(name), str | None):
-            raise ValueError(f"a record's {name} is text or null, found {describe(data[name])}")
+    check_fields(data, Record, "", but=_VALUES)
     values = data.get("values") or {}
-    if not isinstance(values, Mapping) or not isinstance(data.get("choices") or [], list):
-        raise ValueError("a record's values are a mapping, and its choices a list")
+    if not isinstance(values, dict):
+        raise DamagedPart(f"values: found {describe(values)}, expected a mapping")
     for name, value in values.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ValueError(f"a record's value of {name} is a number, found {describe(value)}")
+        if value is not None and not is_number(value):
+            raise DamagedPart(f"values.{name}: found {describe(value)}, expected a number or null")
     if None in values.values():
-        values = {name: value for name, value in values.items() if value is not None}
-    return Record.from_dict({**data, "values": values, "choices": data.get("choices") or []})
+        values = {name: math.nan if value is None else value for name, value in values.items()}
+    empty = {"values": values, "choices": data.get("choices") or (), "details": data.get("details") or {}}
+    return Record.from_dict({**data, **empty})
+
+
+_VALUES = frozenset({"values"})
 
 
 def _line_number(path: Path, offset: int) -> int:

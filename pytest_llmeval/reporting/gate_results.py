@@ -12,7 +12,8 @@ from pytest_llmeval.types import JSON
 __all__ = ["GateMode", "GateOutcome", "GateResult", "Regression"]
 
 GateOutcome: TypeAlias = Literal["passed", "failed", "skipped"]
-"""``skipped`` is undecided: a suite's own gate that sees only a selection of its suite."""
+"""``skipped`` is undecided: a gate of a suite, or of the ini file, that sees only a selection of the suite; a suite
+that only the session or only its baseline has; a comparison of so few samples that no drop could be significant."""
 
 GateMode: TypeAlias = Literal["significant", "margin", "non-inferior"]
 """When a drop against a baseline fails: where it is significant and beyond the margin; where it is beyond the margin;
@@ -25,13 +26,15 @@ class Regression:
 
     ``baseline`` and ``current`` are the metric's values over these samples, ``difference`` is current minus baseline
     with its 95% interval, all in the metric's unit. ``drop`` is the difference turned so that more is worse, and
-    ``margin`` the drop that is allowed. ``p_value`` is one-sided: how likely a drop as large is where nothing has
+    ``margin`` the drop that is allowed. ``noise`` is a drop that is put down to rounding where no margin was named and
+    the mode is ``significant``; else 0. ``p_value`` is one-sided: how likely a drop as large is where nothing has
     changed; ``p_adjusted`` is Holm's over the ``family`` of tests of the session. ``p_improved`` and
     ``p_improved_adjusted`` are the same of the other side. ``num_draws`` is None where the test is exact.
     ``num_worse`` and ``num_better`` are the samples that flipped each way (of a right or wrong answer), or whose value
     became worse or better. ``smallest_drop`` is what this n and discordance detects with 90% power at the level of the
     first of Holm's steps. ``false_alarm_rate`` is how often a drop beyond the margin is seen where nothing has changed.
-    ``num_left_out`` samples of either side have no partner. ``num_clusters`` is None where samples are independent.
+    ``num_left_out`` samples of either side have no partner, or no value of the metric in the baseline.
+    ``num_clusters`` is None where samples are independent.
     """
 
     mode: GateMode
@@ -59,6 +62,7 @@ class Regression:
     smallest_drop: float | None = None
     false_alarm_rate: float | None = None
     num_left_out: int = 0
+    noise: float = 0.0
 
     def to_dict(self) -> dict[str, JSON]:
         """As builtins, for a report."""

@@ -16,11 +16,18 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.models.messages import describe
 from pytest_llmeval.reporting.engine_lines import merged as merged_engine
 from pytest_llmeval.reporting.groups import Group, compared_models, described_group, group_of_record, group_of_suite
-from pytest_llmeval.reporting.merge_checks import NamedReport, check_definitions, check_models, check_suites
+from pytest_llmeval.reporting.merge_checks import (
+    NamedReport,
+    asked_models,
+    check_definitions,
+    check_models,
+    check_suites,
+)
 from pytest_llmeval.reporting.records import Record, slim
 from pytest_llmeval.reporting.report import Averages, Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
-from pytest_llmeval.reporting.summaries import average_suites, compare_models, counted_suite, summarize_suite
+from pytest_llmeval.reporting.suite_reports import suite_report
+from pytest_llmeval.reporting.summaries import average_suites, compare_models
 from pytest_llmeval.types import JSON
 
 __all__ = ["ChainedRecords", "merge_reports"]
@@ -62,30 +69,32 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
 
     Gates are not among what is merged: those of a part saw only that part. Raises ``ReportError`` for other suites,
     models or metric definitions, for a sample that two parts have, and, unless ``partial``, for shards that are
-    missing; with ``partial`` these are a problem of the merged report.
+    missing; with ``partial`` these are a problem of the merged report. Its exit code is not the parts' 1: it counts
+    problems and unscored samples, until gates are decided on the whole.
     """
     shards = joined_shards(parts)
-    if shards is not None and shards.missing and not partial:
-        raise ReportError(f"{missing_problem(shards)}: give theirs too, or --partial to merge what there is")
     check_models(parts)
     check_suites(parts)
     check_definitions(parts)
     parts = _in_order(parts)
-    compared = next(filter(None, (compared_models(report) for _, report in parts)), ())
+    reports = [report for _, report in parts]
+    options = _merged_options(reports, shards)
+    compared = compared_models(replace(reports[0], options=options))
     groups = _grouped_records(parts, compared)
+    if shards is not None and shards.missing and not partial:
+        raise ReportError(f"{missing_problem(shards)}: give theirs too, or --partial to merge what there is")
     problems = list(dict.fromkeys(problem for _, report in parts for problem in without_missing(report.problems)))
     if shards is not None and shards.missing:
         problems.append(missing_problem(shards))
     suites = tuple(_merged_suites(parts, groups, compared, problems))
     comparisons = tuple(_comparisons(suites, groups, compared, problems))
     averages = _averages(suites, groups, problems)
-    reports = [report for _, report in parts]
     merged = Report(
         created=min(report.created for report in reports),
         seconds=sum(report.seconds for report in reports),
         environment=_common([report.environment for report in reports]),
         models=tuple(_merged_models(reports)),
-        options=_merged_options(reports, shards),
+        options=options,
         exit_code=_OK,
         definitions=definitions_of(suites),
         suites=suites,
@@ -146,17 +155,16 @@ def _merged_suites(
         for suite in own:
             engine = engine if suite.engine is None else merged_engine(engine, suite.engine)
         info = replace(own[0].info, metrics=metrics)
-        counts = {
-            "num_expected": sum(suite.summary.num_expected for suite in own),
-            "num_skipped": sum(suite.num_skipped for suite in own),
-        }
-        model = group[1] or next((suite.models[0] for suite in own if suite.models), None)
-        try:
-            found = summarize_suite(info, records, model=model, engine=engine, **counts)
-        except Exception as error:  # one suite's numbers must not cost the others' report
-            problems.append(f"{described_group(group)} has no metrics: {describe(error)}")
-            found = counted_suite(info, records, model=model, engine=engine, **counts)
-        yield found
+        yield suite_report(
+            group,
+            info,
+            records,
+            num_expected=sum(suite.summary.num_expected for suite in own),
+            num_skipped=sum(suite.num_skipped for suite in own),
+            model=group[1] or next((suite.models[0] for suite in own if suite.models), None),
+            engine=engine,
+            problems=problems,
+        )
 
 
 def _comparisons(
@@ -202,10 +210,16 @@ def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
 
 
 def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[str, JSON]:
-    """Those that all parts were given, and of the others each value; the shards only where some are missing."""
+    """Those that all parts were given, and of the others each value; the shards only where some are missing.
+
+    The models are one list: the first part's, in its order, then what others were asked for besides.
+    """
     options = _common(
         [{name: value for name, value in report.options.items() if name != "shard"} for report in reports]
     )
+    asked = [asked_models(report) for report in reports if report.models] or [asked_models(reports[0])]
+    if models := dict.fromkeys(model for one in asked for model in one):
+        options["model"] = list[JSON](models)
     if shards is not None and shards.missing:
         options["shard"] = list[JSON](shards.texts())
     return options
@@ -230,9 +244,10 @@ def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
 
 
 def _exit_code(merged: Report, reports: Sequence[Report]) -> int:
-    """The parts' exit code; of several the one that is not 1. 1 where something is missing though all passed.
+    """The parts' own that is neither 0 nor 1, such as an interruption's; else 1 for problems and unscored samples.
 
-    A part that selected nothing (5) counts only where no other part did either.
+    The parts' 1 can be that of a gate, which saw only its part. A part that selected nothing (5) counts only where no
+    other part did either.
     """
     codes = {report.exit_code for report in reports}
     codes = codes - {_NOTHING_SELECTED} or codes
@@ -240,4 +255,4 @@ def _exit_code(merged: Report, reports: Sequence[Report]) -> int:
     if others:
         return max(others)
     missing = merged.problems or any(suite.summary.num_unscored for suite in merged.suites)
-    return _FAILED if missing or _FAILED in codes else _OK
+    return _FAILED if missing else _OK

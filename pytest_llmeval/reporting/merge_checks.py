@@ -11,7 +11,7 @@ from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.report import Report, definitions_of
 from pytest_llmeval.types import JSON
 
-__all__ = ["NamedReport", "check_definitions", "check_models", "check_suites"]
+__all__ = ["NamedReport", "asked_models", "check_definitions", "check_models", "check_suites"]
 
 NamedReport = tuple[str, Report]
 """A report with the name of its file."""
@@ -27,6 +27,14 @@ _MAX_SHOWN = 60
 _MAX_SHOWN_OF_HASH = 12
 
 
+def asked_models(report: Report) -> tuple[str, ...]:
+    """What ``--llm-model`` was, in its order; none where the report does not say."""
+    given = report.options.get("model")
+    if isinstance(given, list | tuple):
+        return tuple(map(str, given))
+    return () if given is None else (str(given),)
+
+
 def check_models(parts: Sequence[NamedReport]) -> None:
     """The parts ran the same models; their devices may differ. Raises ``ReportError``.
 
@@ -39,9 +47,9 @@ def check_models(parts: Sequence[NamedReport]) -> None:
         if names:
             first = first or (name, report)
             others = {str(model.get("name")) for model in first[1].models}
-            asked, asked_first = report.options.get("model"), first[1].options.get("model")
+            asked, asked_first = set(asked_models(report)), set(asked_models(first[1]))
             # One of several that were asked for can have failed to load on one machine.
-            if names != others and (asked is None or asked != asked_first):
+            if names != others and (not asked or asked != asked_first):
                 raise ReportError(
                     f"different models: {first[0]} ran {_listed(others)}, {name} ran {_listed(names)}; "
                     "only shards of one run are merged (to compare two models: llmeval compare)"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar, cast
 
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report import Averages, Comparison, Report, SuiteReport, Summary
+from pytest_llmeval.reporting.typed_fields import DamagedPart, check_fields, is_number
 from pytest_llmeval.scoring.calibration import ReliabilityBin
 from pytest_llmeval.scoring.comparison import Difference
 from pytest_llmeval.scoring.metrics import Metric
@@ -18,13 +18,9 @@ from pytest_llmeval.scoring.percentiles import Percentiles
 from pytest_llmeval.suites.wording import describe
 from pytest_llmeval.types import JSON
 
-__all__ = ["DamagedPart", "engine_from_json", "info_from_json", "report_from_json"]
+__all__ = ["engine_from_json", "info_from_json", "report_from_json"]
 
 T = TypeVar("T")
-
-
-class DamagedPart(ValueError):
-    """Something in a report that is not what its place asks for; the message says where, and what was found."""
 
 
 def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Report:
@@ -43,7 +39,7 @@ def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Repo
         stopped=_text_or_none(data, "stopped", ""),
         problems=tuple(str(problem) for problem in _list(data, "problems", "")),
         environment=_mapping(data, "environment", ""),
-        models=tuple(_members(data, "models", "", lambda model, _: model)),
+        models=tuple(_members(data, "models", "", _model)),
         options=_mapping(data, "options", ""),
         definitions=_named(data, "definitions", "", lambda found, _: found),
         suites=tuple(_members(data, "suites", "", _suite)),
@@ -56,17 +52,21 @@ def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Repo
 
 def info_from_json(data: Mapping[str, Any], where: str) -> SuiteInfo:
     """What a report says of a suite before any sample. Raises ``DamagedPart``."""
-    _text(data, "name", where)
-    _list(data, "overridden", where)
-    if not isinstance(data.get("metrics"), list):
-        _mapping(data, "metrics", where)  # their names, and in a report what they are
-    return _made(SuiteInfo.from_dict, {name: value for name, value in data.items() if value is not None}, where)
+    known = {name: value for name, value in data.items() if value is not None}
+    if isinstance(known.get("metrics"), dict):  # their names, and in a report what they are
+        known["metrics"] = list(known["metrics"])
+    check_fields(known, SuiteInfo, where)
+    return SuiteInfo.from_dict(known)
 
 
 def engine_from_json(data: Mapping[str, Any], where: str) -> EngineUse:
     """How log-likelihoods were computed. Raises ``DamagedPart``."""
-    _require(data, EngineUse, where)
-    return EngineUse(**_known(data, EngineUse))
+    return EngineUse(**_of_fields(data, EngineUse, where))
+
+
+def _model(data: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    _text(data, "name", where)
+    return data
 
 
 def _suite(data: Mapping[str, Any], where: str) -> SuiteReport:
@@ -109,20 +109,20 @@ def _summary(data: Mapping[str, Any], where: str) -> Summary:
 
 
 def _metric(data: Mapping[str, Any], where: str) -> Metric:
-    return _made(Metric.from_dict, data, where)
+    return Metric(**_of_fields(data, Metric, where))
 
 
 def _macro(value: object, num_categories: int, where: str) -> Metric:
     """A number in schema 1, which every category had a part in."""
     if isinstance(value, Mapping):
         return _metric(value, where)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise DamagedPart(f"{where}: found {describe(value)}, expected a metric")
-    return Metric(value=float(value), n=num_categories, kind="mean")
+    return Metric(value=float(cast(float, value)), n=num_categories, kind="mean")
 
 
 def _percentiles(data: Mapping[str, Any], where: str) -> Percentiles:
-    return _made(Percentiles.from_dict, data, where)
+    return Percentiles(**_of_fields(data, Percentiles, where))
 
 
 def _comparison(data: Mapping[str, Any], where: str) -> Comparison:
@@ -145,41 +145,20 @@ def _averages(data: Mapping[str, Any], where: str) -> Averages:
 
 
 def _gate(data: Mapping[str, Any], where: str) -> GateResult:
-    _require(data, GateResult, where)
-    if isinstance(data.get("regression"), Mapping):
-        _require(data["regression"], Regression, f"{where}.regression")
-    return _made(GateResult.from_dict, data, where)
+    check_fields(data, GateResult, where)
+    if data.get("regression") is not None:
+        check_fields(data["regression"], Regression, f"{where}.regression")
+    return GateResult.from_dict(data)
 
 
 # Values at a place
 
 
-def _made(make: Callable[[Any], T], data: Mapping[str, Any], where: str) -> T:
-    try:
-        return make(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-        raise DamagedPart(f"{where}: {reason}") from None
-
-
-def _known(data: Mapping[str, Any], made: type[Any]) -> dict[str, Any]:
+def _of_fields(data: Mapping[str, Any], made: type[Any], where: str) -> dict[str, Any]:
+    """The arguments of a dataclass."""
+    check_fields(data, made, where)
     names = {field.name for field in fields(made)}
     return {name: value for name, value in data.items() if name in names}
-
-
-def _require(data: Mapping[str, Any], made: type[Any], where: str) -> None:
-    for field in fields(made):
-        if field.name not in data and field.default is MISSING and field.default_factory is MISSING:
-            raise DamagedPart(f"{where}: there is no {field.name!r}")
-
-
-def _of_fields(data: Mapping[str, Any], made: type[Any], where: str) -> dict[str, Any]:
-    """The arguments of a dataclass of numbers."""
-    _require(data, made, where)
-    for field in fields(made):
-        if field.name != "kind" and data.get(field.name) is not None:
-            _number(data, field.name, where)
-    return _known(data, made)
 
 
 def _found(data: Mapping[str, Any], name: str, where: str) -> tuple[Any, str]:
@@ -212,9 +191,9 @@ def _count(data: Mapping[str, Any], name: str, where: str) -> int:
 
 def _number(data: Mapping[str, Any], name: str, where: str) -> float:
     value, place = _found(data, name, where)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         raise DamagedPart(f"{place}: found {describe(value)}, expected a number")
-    return value
+    return cast(float, value)
 
 
 def _mapping(data: Mapping[str, Any], name: str, where: str) -> Mapping[str, JSON]:

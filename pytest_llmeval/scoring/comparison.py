@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,10 +20,17 @@ from pytest_llmeval.scoring.corpus import corpus_difference, corpus_ingredients
 from pytest_llmeval.scoring.definitions import definition, is_known
 from pytest_llmeval.scoring.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.scoring.pooled import ingredients, pseudo_values
-from pytest_llmeval.scoring.statistics import mean, with_width
+from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, with_width
 from pytest_llmeval.types import JSON, Score
 
-__all__ = ["Difference", "compare", "paired_difference", "paired_proportions_interval"]
+__all__ = [
+    "Difference",
+    "compare",
+    "has_limits",
+    "largest_unseen",
+    "paired_difference",
+    "paired_proportions_interval",
+]
 
 Pair: TypeAlias = tuple[Score, Score]
 """A sample's scores by the first and the second model."""
@@ -34,8 +42,9 @@ class Difference:
 
     ``first`` and ``second`` are the two means, ``difference`` is second minus first, ``stderr`` the standard error of
     the mean of the samples' differences, None for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval of the
-    difference: Tango's for proportions, Student's t for other means, None for means with n < 2. Of
-    proportions, ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
+    difference: Tango's for proportions, Student's t for other means, None for means with n < 2. Where no sample's value
+    has changed, it reaches as far as ``largest_unseen``, and is None for a metric without limits. Of proportions,
+    ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
     Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
     Student's t interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus
     metrics they are the metrics themselves too; their difference has the standard error and interval of a paired
@@ -87,6 +96,25 @@ def compare(
     return differences
 
 
+def has_limits(name: str) -> bool:
+    """Whether the metric has a lowest and a highest value."""
+    return math.isfinite(definition(name).lowest) and math.isfinite(definition(name).highest)
+
+
+def largest_unseen(name: str, n: int, confidence: float = CONFIDENCE) -> float:
+    """How large a difference of the metric can be, either way, of which ``n`` samples (or clusters) show nothing.
+
+    ``(highest - lowest) * (1 - ((1 - confidence) / 2) ** (1 / n))``: the upper limit of the share of samples that
+    differ, of which none of n does (C. J. Clopper and E. S. Pearson, 1934, doi:10.1093/biomet/26.4.404), times the most
+    that one can differ by. Of a corpus metric, of which samples are no equal parts, it is an approximation.
+    ``ValueError`` for a metric that lacks a limit.
+    """
+    if not has_limits(name):
+        raise ValueError(f"{name} has no limits: a difference of it can be as large as any")
+    share = -math.expm1(math.log((1 - confidence) / 2) / n)
+    return (definition(name).highest - definition(name).lowest) * share
+
+
 def paired_difference(
     first: Sequence[float], second: Sequence[float], *, is_proportion: bool, clusters: Sequence[int] | None = None
 ) -> Difference:
@@ -135,7 +163,8 @@ def _difference_of_means(name: str, pairs: Sequence[Pair], clusters: Sequence[in
     )
     # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
     is_proportion = (not is_known(name) or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
-    return paired_difference(first, second, is_proportion=is_proportion, clusters=_at(clusters, places))
+    found = paired_difference(first, second, is_proportion=is_proportion, clusters=_at(clusters, places))
+    return _with_unseen(name, found, _at(clusters, places)) if first == second else found
 
 
 def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
@@ -152,18 +181,14 @@ def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int]
 def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
     """Of the two models' metrics, not of their samples'; None where the scores do not hold what they are made of."""
     places = [place for place, pair in enumerate(pairs) if len(corpus_ingredients(pair, name)) == 2]
+    first, second = (corpus_ingredients((pairs[place][side] for place in places), name) for side in (0, 1))
     own = _at(clusters, places)
-    found = corpus_difference(
-        name,
-        corpus_ingredients((pairs[place][0] for place in places), name),
-        corpus_ingredients((pairs[place][1] for place in places), name),
-        own,
-    )
+    found = corpus_difference(name, first, second, own)
     if found is None:
         return None
     before, after, between = found
     low, high = between.interval or (None, None)
-    return Difference(
+    difference = Difference(
         n=len(places),
         kind="corpus",
         first=before,
@@ -174,6 +199,15 @@ def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int]
         ci_high=high,
         num_clusters=None if own is None else count_clusters(own),
     )
+    return _with_unseen(name, difference, own) if first == second else difference
+
+
+def _with_unseen(name: str, found: Difference, clusters: Sequence[int] | None) -> Difference:
+    """Of samples of which none has changed: an interval has a width all the same."""
+    if found.ci_low is not None or are_too_few(clusters) or not has_limits(name):
+        return found
+    reach = largest_unseen(name, found.n if found.num_clusters is None else found.num_clusters)
+    return dataclasses.replace(found, ci_low=found.difference - reach, ci_high=found.difference + reach)
 
 
 def _at(clusters: Sequence[int] | None, places: Sequence[int]) -> list[int] | None:

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from pytest_llmeval.scoring.definitions import definition
-from pytest_llmeval.scoring.gate_subjects import BoundError, SubjectError, check_bound, find_metric, find_subject
+from pytest_llmeval.scoring.gate_subjects import (
+    BoundError,
+    SubjectError,
+    check_bound,
+    find_metric,
+    find_subject,
+    found_in_none,
+)
 from pytest_llmeval.suites.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
 from pytest_llmeval.suites.suite import Suite
 from pytest_llmeval.suites.wording import quoted
 
-__all__ = ["check_given_gates", "gate_lines", "higher_is_better"]
+__all__ = ["Gated", "check_given_gates", "gate_lines", "higher_is_better", "unmatched_gates"]
+
+
+class Gated(Protocol):
+    """A suite as far as gates go. ``metrics`` are its scorer's, open names (``*``) among them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def metrics(self) -> Sequence[str]: ...
 
 
 def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
@@ -78,6 +96,37 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
                 if isinstance(error, SubjectError) and gate.suite == ANY_SUITE:
                     continue
                 raise suite.origin.source.error(f"{where} {quoted(text)}: {error}") from None
+
+
+def unmatched_gates(
+    given: Mapping[str, Iterable[str]], suites: Sequence[Gated], categories: Mapping[str, Collection[str]]
+) -> list[str]:
+    """A line for each gate for every suite that is about what none of the suites has; none where there is no suite.
+
+    ``given`` is as ``check_given_gates`` takes it, ``categories`` are those of each suite by its name. For where all
+    suites are known before anything runs: hand-written tests tell of theirs as they record. ``GateRuleError`` for a
+    text that is no gate.
+    """
+    has = [(suite.metrics, categories.get(suite.name, ())) for suite in suites]
+    messages = []
+    for where, texts in given.items():
+        for text in texts:
+            gate = GivenGate.parse(text)
+            subject = gate.rule.subject
+            if has and gate.suite == ANY_SUITE and not _is_had(subject, has):
+                end = found_in_none(subject, has)
+                messages.append(f"{where} {quoted(text)}: no suite has {quoted(subject)}{end}")
+    return messages
+
+
+def _is_had(subject: str, suites: Iterable[tuple[Sequence[str], Collection[str]]]) -> bool:
+    for metrics, categories in suites:
+        try:
+            find_subject(subject, metrics, categories)
+        except SubjectError:
+            continue
+        return True
+    return False
 
 
 def _check(rule: GateRule, metrics: Sequence[str], categories: Collection[str]) -> None:

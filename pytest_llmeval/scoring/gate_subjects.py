@@ -9,11 +9,18 @@ from pytest_llmeval.scoring.definitions import OPEN, definition
 from pytest_llmeval.suites.gate_rules import GateRule
 from pytest_llmeval.suites.wording import MAX_LISTED, nearest, quoted
 
-__all__ = ["COMPOSED", "BoundError", "GateSubject", "SubjectError", "check_bound", "find_metric", "find_subject"]
+__all__ = [
+    "BoundError",
+    "GateSubject",
+    "SubjectError",
+    "check_bound",
+    "find_metric",
+    "find_subject",
+    "found_in_none",
+    "nearest_or_all",
+]
 
 _CATEGORY, _MACRO = "category.", "macro."
-COMPOSED = (_CATEGORY, _MACRO)
-"""What a subject begins with that is more than the name of a metric."""
 
 
 class SubjectError(LookupError):
@@ -70,6 +77,35 @@ def find_metric(text: str, metrics: Sequence[str]) -> str:
     if wanted and _is_open_to(wanted, metrics):
         return wanted
     raise SubjectError(f"there is no metric {quoted(wanted)}{_known(wanted, metrics)}")
+
+
+def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[str]]]) -> str:
+    """The end of a message on what none of the suites has: the nearest spelling, else what they have.
+
+    Each suite is given by its metrics and its categories, as ``find_subject`` takes them.
+    """
+    wanted = _plain(text)
+    metrics = tuple(dict.fromkeys(name for names, _ in suites for name in names))
+    if not wanted.startswith((_CATEGORY, _MACRO)):
+        names = [name for name in metrics if not _is_open(name)]
+        return nearest_or_all(wanted, names, names)
+    try:
+        find_subject(text, metrics, tuple(dict.fromkeys(name for _, names in suites for name in names)))
+    except SubjectError as error:
+        return f": {error}"
+    return ""
+
+
+def nearest_or_all(word: str, known: Iterable[str], there: Sequence[str]) -> str:
+    """The end of a message on a name that is not there: ``; did you mean 'boolq'?``, else ``, only 'boolq'``.
+
+    ``known`` are the names that may have been meant, ``there`` those that are there.
+    """
+    near = nearest(word, known)
+    if near is not None:
+        return f"; did you mean {quoted(near)}?"
+    listed = ", ".join(map(quoted, there[:MAX_LISTED])) + (", …" if len(there) > MAX_LISTED else "")
+    return f", only {listed}" if listed else ""
 
 
 def check_bound(rule: GateRule, subject: GateSubject) -> None:

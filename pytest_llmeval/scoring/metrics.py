@@ -31,7 +31,7 @@ from pytest_llmeval.scoring.definitions import (
 )
 from pytest_llmeval.scoring.pooled import PooledValue, ingredients, pooled
 from pytest_llmeval.scoring.skill import lowest_skill, skill, skill_interval
-from pytest_llmeval.scoring.statistics import mean, with_width
+from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, with_width
 from pytest_llmeval.types import JSON, Score
 
 __all__ = [
@@ -66,7 +66,8 @@ class Metric:
     ``stderr`` is the standard error of the mean (of others see ``pooled.py`` and ``corpus.py``), None for counts and
     for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means
     and for pooled metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A
-    perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
+    mean of values that are all the same has the interval of ``_interval_of_alike`` where its metric has limits, else
+    none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
     and interval are then those of ``clustered.py``, of corpus metrics those of a bootstrap that draws clusters; None
@@ -263,8 +264,25 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
         lowest = lowest_skill(carriers)
     else:
         interval = with_width(mean_interval(values, clusters))
+    if interval is None and len(values) > 1 and math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
+        interval = _interval_of_alike(name, mean(values), lowest, num_clusters or len(values))
     low, high = (None, None) if interval is None else _within(name, interval, lowest)
     return dataclasses.replace(found, stderr=standard_error(values, clusters), ci_low=low, ci_high=high)
+
+
+def _interval_of_alike(name: str, value: float, lowest: float, n: int) -> tuple[float, float] | None:
+    """The 95% interval of a mean over ``n`` independent samples, or clusters, whose values are all ``value``.
+
+    Of samples that differ none was drawn in n, so that their share is at most ``1 - 0.025^(1/n)``, the upper limit of 0
+    of n by C. J. Clopper and E. S. Pearson (1934, doi:10.1093/biomet/26.4.404). The mean is lowest where all of those
+    have the lowest value that the metric can take, highest where they have the highest. None where it has no limits.
+    """
+    metric = definition(name)
+    least = max(metric.lowest, lowest)
+    if not (math.isfinite(least) and math.isfinite(metric.highest)):
+        return None
+    share = 1 - ((1 - CONFIDENCE) / 2) ** (1 / n)
+    return value - (value - least) * share, value + (metric.highest - value) * share
 
 
 def _within(name: str, interval: tuple[float, float], lowest: float = -math.inf) -> tuple[float, float]:

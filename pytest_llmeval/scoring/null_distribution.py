@@ -53,7 +53,7 @@ class NullDistribution:
         if self.weights is not None:
             return min(1.0, float(self.weights[reached].sum()))
         if self.num_draws is None:
-            return float(reached.mean())
+            return max(float(reached.mean()), 1 / len(reached))  # what was seen is one of all, whatever the rounding
         return (1 + int(reached.sum())) / (1 + self.num_draws)
 
     def share_beyond(self, bound: float) -> float:
@@ -86,12 +86,13 @@ def flipped_sums(magnitudes: Numbers, min_draws: int) -> NullDistribution:
 
 
 def swapped_values(
-    first: Numbers, second: Numbers, statistic: Callable[[Numbers, Numbers], float | None], min_draws: int
+    first: Numbers, second: Numbers, statistic: Callable[[Numbers, Numbers], Numbers], min_draws: int
 ) -> NullDistribution:
     """``statistic`` of two rows of sums, where each unit's rows are exchanged by chance between the two sides.
 
-    ``first`` and ``second`` hold one row for each unit. Exchanging the two arguments must change the statistic's sign.
-    Where it has no value, it counts as large. All exchanges are tried where they are few; else ``min_draws`` are drawn
+    ``first`` and ``second`` hold one row for each unit. ``statistic`` takes two tables, of one row of sums for each
+    exchange, and gives a number for each; exchanging the two arguments must change its sign. Where it has no value
+    (NaN, or infinite), it counts as large. All exchanges are tried where they are few; else ``min_draws`` are drawn
     with a fixed seed, which depend neither on the order of the units nor on which side is the first.
     """
     import numpy as np
@@ -106,18 +107,19 @@ def swapped_values(
     num_draws = 2**num_units if is_whole else min_draws
     random = np.random.default_rng(_SEED)
     at_once = max(1, _MAX_HELD // max(1, num_units))
-    values: list[float] = []
+    parts: list[Numbers] = []
     for start in range(0, num_draws, at_once):
         count = min(at_once, num_draws - start)
         if is_whole:
             bits = np.arange(start, start + count)[:, None] >> np.arange(num_units) & 1
         else:
             bits = random.integers(2, size=(count, num_units), dtype=np.uint8)
-        for one in base + bits.astype(float) @ steps:
-            value = statistic(one, total - one)
-            values.append(float("inf") if value is None else value)
-    found = np.array(values)
-    largest = float(np.max(np.abs(found[np.isfinite(found)]), initial=0.0))
+        sums = base + bits.astype(float) @ steps
+        parts.append(statistic(sums, total - sums))
+    found = np.concatenate(parts)
+    is_value = np.isfinite(found)
+    found = np.where(is_value, found, np.inf)
+    largest = float(np.max(np.abs(found[is_value]), initial=0.0))
     return NullDistribution(found, None, None if is_whole else num_draws, _TIE * largest)
 
 

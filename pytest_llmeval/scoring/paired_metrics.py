@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pytest_llmeval.scoring.clustered import cluster_numbers, count_clusters
-from pytest_llmeval.scoring.comparison import Difference, compare
+from pytest_llmeval.scoring.comparison import Difference, compare, has_limits
 from pytest_llmeval.scoring.corpus import corpus_formula
 from pytest_llmeval.scoring.definitions import split_name
-from pytest_llmeval.scoring.paired_tests import Paired, PairedSums, PairedValues
+from pytest_llmeval.scoring.paired_tests import Paired, PairedSums, PairedValues, row_by_row
 from pytest_llmeval.scoring.pooled import POOLED
 from pytest_llmeval.scoring.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
 from pytest_llmeval.suites.wording import quoted
 from pytest_llmeval.types import Score
 
-__all__ = ["PairedMetric", "PairingError", "listed", "needed_values", "pair_metric"]
+if TYPE_CHECKING:
+    from pytest_llmeval.scoring.null_distribution import Numbers
+
+__all__ = ["PairedMetric", "PairingError", "counted", "listed", "needed_values", "pair_metric"]
 
 Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
 
 _MAX_LISTED = 3
+_NO_VALUE = "has no value in one of the two reports"
 
 
 class PairingError(ValueError):
@@ -35,7 +39,9 @@ class PairedMetric:
 
     ``num_worse`` and ``num_better`` count samples; 0 of a metric that samples have no part of their own in.
     ``flipped_to`` says what they became: ``wrong`` or ``right``, ``worse`` or ``better``; None where they have none.
-    ``is_zero_or_one``: every sample's value is.
+    ``is_zero_or_one``: every sample's value is. ``has_limits``: the metric lies between two. ``is_unchanged``: so is
+    what every sample gives to it.
+    ``num_lacking`` samples have nothing to give to it in the baseline, and are left out.
     """
 
     difference: Difference
@@ -45,6 +51,9 @@ class PairedMetric:
     num_better: int
     flipped_to: tuple[str, str] | None
     is_zero_or_one: bool
+    has_limits: bool
+    is_unchanged: bool
+    num_lacking: int = 0
 
     @property
     def num_units(self) -> int:
@@ -58,8 +67,14 @@ class PairedMetric:
 
     @property
     def largest_drop(self) -> float | None:
-        """The end of the interval at which the drop is largest."""
+        """The end of the interval at which the drop is largest; None where there is none.
+
+        0 of a metric without limits of which no sample's value has changed: nothing says how large a change could be
+        that was not seen, and none was.
+        """
         found = self.difference
+        if found.ci_low is None and self.is_unchanged and not self.has_limits:
+            return 0.0
         end = found.ci_low if self.higher_is_better else found.ci_high
         return None if end is None else -end if self.higher_is_better else end
 
@@ -103,6 +118,7 @@ def pair_metric(
     read = _reader(metric, [first[sample_id] for sample_id in both], [second[sample_id] for sample_id in both])
     before = {sample_id: read(first[sample_id]) for sample_id in both}
     after = {sample_id: read(second[sample_id]) for sample_id in both}
+    num_lacking = sum(values is None for values in before.values())
     lost = [sample_id for sample_id in both if before[sample_id] is not None and after[sample_id] is None]
     if lost:
         raise PairingError(f"has no value now in {_samples(lost)} that had one in the baseline")
@@ -118,10 +134,14 @@ def pair_metric(
         numbers = None
     own = clusters if numbers is not None else None
     kept = [{sample_id: scores[sample_id] for sample_id in ids} for scores in (first, second)]
-    difference = compare(kept[0], kept[1], [metric], own).get(metric)
+    try:
+        difference = compare(kept[0], kept[1], [metric], own).get(metric)
+    except (ArithmeticError, ValueError) as error:  # finite numbers can be too large to be summed, or squared
+        raise PairingError(f"cannot be computed: {error}") from None
     if difference is None:
-        raise PairingError("has no value in one of the two reports")
-    return _paired(metric, rows, difference, numbers, higher_is_better, margin)
+        raise PairingError(_NO_VALUE)
+    paired = _paired(metric, rows, difference, numbers, higher_is_better, margin)
+    return replace(paired, num_lacking=num_lacking)
 
 
 def _paired(
@@ -145,15 +165,17 @@ def _paired(
         )
         gains = paired.gains()
     else:
-        table, value = _sums(split_name(metric)[1], [*first, *second])
+        sums = _sums(split_name(metric)[1], [*first, *second])
         paired = PairedSums(
-            first=table[: len(first)],
-            second=table[len(first) :],
-            value=value,
+            first=sums.rows[: len(first)],
+            second=sums.rows[len(first) :],
+            values=sums.values,
             higher_is_better=higher_is_better,
             clusters=clusters,
             margin=margin,
         )
+        if paired.gain() is None:
+            raise PairingError(_NO_VALUE)
         if difference.kind == "pooled":
             # The loglikelihood of a sample's text: its units are those of the text.
             gains = [after[0] - before[0] for before, after in zip(first, second, strict=True)]
@@ -167,6 +189,8 @@ def _paired(
         num_better=sum(gain > 0 for gain in gains or ()),
         flipped_to=None if gains is None else ("wrong", "right") if is_accuracy else ("worse", "better"),
         is_zero_or_one=is_zero_or_one,
+        has_limits=has_limits(metric),
+        is_unchanged=list(first) == list(second),
     )
 
 
@@ -205,25 +229,39 @@ def _reader(metric: str, *sides: Iterable[Score]) -> Callable[[Score], Row | Non
     return of_value
 
 
-def _sums(
-    base: str, rows: Sequence[Row]
-) -> tuple[Sequence[Sequence[float]], Callable[[Sequence[float]], float | None]]:
-    """Rows to sum over samples, and the metric of their sums; both runs' rows together, so that they have one form."""
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Rows to sum over samples, and the metric of each row of a table of sums, as ``PairedSums`` takes it."""
+
+    rows: Sequence[Sequence[float]]
+    values: Callable[[Numbers], Numbers]
+
+
+def _sums(base: str, rows: Sequence[Row]) -> _Sums:
+    """Of both runs' rows together, so that they have one form."""
     if base in POOLED:
         of_rate = POOLED[base].of_rate
 
-        def pooled_value(total: Sequence[float]) -> float | None:
-            try:
-                return of_rate(-total[0] / total[1])
-            except (OverflowError, ZeroDivisionError):
-                return None
+        def values(totals: Numbers) -> Numbers:
+            import numpy as np
 
-        return rows, pooled_value
+            # math.exp takes no array; what else there is, is arithmetic, which takes one as it is.
+            of_rates = cast("Callable[[Numbers], Numbers]", np.exp if of_rate is math.exp else of_rate)
+            with np.errstate(all="ignore"):
+                rates = -totals[:, 0] / totals[:, 1]
+                return np.where(np.isfinite(rates), of_rates(rates), np.nan)
+
+        return _Sums(rows, values)
     formula = corpus_formula(base)
     if formula is None or formula.sums is None:
         raise PairingError("is not made of sums over samples, and cannot be tested")
     found = formula.sums([dict(zip(formula.needs, row, strict=True)) for row in rows])
-    return found.rows, found.value
+    return _Sums(found.rows, row_by_row(found.value))
+
+
+def counted(num_samples: int) -> str:
+    """``1 sample``, ``1,000 samples``."""
+    return f"{num_samples:,} {'sample' if num_samples == 1 else 'samples'}"
 
 
 def listed(ids: Sequence[str]) -> str:
@@ -232,4 +270,4 @@ def listed(ids: Sequence[str]) -> str:
 
 
 def _samples(ids: Sequence[str]) -> str:
-    return f"{len(ids):,} {'sample' if len(ids) == 1 else 'samples'} {listed(ids)}"
+    return f"{counted(len(ids))} {listed(ids)}"

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Method", "Paired", "PairedSums", "PairedTest", "PairedValues", "mcnemar"]
+    from pytest_llmeval.scoring.null_distribution import Numbers
+
+__all__ = ["Method", "Paired", "PairedSums", "PairedTest", "PairedValues", "mcnemar", "row_by_row"]
 
 Method: TypeAlias = Literal["mcnemar", "sign-flip"]
 
@@ -83,24 +85,30 @@ class PairedValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedSums:
-    """A metric that is computed from all samples at once: ``value`` of the sums of the columns of ``first``, of
-    ``second``; rows go with samples. It is tested by exchanging the two runs' samples, or clusters.
+    """A metric that is computed from all samples at once: of the sums of the columns of ``first``, of ``second``; rows
+    go with samples. It is tested by exchanging the two runs' samples, or clusters.
+
+    ``values`` takes a table of sums, and gives the metric of each row, not finite where there is none (``row_by_row``).
     """
 
     first: Sequence[Sequence[float]]
     second: Sequence[Sequence[float]]
-    value: Callable[[Sequence[float]], float | None]
+    values: Callable[[Numbers], Numbers]
     higher_is_better: bool = True
     clusters: Sequence[Hashable] | None = None
     margin: float = 0.0
 
+    def gain(self) -> float | None:
+        """The metric's difference, more is better; None where it has no value in one of the runs."""
+        return self._gain(self._units(self.first), self._units(self.second))
+
     def test(self, min_draws: int) -> PairedTest:
         """The swap test. ``ValueError`` where the metric has no value in one of the runs."""
         first, second = self._units(self.first), self._units(self.second)
-        observed = self._gain(first.sum(axis=0), second.sum(axis=0))
+        observed = self._gain(first, second)
         if observed is None:
             raise ValueError("a metric without a value is not tested")
-        return _tested(swapped_values(first, second, self._gain, min_draws), observed, self.margin)
+        return _tested(swapped_values(first, second, self._gains, min_draws), observed, self.margin)
 
     def _units(self, rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
         import numpy as np
@@ -110,11 +118,30 @@ class PairedSums:
         summed = [[math.fsum(column) for column in zip(*own, strict=True)] for own in _grouped(rows, self.clusters)]
         return np.array(summed, dtype=float)
 
-    def _gain(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
-        before, after = self.value(first.tolist()), self.value(second.tolist())
-        if before is None or after is None or not math.isfinite(after - before):
-            return None
-        return after - before if self.higher_is_better else before - after
+    def _gain(self, first: Numbers, second: Numbers) -> float | None:
+        found = float(self._gains(first.sum(axis=0)[None], second.sum(axis=0)[None])[0])
+        return found if math.isfinite(found) else None
+
+    def _gains(self, first: Numbers, second: Numbers) -> Numbers:
+        """Of tables of sums, one row for each number; not finite where there is none."""
+        import numpy as np
+
+        before, after = self.values(first), self.values(second)
+        with np.errstate(all="ignore"):
+            gains: Numbers = after - before if self.higher_is_better else before - after
+        return gains
+
+
+def row_by_row(value: Callable[[Sequence[float]], float | None]) -> Callable[[Numbers], Numbers]:
+    """``PairedSums.values`` by a function of one row of sums, which gives None where there is no value."""
+
+    def values(table: Numbers) -> Numbers:
+        import numpy as np
+
+        found = map(value, table.tolist())
+        return np.array([math.nan if one is None else one for one in found])
+
+    return values
 
 
 def mcnemar(num_worse: int, num_better: int, *, bound: float = 0.0) -> PairedTest:

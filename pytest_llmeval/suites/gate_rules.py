@@ -120,4 +120,8 @@ class GivenGate:
         return self.suite == ANY_SUITE or self.suite == " ".join(suite.split())
 
     def __str__(self) -> str:
-        return f"{self.suite}: {self.rule.text}"
+        """As it is read again: the rule alone where it is for every suite, unless that reads as one of a suite."""
+        named = f"{self.suite}: {self.rule.text}"
+        if self.suite != ANY_SUITE:
+            return named
+        return self.rule.text if GivenGate.parse(self.rule.text) == self else named

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_llmeval.gates.baseline import BaselineSettings
-from pytest_llmeval.gates.verdict import fails
+from pytest_llmeval.gates.verdict import fails, numeric_noise
 from pytest_llmeval.scoring.families import run_family
 from pytest_llmeval.scoring.paired_tests import PairedValues
 
@@ -52,7 +52,9 @@ def failed(session: Sequence[PairedValues]) -> list[bool]:
         fails(
             settings.mode,
             drop=-fmean(suite.gains()),
+            values=(fmean(suite.first), fmean(suite.second)),
             margin=suite.margin,
+            noise=numeric_noise(fmean(suite.first)),
             p_adjusted=found.p_drop,
             alpha=settings.alpha,
             largest_drop=None,

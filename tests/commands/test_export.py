@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from pytest_llmeval.cli import main
 from tests.commands.saved_reports import MODEL, report_of, sample, samples, saved
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
-from tests.support import fake_model_conftest
+from tests.support import clean_environment, fake_model_conftest
 
 
 @pytest.fixture
@@ -101,6 +102,17 @@ def test_questions_of_a_session(llm_pytester: pytest.Pytester, workers: list[str
     assert [question["gold"] for question in sums["questions"]] == ["2", "5", "8", "9"]
 
 
+def test_what_could_not_be_scored_keeps_its_gold(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    errors = {"Italy": "boom", "4 + 4": "boom"}
+    llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES, errors=errors))
+    llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
+    llm_pytester.runpytest_subprocess(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
+    done = llm_pytester.run("llmeval", "export", "out.json", "--to", "questions")
+    capitals, sums = json.loads(done.stdout.str())
+    assert [capitals["questions"][1][key] for key in ("gold", "pred", "correct")] == ["Rome", None, None]
+    assert [sums["questions"][2][key] for key in ("gold", "pred", "correct")] == ["8", None, None]
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "md", "questions"])
 def test_standard_output_and_a_file_hold_the_same(
     kind: str, report: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
@@ -135,6 +147,54 @@ def test_parquet_has_what_csv_has(report: str, tmp_path: Path, capsys: pytest.Ca
     assert rows[0]["seconds"] == 0.5
     assert rows[1]["answer"] == "\\ud800=1+1"
     assert json.loads(rows[1]["details"]) == {"n": [1]}
+
+
+LIMITED = """
+import resource, sys
+from pytest_llmeval.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))  # Python gets an error then, as of a disk that is full
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "md", "questions"])
+def test_a_temporary_folder_that_is_full(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    path = saved(tmp_path, "large.json", report_of([sample("a", f"q{n}", answer="x" * 500) for n in range(100)]))
+    # -B: a compiled module that is cut off at the limit would stay behind.
+    call = [sys.executable, "-B", "-c", LIMITED, "export", path, "--to", kind]
+    done = subprocess.run(call, env=clean_environment(), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("llmeval export: cannot write ")
+    assert "standard output" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "md", "questions"])
+def test_a_temporary_folder_that_is_not_there(
+    kind: str,
+    to_file: bool,
+    report: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    output = tmp_path / "exported"
+    code = main(["export", report, "--to", kind, *(["-o", str(output)] if to_file else [])])
+    shown = capsys.readouterr()
+    if kind == "jsonl" and to_file:  # it needs none
+        assert (code, shown) == (0, ("", ""))
+        return
+    assert code == 1
+    assert shown.out == ""
+    assert shown.err.startswith("llmeval export: cannot ")
+    assert "No such file or directory" in shown.err
+    assert "exported" not in shown.err  # that file is not what is wrong
+    assert shown.err.count("\n") == 1
+    assert not output.exists()
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.gates.baseline import BaselineSettings, compare_reports
+from pytest_llmeval.option_parsers import alpha as pytests_alpha
 from pytest_llmeval.reporting.escape import markdown_text
 from pytest_llmeval.reporting.records import Record
 from tests.commands.saved_reports import info, report_of, sample, samples, saved
@@ -84,7 +85,9 @@ def test_nothing_to_decide_is_no_pass(form: str, tmp_path: Path, capsys: pytest.
     code, _, err = run(capsys, "gate", path, "--format", form)
     assert code == 1
     assert err == (
-        "llmeval gate: no gate was decided: the suites of the report have none that it decides; name one with --gate\n"
+        "llmeval gate: no gate was decided: the suites have none of their own that the report decides, and those that "
+        "the run had from its command line or the ini file are not kept in a report; give them as "
+        "--gate 'boolq: accuracy >= 0.6'\n"
     )
 
 
@@ -192,9 +195,20 @@ def test_the_numbers_are_the_engines(reports: dict[str, str], capsys: pytest.Cap
 
     _, results = as_json(capsys, "compare", reports["base"], reports["twelve"])
     base, now = read_report(Path(reports["base"])), read_report(Path(reports["twelve"]))
-    assert results == [one.to_dict() for one in compare_reports(base, now, BaselineSettings())]
+    (found,) = (one.to_dict() for one in compare_reports(base, now, BaselineSettings()))
+    assert isinstance(found["regression"], dict)
+    found["regression"]["false_alarm_rate"] = None
+    assert results == [found]
     assert results[0]["regression"]["num_worse"] == 12
     assert results[0]["regression"]["p_value"] == pytest.approx(0.5**12)  # exact McNemar, one-sided
+
+
+@pytest.mark.parametrize("mode", ["significant", "margin", "non-inferior"])
+def test_the_false_alarm_rate_is_that_of_the_margin(
+    mode: str, reports: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, (result,) = as_json(capsys, "compare", reports["base"], reports["twelve"], "--gate-mode", mode)
+    assert (result["regression"]["false_alarm_rate"] is not None) == (mode == "margin")
 
 
 def test_every_result_is_shown_with_its_numbers(reports: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,10 +239,76 @@ def test_a_suite_that_is_gone_fails(
     assert {(one["suite"], one["outcome"]) for one in results} == {("a", "passed"), ("b", "failed")}
 
 
+def test_what_cannot_be_decided_can_be_made_to_fail(
+    tmp_path: Path, reports: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = saved(tmp_path, "more.json", report_of([*samples("a", "c" * 40), *samples("b", "cc")]))
+    code, results = as_json(capsys, "compare", reports["base"], more)
+    assert (code, [one["outcome"] for one in results]) == (0, ["passed", "skipped"])
+    code, results = as_json(capsys, "compare", reports["base"], more, "--require")
+    assert (code, [one["outcome"] for one in results]) == (1, ["passed", "failed"])
+
+
+@pytest.mark.parametrize(
+    ("margin", "told"),
+    [
+        ("acuracy=0.1", "no suite has a metric 'acuracy'; did you mean accuracy?"),
+        ("aa: accuracy=0.1", "there is no suite 'aa'"),
+        ("a: acuracy=0.1", "there is no metric 'acuracy'; did you mean 'accuracy'?"),
+    ],
+)
+def test_a_margin_of_nothing_is_shown_first(
+    margin: str, told: str, reports: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "compare", reports["base"], reports["twelve"], "--max-drop", margin)
+    assert code == 1
+    count, first, *_ = out.splitlines()
+    assert count == "gates: 2 failed"
+    assert f"failed: {'a, ' if margin.startswith('a:') else ''}max drop {margin}: " in first
+    assert told in first
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_a_report_with_problems_does_not_pass(
+    form: str, tmp_path: Path, reports: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = ("the report lacks shard 3/3", "two tests recorded \x1b[31m")
+    path = saved(tmp_path, "problems.json", report_of(samples("a", "c" * 40), problems=problems))
+    for command in (["gate", path, "--gate", "accuracy >= 0.5"], ["compare", reports["base"], path]):
+        code, out, _ = run(capsys, *command, "--format", form)
+        assert code == 1
+        assert "\x1b" not in out
+        if form == "json":
+            found = json.loads(out)
+            assert (found["exit_code"], found["problems"]) == (1, list(problems))
+            assert [one["outcome"] for one in found["gates"]] == ["passed"]
+        elif form == "text":
+            assert out.splitlines()[-3:] == [
+                "problem: the report lacks shard 3/3",
+                r"problem: two tests recorded \x1b[31m",
+                "a report with problems does not pass, whatever its gates say",
+            ]
+        else:
+            assert "- problem: the report lacks shard 3/3" in out
+            assert "exit code 1" in out
+
+
 def test_nothing_in_common(tmp_path: Path, reports: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    other = saved(tmp_path, "b.json", report_of(samples("b", "cc")))
-    assert main(["compare", reports["base"], other]) == 1
-    assert main(["compare", reports["base"], other, "--compare", "common"]) == 1
+    base, other = reports["base"], saved(tmp_path, "b.json", report_of(samples("b", "cc")))
+    for options in ([], ["--compare", "common"]):
+        code, out, err = run(capsys, "compare", base, other, *options)
+        assert code == 1
+        assert err == f"llmeval compare: {base} (a) and {other} (b) have no suite in common\n"
+        assert "a, accuracy vs baseline: in the baseline, and did not run" in " ".join(out.split())
+        assert "b, accuracy vs baseline: not in the baseline" in " ".join(out.split())
+
+
+def test_a_report_with_itself(reports: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "compare", reports["base"], reports["base"])
+    assert code == 0
+    assert err == f"llmeval compare: {reports['base']} is compared with itself: nothing in it can have changed\n"
+    assert "a, accuracy vs baseline: accuracy 1.000 -> 1.000" in " ".join(out.split())
+    assert run(capsys, "compare", reports["base"], reports["same"])[2] == ""
 
 
 # Where results go
@@ -270,6 +350,14 @@ def test_in_github_actions(
 # Wrong calls
 
 
+ALPHA = "expected a number above 0 and below 0.5, such as 0.05"
+
+
+def test_alpha_is_what_pytest_takes() -> None:
+    with pytest.raises(ValueError, match=f"^{ALPHA}$"):
+        pytests_alpha("0.5")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -279,8 +367,10 @@ def test_in_github_actions(
         (["gate", "r.json", "--max-drop", "accuracy=0.1"], "--max-drop is about a comparison"),
         (["gate", "r.json", "--alpha", "0.1"], "--alpha is about a comparison"),
         (["gate", "r.json", "--allow-unscored", "-1"], "expected a whole number of 0 or more, found '-1'"),
-        (["compare", "a.json", "b.json", "--alpha", "1"], "expected a number between 0 and 1, found '1'"),
-        (["compare", "a.json", "b.json", "--alpha", "nan"], "expected a number between 0 and 1, found 'nan'"),
+        (["compare", "a.json", "b.json", "--alpha", "1"], f"{ALPHA}, found '1'"),
+        (["compare", "a.json", "b.json", "--alpha", "0.5"], f"{ALPHA}, found '0.5'"),
+        (["gate", "a.json", "--llm-alpha", "0"], f"{ALPHA}, found '0'"),
+        (["compare", "a.json", "b.json", "--alpha", "nan"], f"{ALPHA}, found 'nan'"),
         (["compare", "a.json", "b.json", "--max-drop", "accuracy"], "found 'accuracy', expected a metric, ="),
         (["compare", "a.json", "b.json", "--gate-mode", "x"], "invalid choice: 'x'"),
         (["compare", "a.json"], "the following arguments are required: report"),

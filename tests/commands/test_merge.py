@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.gate_results import GateResult
 from pytest_llmeval.reporting.merge import ChainedRecords, merge_reports
 from pytest_llmeval.reporting.read import read_report
 from pytest_llmeval.reporting.records import Record
@@ -111,12 +113,17 @@ def test_what_is_said_of_the_run() -> None:
 
 @pytest.mark.parametrize(
     ("codes", "expected"),
-    [((0, 0), 0), ((0, 1), 1), ((0, 5), 0), ((5, 5), 5), ((1, 2), 2), ((3, 5), 3)],
+    [((0, 0), 0), ((0, 1), 0), ((0, 5), 0), ((1, 5), 0), ((5, 5), 5), ((1, 2), 2), ((3, 5), 3)],
 )
 def test_the_exit_code(codes: tuple[int, int], expected: int) -> None:
+    """A part's 1 that no problem and no unscored sample explains was that of a gate."""
     parts = [report_of(samples("a", "c", start=code), exit_code=code) for code in (0, 10)]
     parts = [replace(part, exit_code=code) for part, code in zip(parts, codes, strict=True)]
     assert merge_reports(named(parts)).exit_code == expected
+    unscored = report_of(samples("a", "u", start=20))
+    assert merge_reports(named([*parts, unscored])).exit_code == max(1, expected % 5)
+    with_problems = replace(report_of(samples("a", "c", start=20)), problems=("boom",))
+    assert merge_reports(named([*parts, with_problems])).exit_code == max(1, expected % 5)
 
 
 def test_a_part_without_samples_fits_all_others() -> None:
@@ -185,6 +192,13 @@ def test_a_sample_in_two_parts_is_refused() -> None:
     assert "sample 'q2' of suite 'a'" in refusal(first, unknown)
 
 
+def test_an_overlap_is_told_before_a_missing_shard() -> None:
+    """The whole run and a part of it: the other parts would not help."""
+    whole = report_of(samples("a", "cwcw"), num_whole=WHOLE)
+    message = refusal(whole, shard("1/2", 3))
+    assert message.startswith("sample 'q3' of suite 'a' is in first.json and in second.json")
+
+
 def test_another_definition_of_a_metric_is_refused() -> None:
     first = report_of(samples("a", "c"), num_whole=WHOLE)
     second = report_of(samples("a", "c", start=3), num_whole=WHOLE)
@@ -250,6 +264,73 @@ def test_texts_stay_on_disk(tmp_path: Path) -> None:
 
 
 # The command
+
+
+OTHER = {**MODEL, "name": "other"}
+
+
+def test_models_in_another_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What reads the merged report sees each suite on each model, as in the parts."""
+    paths = []
+    for number, models in ((1, [MODEL, OTHER]), (2, [OTHER, MODEL])):
+        names = [model["name"] for model in models]
+        records = [
+            record
+            for name, statuses in (("demo", "cc"), ("other", "cw"))
+            for record in samples("a", statuses, start=2 * number, model=name)
+        ]
+        options = {"model": names, "shard": f"{number}/2"}
+        part = report_of(records, num_whole={"a": 4}, models=models, options=options)
+        paths.append(saved(tmp_path, f"{number}.json", part))
+    merged = str(tmp_path / "merged.json")
+    assert main(["merge", *reversed(paths), "-o", merged]) == 0
+    assert read_report(Path(merged)).options["model"] == ["demo", "other"]
+    assert [one.second for one in read_report(Path(merged)).comparisons] == ["other"]
+    capsys.readouterr()
+    assert main(["export", merged, "--to", "questions"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["model"], one["metrics"]["correct"], one["metrics"]["total"]) for one in found] == [
+        ("demo", 4, 4),
+        ("other", 2, 4),
+    ]
+    assert main(["export", merged, "--to", "md"]) == 0
+    markdown = capsys.readouterr().out
+    assert re.findall(r"^\| a \((\w+)\) \| 4 \| ([0-9.]+) \[", markdown, re.M) == [
+        ("demo", "1.000"),
+        ("other", "0.500"),
+    ]
+    assert main(["compare", merged, merged, "--format", "json", "--gate-mode", "margin"]) == 0
+    gates = json.loads(capsys.readouterr().out)["gates"]
+    assert [(one["model"], one["outcome"], one["regression"]["current"]) for one in gates] == [
+        ("demo", "passed", 1.0),
+        ("other", "passed", 0.5),
+    ]
+
+
+def test_a_model_that_failed_to_load_in_one_part() -> None:
+    both = [*samples("a", "c", model="demo"), *samples("a", "w", model="other")]
+    first = report_of(both, num_whole=WHOLE, models=[MODEL, OTHER])
+    second = report_of(
+        samples("a", "c", start=2), num_whole=WHOLE, options={"model": ["other", "demo"]}, problems=("other: boom",)
+    )
+    merged = merge_reports(named([first, second]))
+    assert merged.options["model"] == ["demo", "other"]
+    assert {suite.models[0]: suite.summary.num_scored for suite in merged.suites} == {"demo": 2, "other": 1}
+    assert merged.exit_code == 1
+
+
+def test_gates_of_the_parts_are_told_to_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failed = GateResult(name="accuracy > 0.9", kind="threshold", origin="option", outcome="failed", reason="below")
+    one = saved(tmp_path, "1.json", shard("1/2", 1, exit_code=1, gates=(failed,)))
+    two = saved(tmp_path, "2.json", shard("2/2", 3))
+    output = tmp_path / "merged.json"
+    assert main(["merge", one, two, "-o", str(output)]) == 0
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "llmeval merge: its exit code 0 counts problems and unscored samples, and not the parts' gates: decide them on "
+        f"the whole with llmeval gate {output}"
+    ]
+    merged = read_report(output)
+    assert (merged.exit_code, merged.gates) == (0, ())
 
 
 def test_the_command_writes_a_report_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,6 +153,13 @@ def test_parts_of_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert heads(show(capsys, path, "--samples", "wrong", "--model", "demo")) == ["q2 (a", "q2 (b"]
 
 
+def test_the_averages_of_the_only_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(tmp_path, "one.json", report_of([*samples("a", "cw"), *samples("b", "cc")]))
+    assert "mean over suites" in show(capsys, path)
+    assert show(capsys, path, "--model", "demo") == show(capsys, path)
+    assert "mean over suites" not in show(capsys, path, "--suite", "a")
+
+
 def test_what_could_not_be_scored(report: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = r"  suites/a.yaml::q3: RuntimeError: \x1b[31mboom"
     assert line in show(capsys, report).splitlines()

@@ -64,7 +64,12 @@ def ran(
     return Ran(suite, records)
 
 
-def report(*suites: Ran, stopped: str | None = None, definitions: Mapping[str, Any] | None = None) -> Report:
+def report(
+    *suites: Ran,
+    stopped: str | None = None,
+    problems: Sequence[str] = (),
+    definitions: Mapping[str, Any] | None = None,
+) -> Report:
     """A session of these suites; ``definitions`` replaces what it says of its metrics."""
     models = list(dict.fromkeys(model for one in suites for model in one.suite.models))
     options: dict[str, JSON] = {"model": list(models)}
@@ -79,6 +84,7 @@ def report(*suites: Ran, stopped: str | None = None, definitions: Mapping[str, A
         suites=reports,
         records=tuple(record for one in suites for record in one.records),
         stopped=stopped,
+        problems=tuple(problems),
         definitions=definitions_of(reports) if definitions is None else definitions,
     )
 

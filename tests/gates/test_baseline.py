@@ -14,6 +14,7 @@ from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.scoring.families import holm
 from pytest_llmeval.scoring.paired_proportions import paired_proportions_interval
 from pytest_llmeval.scoring.paired_tests import mcnemar
+from pytest_llmeval.scoring.power import smallest_drop_of_mcnemar
 from tests.gates.reports_for_tests import (
     Outcome,
     answers,
@@ -88,6 +89,7 @@ def test_a_family_is_held_together() -> None:
         assert result.regression.p_adjusted == pytest.approx(3 * p)
         assert result.regression.family == 3
         assert f"p = {p:.3f} (Holm over 3: {3 * p:.3f})" in result.reason
+        assert result.regression.smallest_drop == smallest_drop_of_mcnemar(40, 5 / 40, 0.05 / 3)
 
 
 def test_holm_steps_down() -> None:

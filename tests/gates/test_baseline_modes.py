@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
+from pytest_llmeval.gates.baseline import BaselineSettings
 from pytest_llmeval.gates.margins import Margin
+from pytest_llmeval.reporting.gate_results import GateMode, Regression
 from pytest_llmeval.scoring.paired_tests import mcnemar
 from pytest_llmeval.suites.gate_rules import GateRuleError
 from tests.gates.reports_for_tests import (
@@ -64,10 +67,34 @@ def test_non_inferior_asks_for_an_interval_that_excludes_the_margin(n: int, outc
 
 
 def test_non_inferior_of_no_interval_fails() -> None:
-    one = ran([{"score": 1.0}])
-    result = the_one(one, one, margins("score=0.5", mode="non-inferior"))
+    result = the_one(ran([{"score": 1.0}]), ran([{"score": 0.9}]), margins("score=0.5", mode="non-inferior"))
     assert result.outcome == "failed"
     assert "without an interval a drop beyond the margin 0.500 is not excluded" in result.reason
+
+
+@pytest.mark.parametrize(("n", "outcome"), [(180, "failed"), (190, "passed")])
+def test_non_inferior_of_an_unchanged_mean_with_limits(n: int, outcome: str) -> None:
+    """Of 183 samples of which none differs, at most 2% do: 1 - 0.025^(1/183) = 0.01996."""
+    one = ran([{"f1": (place % 7) / 7} for place in range(n)])
+    result = the_one(one, one, margins("f1=0.02", mode="non-inferior"))
+    assert result.outcome == outcome
+    assert result.regression is not None
+    low, high = proportion_confint(0, n, method="beta")
+    assert low == 0
+    assert (result.regression.ci_low, result.regression.ci_high) == pytest.approx((-high, high), rel=1e-9)
+
+
+def test_non_inferior_of_an_unchanged_metric_without_limits() -> None:
+    one = ran([{"score": 7.0 + place} for place in range(30)])
+    result = the_one(one, one, margins("score=0.01", mode="non-inferior"))
+    assert result.outcome == "passed"
+    assert "; no sample's value has changed" in result.reason
+    text = ran([{"loglikelihood": -5.0 - place, "words": 3.0} for place in range(30)], metrics=("word_perplexity",))
+    assert the_one(text, text, margins("word_perplexity=0", mode="non-inferior")).outcome == "passed"
+    few = {str(place): str(place % 9) for place in range(900)}
+    clustered = ran([{"f1": 0.5}] * 900, clusters=few)
+    result = the_one(clustered, clustered, margins("f1=0.4", mode="non-inferior"))
+    assert (result.outcome, "without an interval" in result.reason) == ("failed", True), "nine clusters say nothing"
 
 
 def test_a_margin_gates_a_further_metric() -> None:
@@ -249,6 +276,10 @@ def test_clusters_have_one_sign() -> None:
     assert (result.regression.num_clusters, result.regression.method) == (20, "sign-flip")
     assert result.regression.p_value == pytest.approx(0.25)
     assert "n 200 in 20 clusters" in result.reason
+    for first, second in ((clusters, None), (None, clusters)):
+        result = the_one(ran(before, clusters=first), ran(after, clusters=second))
+        assert result.regression is not None
+        assert result.regression.num_clusters == 20, "clusters that one of the two reports does not know"
     alone = {str(place): str(place) for place in range(200)}
     result = the_one(ran(before, clusters=alone), ran(after, clusters=alone))
     assert result.regression is not None
@@ -275,6 +306,11 @@ def test_a_gate_that_cannot_fail_says_so() -> None:
         ("baseline", "failed"),
     ]
     assert results[0].reason.startswith("undecided, for no drop can be significant with so few samples (4): accuracy")
+    assert the_one(ran([True] * 5), ran([False] * 5)).outcome == "failed"
+    then, now = (report(*(ran([answer] * 5, name) for name in "abc")) for answer in (True, False))
+    results = compared(then, now)
+    assert [result.outcome for result in results] == ["skipped", "skipped", "skipped", "failed"]
+    assert "undecided" in results[0].reason, "5 samples are too few in a family of three: 0.5^5 is above 0.05 / 3"
     (found,) = compared(report(few), report(worse), require=True)
     assert found.outcome == "failed"
     assert [result.outcome for result in compared(report(many), report(many))] == ["passed"]
@@ -289,3 +325,45 @@ def test_a_shift_of_all_samples_that_is_rounding_alone() -> None:
         assert result.outcome == outcome
         assert result.regression is not None
         assert result.regression.p_value < 0.001
+        assert result.regression.noise == pytest.approx(1e-4 * result.regression.baseline)
+        assert ("; within numeric noise 0.00005" in result.reason) == (outcome == "passed")
+
+
+@pytest.mark.parametrize("text", ["score=0", "score=0.0000001"])
+def test_noise_goes_over_no_margin_of_the_user(text: str) -> None:
+    before = ran([{"score": 0.5 + place / 1000} for place in range(100)])
+    after = ran([{"score": 0.5 + place / 1000 - 1e-6} for place in range(100)])
+    result = the_one(before, after, margins(text))
+    assert (result.outcome, "noise" in result.reason) == ("failed", False)
+    assert result.regression is not None
+    assert result.regression.noise == 0
+    for mode in ("margin", "non-inferior"):
+        found = the_one(before, after, BaselineSettings(mode=mode)).regression
+        assert found is not None
+        assert found.noise == 0
+        of_before = {name: value for name, value in found.to_dict().items() if name != "noise"}
+        assert Regression.from_dict(of_before) == found
+
+
+@pytest.mark.parametrize("mode", ["significant", "margin", "non-inferior"])
+def test_a_drop_is_one_on_any_scale(mode: GateMode) -> None:
+    before = [(1 + place / 100) * 1e-10 for place in range(40)]
+    sides = (before, [value / 2 for value in before])
+    first, second = (ran([{"score": value} for value in values]) for values in sides)
+    result = the_one(first, second, BaselineSettings(mode=mode))
+    assert result.outcome == "failed"
+    assert "score 1.20e-10 -> 5.98e-11: -5.98e-11" in result.reason
+    assert the_one(second, first, BaselineSettings(mode=mode)).outcome == "passed"
+
+
+def test_a_shift_by_rounding_alone_is_shown_as_none() -> None:
+    """All differences are those of floats: their standard error says nothing of what would be found."""
+    before = [0.1 * place for place in range(1, 60)]
+    after = [value + (1e-16 if place % 3 else -1e-16) for place, value in enumerate(before)]
+    first, second = (ran([{"score": value} for value in values]) for values in (before, after))
+    result = the_one(first, second)
+    assert result.outcome == "passed"
+    assert ": 0.000" in result.reason
+    assert "would be found" not in result.reason
+    assert result.regression is not None
+    assert result.regression.smallest_drop is None

@@ -174,7 +174,7 @@ def test_a_sample_that_was_skipped_and_was_scored_in_the_baseline_fails() -> Non
     result = the_one(ran([True] * 9), after)
     assert result.outcome == "failed"
     assert result.reason == "1 sample that the baseline scored has no score now ('1')"
-    assert the_one(ran([True, None, *[True] * 7]), after).outcome == "passed"
+    assert the_one(ran([True, None, *[True] * 7]), after, allow_unscored=1).outcome == "passed"
 
 
 def test_a_sample_of_hand_written_tests_that_is_missing_fails() -> None:
@@ -200,15 +200,12 @@ def test_a_selection_is_compared_and_told() -> None:
 
 
 def test_what_the_baseline_lacks_is_left_out() -> None:
-    result = the_one(ran([None, *[True] * 8]), ran([True] * 9))
-    assert result.outcome == "passed"
-    assert "1 sample without a score in the baseline left out" in result.notes
     result = the_one(ran([True] * 8, num_samples=9), ran([True] * 9))
     assert (result.outcome, "1 sample that the baseline lacks left out" in result.notes) == ("passed", True)
 
 
 def test_nothing_in_common_fails() -> None:
-    result = the_one(ran([None, True]), ran({"0": True}, num_samples=2))
+    result = the_one(ran([None, True]), ran({"0": True}, num_samples=2), allow_unscored=1)
     assert (result.outcome, result.reason) == ("failed", "no sample that both reports scored")
 
 
@@ -240,6 +237,113 @@ def test_a_session_that_stopped_early_fails() -> None:
     assert (result.outcome, result.reason) == ("failed", "the session stopped early: stopping after 1 failures")
 
 
+def test_a_baseline_that_stopped_early_fails() -> None:
+    one = ran([True] * 8)
+    broken = report(one, stopped="interrupted", problems=("a", "b\n", "c", "d", "e"))
+    found = "the baseline stopped early: interrupted; the baseline has problems: 'a', 'b\\n', 'c', and 2 more"
+    (result,) = compared(broken, report(one))
+    assert (result.outcome, result.suite, result.regression) == ("failed", "s", None)
+    assert result.reason == f"{found}; --llm-compare common compares what it has"
+    (result,) = compared(broken, report(one), COMMON)
+    assert result.outcome == "passed"
+    assert result.notes == tuple(found.split("; "))
+    (result,) = compared(report(one, problems=("a",)), report(one))
+    assert result.reason.startswith("the baseline has problems: 'a';")
+
+
+def test_a_baseline_with_unscored_samples() -> None:
+    before, now = ran([None] * 450 + [True] * 50), ran([True] * 500)
+    found = "450 of 500 samples of the baseline are unscored"
+    result = the_one(before, now)
+    assert (result.outcome, result.regression) == ("failed", None)
+    assert result.reason == f"{found}; --llm-compare common leaves them out"
+    for settings, allowed in ((COMMON, 0), (DEFAULT, 450)):
+        result = the_one(before, now, settings, allow_unscored=allowed)
+        assert (result.outcome, result.notes) == ("passed", (f"{found}: left out",))
+        assert result.regression is not None
+        assert (result.regression.n, result.regression.num_left_out) == (50, 450)
+    assert the_one(before, now, COMMON, require=True).outcome == "passed"
+    result = the_one(before, now, allow_unscored=449)
+    assert (result.outcome, "450 in all that is compared, 449 allowed" in result.reason) == ("failed", True)
+    result = the_one(ran([True] * 8, num_expected=9, num_samples=9), ran([True] * 9))
+    assert result.reason.startswith("1 of 9 samples of the baseline is unscored;")
+
+
+def test_unscored_samples_of_the_baseline_are_counted_over_what_is_compared() -> None:
+    some, whole = [None, *[True] * 8], [True] * 9
+    elsewhere = ran([None] * 9, "c", path="elsewhere.yaml")
+    before = report(ran(some, "a"), ran(some, "b"), elsewhere)
+    after = report(ran(whole, "a"), ran(whole, "b"))
+
+    def other(allowed: int) -> list[str]:
+        results = compared(before, after, covers=lambda info: info.name != "c", allow_unscored=allowed)
+        return [one.outcome for one in results]
+
+    assert other(1) == ["failed", "failed", "skipped"]
+    assert other(2) == ["passed", "passed", "skipped"]
+    twice = report(ran(whole, "a", model="x"), ran(whole, "a", model="y"))
+    results = compared(report(ran(some, "a")), twice, allow_unscored=1)
+    assert [one.outcome for one in results] == ["passed", "passed"], "one suite, with which two are compared"
+
+
+def test_an_unscored_sample_that_was_not_expected_is_seen() -> None:
+    """As one that is marked xfail: it is recorded, and not among those that were to run."""
+    now = ran([None, *[True] * 9], num_expected=9, num_skipped=1)
+    result = the_one(ran([True] * 10), now)
+    assert (result.outcome, result.reason) == ("failed", "1 of 10 samples unscored")
+    before = ran([None, *[True] * 9], num_expected=9, num_skipped=1)
+    assert the_one(before, ran([True] * 10)).reason.startswith("1 of 10 samples of the baseline is unscored;")
+
+
+def test_samples_without_the_metric_in_the_baseline_are_told() -> None:
+    before = ran([{"f1": 0.5, "other": 1.0}] * 20 + [{"other": 1.0}] * 480, metrics=("f1",))
+    after = ran([{"f1": 0.5, "other": 1.0}] * 500, metrics=("f1",))
+    result = the_one(before, after)
+    assert result.outcome == "passed"
+    assert "480 samples without f1 in the baseline left out" in result.notes
+    assert result.regression is not None
+    assert (result.regression.n, result.regression.num_left_out) == (20, 480)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "metric", "reason"),
+    [
+        ("score", (1e308, 1e308, 1e308), "score", "score cannot be computed: intermediate overflow in fsum"),
+        # Summed in order, 1 is lost beside 1e16: exactly the sum is 1, in a table of floats it is 0.
+        ("words", (1e16, 1.0, -1e16), "word_perplexity", "word_perplexity has no value in one of the two reports"),
+    ],
+)
+def test_numbers_too_large_cost_their_own_suite_alone(
+    name: str, values: tuple[float, ...], metric: str, reason: str
+) -> None:
+    one = ran([{name: 1.0, "loglikelihood": -1.0} for _ in values], "broken", metrics=(metric,))
+    records = tuple(
+        dataclasses.replace(record, values={**record.values, name: value})
+        for record, value in zip(one.records, values, strict=True)
+    )
+    both = report(Ran(one.suite, records), ran([True] * 8, "fine"))
+    results = compared(both, both)
+    assert [(one.suite, one.outcome) for one in results] == [("broken", "failed"), ("fine", "passed")]
+    assert (results[0].metric, results[0].reason) == (metric, reason)
+
+
+def test_a_model_that_did_not_run() -> None:
+    same: list[Outcome] = [True] * 8
+    before = report(*(ran(same, name, model=model) for name in "st" for model in "abc"), ran(same, "u", model="a"))
+    results = compared(before, report(*(ran(same, name, model=model) for name in "su" for model in "ab")))
+    assert [(one.suite, one.model, one.outcome) for one in results] == [
+        *((name, model, "passed") for name in "su" for model in "ab"),
+        ("s", "c", "failed"),
+        *(("t", model, "failed") for model in "abc"),
+    ]
+    assert results[4].reason == "in the baseline, and did not run on 'c'"
+    assert results[4].path == "s.yaml"
+    found = compared(before, report(ran(same, "s", model="b")))
+    assert [(one.suite, one.model) for one in found] == [("s", None), ("t", None), ("u", None)], (
+        "a session of one model"
+    )
+
+
 def test_a_suite_that_did_not_run() -> None:
     same: list[Outcome] = [True, False]
     before, after = report(ran(same, "a"), ran(same, "b")), report(ran(same, "a"))
@@ -249,13 +353,12 @@ def test_a_suite_that_did_not_run() -> None:
         return result.outcome, result.reason
 
     assert other() == ("failed", "in the baseline, and did not run")
-    assert other(COMMON) == ("skipped", "in the baseline, and did not run")
+    assert other(COMMON) == ("failed", "in the baseline, and did not run")
     assert other(is_selection=True) == ("skipped", "in the baseline, and not selected")
     elsewhere = ("skipped", "in the baseline, and not among the suites of this session")
     assert other(covers=lambda info: info.path != "b.yaml") == elsewhere
     for options in ({"is_selection": True}, {"covers": lambda info: False}):
         assert other(require=True, **options)[0] == "failed"
-    assert other(COMMON, require=True)[0] == "failed"
 
 
 def test_a_new_suite_is_skipped() -> None:
@@ -276,6 +379,17 @@ def test_nothing_compared_fails() -> None:
     assert results[-1].reason == ("nothing was compared: not in the baseline; in the baseline, and not selected")
     (result,) = compared(report(), report())
     assert (result.outcome, result.suite) == ("failed", None)
+
+
+def test_nothing_compared_with_the_baseline_of_the_ini_file() -> None:
+    """Nobody asked this session for a comparison."""
+    before, after = report(ran([True], "a")), report(ran([True], "b"))
+    results = compared(before, after, is_selection=True, origin="ini")
+    assert [(one.outcome, one.origin) for one in results] == [("skipped", "ini")] * 3
+    assert results[-1].reason.startswith("nothing was compared: ")
+    assert compared(before, after, is_selection=True, origin="ini", require=True)[-1].outcome == "failed"
+    assert compared(before, after, origin="ini")[1].outcome == "failed", "a suite that is gone is gone"
+    assert the_one(ran([True] * 8), ran([False] * 8), origin="ini").outcome == "failed"
 
 
 def test_a_suite_in_which_nothing_was_scored_fails() -> None:

@@ -180,6 +180,10 @@ FAILS_CLOSED = {
         "1 of 200 samples did not come back",
     ),
     "no value": (suite("accuracy < 2", summary=summary({"accuracy": NONE})), "accuracy has no value, n 0"),
+    "a count of nothing": (
+        suite("no_answer <= 0", summary=summary({"no_answer": Metric(value=0.0, n=0, kind="count")})),
+        "no_answer has no value, n 0",
+    ),
     "NaN": (
         suite("accuracy < 2", summary=summary({"accuracy": replace(ACCURACY, value=math.nan)})),
         "accuracy has no value, n 200",
@@ -213,6 +217,23 @@ FAILS_CLOSED = {
         ),
         "1 of 10 samples unscored",
     ),
+    "an unscored sample that may be of the category": (
+        suite(
+            "category.y.accuracy < 2",
+            summary=summary(scored=199, unscored=1),
+            categories={"y": summary(expected=100, scored=100), "x": summary(expected=99, scored=99)},
+        ),
+        "1 unscored sample of no known category, which may be of this one",
+    ),
+    "an unscored sample under a mean over categories": (
+        suite(
+            "macro.accuracy < 2",
+            summary=summary(scored=199, unscored=1),
+            categories={"y": summary(expected=100, scored=100), "x": summary(expected=99, scored=99)},
+            macro={"accuracy": ACCURACY},
+        ),
+        "1 of 200 samples unscored",
+    ),
     "no rule": (suite("accuracy"), "'accuracy' is no rule"),
 }
 
@@ -228,6 +249,20 @@ def test_a_session_that_stopped_early() -> None:
     result = only(decide_thresholds(report(found, stopped="stopping after 1 failures"), []))
     assert result.outcome == "failed"
     assert result.reason == "the session stopped early, after 40 of 200 samples: stopping after 1 failures"
+
+
+def test_a_session_that_stopped_after_all_samples_of_a_suite() -> None:
+    whole, cut = suite("accuracy < 2"), suite("accuracy < 2", name="cut", summary=summary(scored=0))
+    results = decide_thresholds(report(whole, cut, stopped="stopping after 1 failures"), [])
+    assert [(one.suite, one.outcome) for one in results] == [("boolq", "passed"), ("cut", "failed")]
+    assert results[1].reason == "the session stopped early, after 0 of 200 samples: stopping after 1 failures"
+
+
+def test_nobody_knows_how_many_samples_a_session_that_stopped_would_have_recorded() -> None:
+    found = suite(num_samples=None, summary=summary(expected=1, scored=1))
+    result = only(decide_thresholds(report(found, stopped="stopping after 1 failures"), asked("boolq: accuracy < 2")))
+    assert result.outcome == "failed"
+    assert result.reason == "the session stopped early, after 1 sample: stopping after 1 failures"
 
 
 def test_unscored_samples_that_are_allowed_are_those_of_the_session() -> None:
@@ -252,6 +287,22 @@ def test_an_unscored_sample_of_another_category() -> None:
     assert [result.outcome for result in decide_thresholds(report(found), gates)] == ["failed", "passed"]
 
 
+def test_an_unscored_sample_that_may_be_of_any_category() -> None:
+    """Of a sample whose process died nothing is known but that it has no score."""
+    parts = {"x": summary(expected=9, scored=9), "y": summary(expected=190, scored=189, unscored=1)}
+    found = suite(summary=summary(scored=198, unscored=2), categories=parts, macro={"accuracy": ACCURACY})
+    gates = asked("boolq: category.x.accuracy < 2", "boolq: category.y.accuracy < 2", "boolq: macro.accuracy < 2")
+    strict = decide_thresholds(report(found), gates, allow_unscored=1)
+    assert {one.outcome for one in strict} == {"failed"}
+    stray = "1 unscored sample of no known category allowed"
+    tolerant = decide_thresholds(report(found), gates, allow_unscored=2)
+    assert [(one.outcome, [note for note in one.notes if "unscored" in note]) for one in tolerant] == [
+        ("passed", [stray]),
+        ("passed", ["1 unscored sample allowed", stray]),
+        ("passed", ["2 unscored samples allowed"]),
+    ]
+
+
 def test_no_allowance_covers_samples_that_are_gone() -> None:
     found = suite("accuracy < 2", summary=summary(scored=198, unscored=1))
     assert only(decide_thresholds(report(found), [], allow_unscored=9)).outcome == "failed"
@@ -260,7 +311,7 @@ def test_no_allowance_covers_samples_that_are_gone() -> None:
 def test_what_a_reader_has_to_know() -> None:
     own = {"wit": Metric(value=0.5, n=150, kind="mean", ci_low=0.4, ci_high=0.6)}
     found = suite("wit > 0", num_samples=203, summary=summary(own), num_skipped=3)
-    result = only(decide_thresholds(report(found), []))
+    result = only(decide_thresholds(report(found), asked("boolq: wit > 0")))
     assert result.outcome == "passed"
     assert result.notes == ("3 samples skipped", "wit is known of 150 of 200 samples")
 
@@ -279,11 +330,36 @@ def test_a_selection_of_a_suite_skips_its_own_gates_and_those_of_the_ini_file(or
     assert result.reason == "a selection: 10 of 200 samples; --llm-require-gates asks for a decision"
 
 
-def test_skipped_samples_are_no_selection() -> None:
-    found = suite("accuracy >= 0.6", summary=SELECTED, num_skipped=190)
-    assert only(decide_thresholds(report(found), [])).outcome == "passed"
-    found = suite("accuracy >= 0.6", summary=SELECTED, num_skipped=189)
-    assert only(decide_thresholds(report(found), [])).reason == "a selection: 199 of 200 samples"
+@pytest.mark.parametrize("num_samples", [200, None])
+@pytest.mark.parametrize("origin", ["suite", "ini"])
+def test_samples_that_were_skipped_leave_a_gate_undecided(num_samples: int | None, origin: Any) -> None:
+    found = suite(
+        *(["accuracy >= 0.6"] if origin == "suite" else []),
+        num_samples=num_samples,
+        summary=summary({"accuracy": ACCURACY}, expected=1, scored=1),
+        num_skipped=199,
+    )
+    gates = asked("accuracy >= 0.6", origin="ini") if origin == "ini" else []
+    result = only(decide_thresholds(report(found), gates))
+    assert (result.outcome, result.reason) == ("skipped", "199 of 200 samples skipped")
+    result = only(decide_thresholds(report(found), gates, require=True))
+    assert result.outcome == "failed"
+    assert result.reason == "199 of 200 samples skipped; --llm-require-gates asks for a decision"
+
+
+def test_samples_that_were_skipped_of_a_selection() -> None:
+    found = suite("accuracy >= 0.6", summary=SELECTED, num_skipped=5)
+    result = only(decide_thresholds(report(found), []))
+    assert (result.outcome, result.reason) == ("skipped", "a selection: 15 of 200 samples; 5 of 15 samples skipped")
+    all_skipped = suite("accuracy >= 0.6", summary=summary({"accuracy": NONE}, expected=0, scored=0), num_skipped=5)
+    assert only(decide_thresholds(report(all_skipped), [])).reason == "a selection: 5 of 200 samples"
+
+
+@pytest.mark.parametrize(("rule", "outcome"), [("accuracy >= 0.6", "passed"), ("accuracy >= 0.7", "failed")])
+def test_a_gate_of_an_option_decides_on_what_was_not_skipped(rule: str, outcome: str) -> None:
+    found = suite(summary=SELECTED, num_skipped=189)
+    result = only(decide_thresholds(report(found), asked(f"boolq: {rule}")))
+    assert (result.outcome, result.notes) == (outcome, ("a selection: 199 of 200 samples", "189 samples skipped"))
 
 
 def test_suites_that_were_met_without_a_model() -> None:
@@ -353,15 +429,59 @@ def test_absent_suites() -> None:
     ]
 
 
+@pytest.mark.parametrize("star", ["*: accuracy >= 0.5", "accuracy >= 0.5"])
+@pytest.mark.parametrize("named_in_ini", [False, True])
+def test_a_gate_for_all_suites_decides_none_that_was_not_selected(star: str, named_in_ini: bool) -> None:
+    """Also where the suite has a gate of the same text, which is skipped as the suite is."""
+    own = {} if named_in_ini else {"accuracy >= 0.5": 7}
+    absent = [SuiteInfo(name="mmlu", path="mmlu.yaml", num_samples=100, gates=own)]
+    gates = [*asked(star), *(asked("mmlu: accuracy >= 0.5", origin="ini") if named_in_ini else [])]
+    results = decide_thresholds(report(suite()), gates, absent=absent)
+    assert [(one.suite, one.origin, one.outcome) for one in results] == [
+        ("boolq", "option", "passed"),
+        ("mmlu", "ini" if named_in_ini else "suite", "skipped"),
+    ]
+    assert [one.outcome for one in decide_thresholds(report(suite()), gates, absent=absent, require=True)] == [
+        "passed",
+        "failed",
+    ]
+
+
+def test_the_skipped_gate_of_a_suite_that_was_not_selected_decides_nothing_that_was_asked() -> None:
+    absent = [SuiteInfo(name="mmlu", path="mmlu.yaml", num_samples=100, gates={"accuracy >= 0.5": 7})]
+    results = decide_thresholds(report(), asked("accuracy >= 0.5"), absent=absent)
+    assert [(one.suite, one.origin, one.outcome, one.reason) for one in results] == [
+        ("mmlu", "suite", "skipped", "a selection: 0 of 100 samples"),
+        (None, "option", "failed", "no suite ran"),
+    ]
+
+
 def test_gates_of_no_suite() -> None:
     gates = asked("bolq: accuracy >= 0.6", "*: acuracy >= 0.6", "zzz: accuracy > 0", "*: category.x.accuracy > 0")
     results = decide_thresholds(report(suite()), gates)
     assert [(one.name, one.suite, one.path, one.outcome, one.reason) for one in results] == [
         ("bolq: accuracy >= 0.6", None, None, "failed", "no suite 'bolq' ran; did you mean 'boolq'?"),
-        ("*: acuracy >= 0.6", None, None, "failed", "no suite that ran has 'acuracy'; did you mean 'accuracy'?"),
-        ("zzz: accuracy > 0", None, None, "failed", "no suite 'zzz' ran; expected one of boolq"),
-        ("*: category.x.accuracy > 0", None, None, "failed", "no suite that ran has 'category.x.accuracy'"),
+        ("acuracy >= 0.6", None, None, "failed", "no suite that ran has 'acuracy'; did you mean 'accuracy'?"),
+        ("zzz: accuracy > 0", None, None, "failed", "no suite 'zzz' ran, only 'boolq'"),
+        (
+            "category.x.accuracy > 0",
+            None,
+            None,
+            "failed",
+            "no suite that ran has 'category.x.accuracy': the samples have no categories; the suite's key category "
+            "gives them some",
+        ),
     ]
+
+
+def test_the_suites_that_a_gate_may_have_been_meant_for() -> None:
+    absent = [SuiteInfo(name="mmlu", path="mmlu.yaml", num_samples=100)]
+    results = decide_thresholds(report(suite()), asked("mlmu: accuracy > 0", "zzz: accuracy > 0"), absent=absent)
+    assert [one.reason for one in results if one.suite is None] == [
+        "no suite 'mlmu' ran; did you mean 'mmlu'?",
+        "no suite 'zzz' ran, only 'boolq'",
+    ]
+    assert only(decide_thresholds(report(), asked("zzz: accuracy > 0"), absent=absent)).reason == "no suite 'zzz' ran"
 
 
 def test_gates_of_no_suite_in_the_ini_file() -> None:
@@ -369,13 +489,49 @@ def test_gates_of_no_suite_in_the_ini_file() -> None:
     results = decide_thresholds(report(suite()), gates)
     assert [(one.outcome, one.reason) for one in results] == [
         ("skipped", "no suite 'bolq' ran; did you mean 'boolq'?"),
-        ("skipped", "no suite that ran has 'ter'; expected one of accuracy, brier, correct"),
+        ("skipped", "no suite that ran has 'ter', only 'accuracy', 'brier', 'correct'"),
     ]
     assert {one.outcome for one in decide_thresholds(report(suite()), gates, require=True)} == {"failed"}
     assert [one.reason for one in decide_thresholds(report(), asked("accuracy > 0", "s: accuracy > 0"))] == [
         "no suite ran",
         "no suite 's' ran",
     ]
+
+
+def test_a_gate_of_the_ini_file_that_is_for_nothing_in_the_whole_project() -> None:
+    parts = {"civil": summary(), "art": summary()}
+    gates = asked(
+        "bolq: accuracy > 0", "acuracy > 0", "category.civl.accuracy > 0", "boolq: accuracy > 0", origin="ini"
+    )
+    found = [
+        (one.name, one.origin, one.outcome, one.reason)
+        for one in decide_thresholds(report(suite(categories=parts)), gates, is_whole=True)
+    ]
+    assert found[0][:3] == ("accuracy > 0", "ini", "passed")
+    assert found[1:] == [
+        ("bolq: accuracy > 0", "ini", "failed", "no suite 'bolq' ran; did you mean 'boolq'?"),
+        ("acuracy > 0", "ini", "failed", "no suite that ran has 'acuracy'; did you mean 'accuracy'?"),
+        (
+            "category.civl.accuracy > 0",
+            "ini",
+            "failed",
+            "no suite that ran has 'category.civl.accuracy': there is no category 'civl'; did you mean 'civil'? There "
+            "is civil, art",
+        ),
+    ]
+    assert [one.reason for one in decide_thresholds(report(), gates[:2], is_whole=True)] == [
+        "no suite 'bolq' ran",
+        "no suite ran",
+    ]
+    without = decide_thresholds(report(suite()), gates, is_whole=False)
+    assert [one.outcome for one in without] == ["passed", "skipped", "skipped", "skipped"]
+
+
+def test_a_whole_project_that_nobody_answered() -> None:
+    found = suite(summary=summary({"accuracy": NONE}, expected=0, scored=0), num_skipped=200)
+    gates = asked("bolq: accuracy > 0", "acuracy > 0", "boolq: accuracy > 0", origin="ini")
+    results = decide_thresholds(report(found), gates, is_whole=True, has_model=False)
+    assert {one.outcome for one in results} == {"skipped"}
 
 
 def test_a_gate_of_every_suite_is_for_those_that_have_its_metric() -> None:

@@ -174,11 +174,49 @@ def test_a_baseline_that_cannot_be_read(project: pytest.Pytester, workers: list[
     assert "Traceback" not in result.stderr.str()
 
 
-def test_the_report_may_take_the_place_of_its_baseline(project: pytest.Pytester, workers: list[str]) -> None:
-    arguments = ["--llm-baseline=main.json", "--llm-report=main.json", "sums.yaml"]
-    assert project.runpytest_subprocess(*workers, replies(project, range(20)), *arguments).ret == 1
-    again = project.runpytest_subprocess(*workers, replies(project, range(20)), *arguments)
+def test_the_report_does_not_take_the_place_of_its_baseline(project: pytest.Pytester, workers: list[str]) -> None:
+    """Or a second try would compare the worse model with itself."""
+    arguments = ["--llm-baseline=main.json", "--llm-report=./main.json", "sums.yaml"]
+    result = project.runpytest_subprocess(*workers, replies(project, range(20)), *arguments)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--llm-report main.json is the baseline too*"])
+
+
+def test_samples_that_were_chosen_for_being_wrong_are_not_compared(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    """Of equally good models one looks worse on what it got wrong."""
+    other = replies(project, range(6, 12))
+    assert project.runpytest_subprocess(*workers, other, *BASELINE).ret == 0
+    again = project.runpytest_subprocess(*workers, other, "--lf", *BASELINE)
     assert again.ret == 0
+    again.stdout.fnmatch_lines(["gates: 1 skipped", "*chosen because they came out wrong*"])
+    assert project.runpytest_subprocess(*workers, other, "--lf", "--llm-require-gates", *BASELINE).ret == 1
+
+
+def test_the_baseline_of_the_ini_file(project: pytest.Pytester, workers: list[str]) -> None:
+    """It lies as seen from the ini file, and is for sessions with suites."""
+    project.makeini("[pytest]\nllm_baseline = main.json")
+    project.makepyfile(test_other="def test_one(): pass")
+    worse = replies(project, range(20))
+    folder = project.mkdir("folder")
+    (folder / "nothing.txt").touch()
+    assert project.runpytest_subprocess(*workers, worse, "sums.yaml").ret == 1
+    assert project.runpytest_subprocess(*workers, "test_other.py").ret == 0
+    assert project.runpytest_subprocess(*workers).ret == 0, "nobody is there to answer"
+    (project.path / "main.json").unlink()
+    assert project.runpytest_subprocess(*workers, "test_other.py").ret == 0
+    assert project.runpytest_subprocess(*workers, worse, "sums.yaml").ret == 4
+
+
+def test_a_suite_is_gone_and_nothing_was_left_out(project: pytest.Pytester, workers: list[str]) -> None:
+    """An expression that all tests meet selects nothing away."""
+    project.makefile(".yaml", other=suite(name="other"))
+    both = ["--llm-model=replay:main.jsonl", "--llm-report=both.json", "."]
+    assert project.runpytest_subprocess(*both).ret == 0
+    (project.path / "other.yaml").unlink()
+    arguments = ["--llm-model=replay:main.jsonl", "--llm-baseline=both.json", "-m", "not slow", "."]
+    assert project.runpytest_subprocess(*workers, *arguments).ret == 1
 
 
 def test_several_models_against_one_baseline(project: pytest.Pytester, workers: list[str]) -> None:

@@ -94,8 +94,8 @@ def test_parts_that_are_all_right_have_a_width() -> None:
 
 
 def test_a_part_without_an_interval_leaves_the_average_without() -> None:
-    parts = [summarize([scored(f1=value) for value in values], ["f1"]) for values in ((0.5, 0.5), (0.2, 0.9))]
-    found = macro_average(parts)["f1"]
+    parts = [summarize([scored(rating=value) for value in values], ["rating"]) for values in ((0.5, 0.5), (0.2, 0.9))]
+    found = macro_average(parts)["rating"]
     assert (found.ci_low, found.ci_high) == (None, None)
 
 

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.comparison import compare, paired_difference, paired_proportions_interval
+from pytest_llmeval.scoring.comparison import (
+    compare,
+    largest_unseen,
+    paired_difference,
+    paired_proportions_interval,
+)
 from pytest_llmeval.types import Score
 
 EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
@@ -180,3 +186,33 @@ def test_skill_of_two_models_that_agree_is_not_certain() -> None:
 
 def test_nothing_in_common_is_nothing() -> None:
     assert compare({"a": correct(True)}, {"b": correct(True)}, ["accuracy"]) == {}
+
+
+@pytest.mark.parametrize("n", [1, 7, 250, 100_000])
+def test_the_largest_difference_of_which_nothing_is_seen(n: int) -> None:
+    """The share of samples that differ is that of the Clopper-Pearson interval of none of n."""
+    share = proportion_confint(0, n, method="beta")[1]
+    assert largest_unseen("brier", n) == pytest.approx(share, rel=1e-9)
+    assert largest_unseen("flexible.chrf", n, 0.9) == pytest.approx(
+        100 * proportion_confint(0, n, 0.1, method="beta")[1], rel=1e-9
+    )
+    for name in ("score", "skill", "perplexity", "ter"):
+        with pytest.raises(ValueError, match="no limits"):
+            largest_unseen(name, n)
+
+
+def test_no_change_has_an_interval_where_the_metric_has_limits() -> None:
+    values = {"brier": 0.3, "score": 2.0, "gold": 1.0, "predicted": 1.0, "loglikelihood": -1.0, "words": 2.0}
+    scores = {str(place): Score(status="scored", values={**values, "gold": float(place % 2)}) for place in range(60)}
+    names = ("brier", "score", "f1_macro", "word_perplexity")
+    found = compare(scores, scores, names)
+    reach = largest_unseen("brier", 60)
+    for name in ("brier", "f1_macro"):
+        assert (found[name].ci_low, found[name].ci_high) == (-reach, reach)
+    assert [found[name].ci_low for name in ("score", "word_perplexity")] == [None, None]
+    clusters = {sample_id: str(place // 3) for place, sample_id in enumerate(scores)}
+    assert compare(scores, scores, names, clusters)["brier"].ci_high == largest_unseen("brier", 20)
+    few = {sample_id: str(place // 20) for place, sample_id in enumerate(scores)}
+    assert compare(scores, scores, names, few)["brier"].ci_high is None
+    shifted = {sample_id: Score(status="scored", values={"brier": 0.25}) for sample_id in scores}
+    assert compare(scores, shifted, ["brier"])["brier"].ci_high is None, "all of them have changed"

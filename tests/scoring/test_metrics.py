@@ -252,13 +252,55 @@ def test_a_metric_that_cannot_be_read_says_which_key(change: Mapping[str, object
         Metric.from_dict({**good, **change})
 
 
+@given(st.integers(2, 400), st.floats(0, 1) | st.sampled_from([0.0, 1.0]))
+def test_of_values_that_are_all_alike_the_interval_is_made_of_clopper_and_pearsons(n: int, value: float) -> None:
+    """Of 0 that differ in n, by scipy: all of them at the lower limit of the metric, or all at the upper one."""
+    share = stats.binomtest(0, n).proportion_ci(method="exact").high
+    for name, highest in (("f1", 1.0), ("sentence_chrf", 100.0), ("flexible.brier_sum", 2.0)):
+        metric = summarize([scored(**{name: value})] * n, [name])[name]
+        assert metric.value == pytest.approx(value)
+        assert metric.stderr == pytest.approx(0.0, abs=1e-12)
+        assert metric.ci_low == pytest.approx(value * (1 - share))
+        assert metric.ci_high == pytest.approx(value + (highest - value) * share)
+        assert metric.ci_low is not None
+        assert metric.ci_high is not None
+        assert 0.0 <= metric.ci_low < metric.ci_high <= highest
+
+
+def test_a_perfect_model_in_clusters_has_an_interval_over_clusters() -> None:
+    scores = [scored(f1=1.0)] * 48
+    metric = summarize(scores, ["f1"], [str(place // 4) for place in range(48)])["f1"]
+    assert (metric.value, metric.num_clusters, metric.ci_high) == (1.0, 12, 1.0)
+    assert metric.ci_low == pytest.approx(1 - stats.binomtest(0, 12).proportion_ci(method="exact").high)
+    few = summarize(scores, ["f1"], [str(place // 6) for place in range(48)])["f1"]
+    assert (few.num_clusters, few.ci_low, few.ci_high) == (8, None, None)
+
+
+def test_clusters_of_one_mean_are_not_samples_of_one_value() -> None:
+    scores = [scored(f1=value) for value in (0.2, 0.8) * 12]
+    metric = summarize(scores, ["f1"], [str(place // 2) for place in range(24)])["f1"]
+    assert (metric.num_clusters, metric.ci_low, metric.ci_high) == (12, None, None)
+
+
+def test_skill_of_one_value_that_is_neither_right_nor_wrong() -> None:
+    """As of two epochs each, one of which was right: no model is below the skill of one that is always wrong."""
+    score = Score(status="scored", values={"skill": 1 / 3}, chance=0.25)
+    metric = summarize([score] * 20, ["skill"])["skill"]
+    share = stats.binomtest(0, 20).proportion_ci(method="exact").high
+    assert metric.ci_low == pytest.approx(1 / 3 - 2 / 3 * share)
+    assert metric.ci_high == pytest.approx(1 / 3 + 2 / 3 * share)
+
+
+@pytest.mark.parametrize("name", ["rating", "nll", "score", "skill"])
+def test_without_limits_values_that_are_all_alike_have_no_interval(name: str) -> None:
+    metric = summarize([scored(**{name: 0.1})] * 5, [name])[name]
+    assert (metric.value, metric.ci_low, metric.ci_high) == (0.1, None, None)
+
+
 def test_an_interval_of_no_width_is_not_what_is_known() -> None:
-    for value in (1.0, 0.1):
-        metric = summarize([scored(f1=value)] * 5, ["f1"])["f1"]
-        assert (metric.value, metric.ci_low, metric.ci_high) == (value, None, None)
     nats = Score(status="scored", values={"loglikelihood": -2.0, "words": 1.0})
     pooled = summarize([nats] * 5, ["word_perplexity"])["word_perplexity"]
     assert (pooled.ci_low, pooled.ci_high) == (None, None)
-    same = {str(number): scored(f1=number / 9) for number in range(5)}
-    difference = compare(same, same, ["f1"])["f1"]
+    same = {str(number): scored(rating=number / 9) for number in range(5)}
+    difference = compare(same, same, ["rating"])["rating"]
     assert (difference.difference, difference.ci_low, difference.ci_high) == (0.0, None, None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
@@ -16,7 +16,10 @@ from statsmodels.stats.multitest import multipletests
 from pytest_llmeval.scoring.corpus import corpus_formula
 from pytest_llmeval.scoring.families import draws_for, holm, run_family
 from pytest_llmeval.scoring.null_distribution import flipped_sums
-from pytest_llmeval.scoring.paired_tests import PairedSums, PairedTest, PairedValues, mcnemar
+from pytest_llmeval.scoring.paired_metrics import PairingError, pair_metric
+from pytest_llmeval.scoring.paired_tests import PairedSums, PairedTest, PairedValues, mcnemar, row_by_row
+from pytest_llmeval.scoring.pooled import POOLED, pooled
+from pytest_llmeval.types import Score
 
 COUNTS = st.integers(0, 400)
 ANSWERS = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), min_size=1, max_size=60)
@@ -203,7 +206,7 @@ def test_swaps_of_a_mean_are_sign_flips() -> None:
     sums = PairedSums(
         first=[[value, 1.0] for value in table[0]],
         second=[[value, 1.0] for value in table[1]],
-        value=lambda total: total[0] / total[1],
+        values=lambda table: table[:, 0] / table[:, 1],
         margin=0.1,
     )
     one, other = means.test(DRAWS), sums.test(DRAWS)
@@ -226,7 +229,7 @@ def test_swaps_of_f1_are_those_of_its_formula(num_samples: int) -> None:
         return [{"gold": float(one), "predicted": float(other)} for one, other in zip(gold, predicted, strict=True)]
 
     sums = formula.sums([*samples(answers[0]), *samples(answers[1])])
-    paired = PairedSums(first=sums.rows[:num_samples], second=sums.rows[num_samples:], value=sums.value)
+    paired = PairedSums(first=sums.rows[:num_samples], second=sums.rows[num_samples:], values=row_by_row(sums.value))
     found = paired.test(4000)
 
     def drop(
@@ -248,30 +251,62 @@ def test_swaps_of_f1_are_those_of_its_formula(num_samples: int) -> None:
     )
     assert (found.num_draws is None) == (num_samples < 10)
     assert found.p_drop == pytest.approx(expected.pvalue, rel=1e-9 if num_samples < 10 else 0, abs=0.03)
-    swapped = PairedSums(first=paired.second, second=paired.first, value=sums.value).test(4000)
+    swapped = PairedSums(first=paired.second, second=paired.first, values=paired.values).test(4000)
     assert (swapped.p_drop, swapped.p_improved) == (found.p_improved, found.p_drop)
     order = random.permutation(num_samples)
     shuffled = PairedSums(
         first=[paired.first[place] for place in order],
         second=[paired.second[place] for place in order],
-        value=sums.value,
+        values=paired.values,
     )
     assert shuffled.test(4000) == found
 
 
 def test_a_metric_without_a_value_is_not_tested() -> None:
     with pytest.raises(ValueError, match="without a value"):
-        PairedSums(first=[[1.0]], second=[[2.0]], value=lambda total: None).test(DRAWS)
+        PairedSums(first=[[1.0]], second=[[2.0]], values=row_by_row(lambda total: None)).test(DRAWS)
 
 
 def test_a_swap_without_a_value_counts_against_significance() -> None:
     """Of two samples, exchanging one leaves a side without a positive sum: neither side's p is small for that."""
     rows = [[4.0], [-3.0]], [[3.0], [-2.0]]
-    found = PairedSums(
-        first=rows[0], second=rows[1], value=lambda total: math.log(total[0]) if total[0] > 0.5 else None
-    ).test(DRAWS)
+    by_row = row_by_row(lambda total: math.log(total[0]) if total[0] > 0.5 else None)
+    found = PairedSums(first=rows[0], second=rows[1], values=by_row).test(DRAWS)
     # Both sides sum to 1. Exchanged: (3 - 3, 4 - 2) and (4 - 2, 3 - 3): no value.
     assert (found.p_drop, found.p_improved) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("name", POOLED)
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(*[st.tuples(st.floats(-1500, 0), st.integers(0, 5).map(float))] * 2), min_size=1, max_size=4
+    )
+)
+def test_pooled_metrics_of_many_sums_are_those_of_one(
+    name: str, rows: list[tuple[tuple[float, float], tuple[float, float]]]
+) -> None:
+    """All tables at once, against ``pooled`` of each side of each exchange; also where exp is too large, or no unit."""
+    unit = POOLED[name].unit
+
+    def score(row: tuple[float, float]) -> Score:
+        return Score(status="scored", values={"loglikelihood": row[0], unit: row[1]})
+
+    sides = [{str(place): score(pair[side]) for place, pair in enumerate(rows)} for side in (0, 1)]
+    try:
+        paired = pair_metric(name, *sides, higher_is_better=False).paired
+    except PairingError:
+        reject()
+    assert isinstance(paired, PairedSums)
+    for signs in itertools.product([0, 1], repeat=len(rows)):
+        chosen = [pair[sign] for pair, sign in zip(rows, signs, strict=True)]
+        expected = pooled(name, [score(row).values for row in chosen]).value
+        (found,) = paired.values(np.array([chosen]).sum(axis=1)).tolist()
+        if expected is None:
+            assert not math.isfinite(found)
+        else:
+            assert found == pytest.approx(expected, rel=1e-9)
+    assert 0 < paired.test(DRAWS).p_drop <= 1
 
 
 @settings(max_examples=30, deadline=None)

@@ -149,6 +149,22 @@ def test_gates_from_outside(text: str, suite: str, rule: str) -> None:
     assert GivenGate.parse(str(gate)) == gate
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("accuracy>0.9", "accuracy > 0.9"),
+        ("*: accuracy > 0.9", "accuracy > 0.9"),
+        ("boolq:accuracy > 0.9", "boolq: accuracy > 0.9"),
+        ("category.law: civil.f1 >= 0.6", "category.law: civil.f1 >= 0.6"),
+        ("*: time:ms >= 0.6", "*: time:ms >= 0.6"),
+    ],
+)
+def test_a_gate_for_every_suite_is_shown_without_a_star_that_nobody_wrote(text: str, shown: str) -> None:
+    gate = GivenGate.parse(text)
+    assert str(gate) == shown
+    assert GivenGate.parse(shown) == gate
+
+
 def test_a_gate_without_the_name_before_its_colon() -> None:
     with pytest.raises(GateRuleError) as caught:
         GivenGate.parse(": accuracy >= 0.6")

@@ -8,8 +8,10 @@ import json
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.gate_checks import check_given_gates, gate_lines, higher_is_better
+from pytest_llmeval.scoring.gate_checks import check_given_gates, gate_lines, higher_is_better, unmatched_gates
+from pytest_llmeval.suites.gate_rules import GateRuleError
 from pytest_llmeval.suites.suite import Suite
 from tests.suites.conftest import Load
 
@@ -306,3 +308,64 @@ def test_gates_from_outside_that_are_not_for_this_suite(load: Load, given: str, 
     with pytest.raises(SuiteError) as caught:
         check_given_gates(suite, (*Evaluation(suite).scorer.metrics, "correct"), {"--llm-gate": [given]})
     assert str(caught.value).startswith(message)
+
+
+SUITES = (
+    SuiteInfo(name="capitals", metrics=("accuracy", "brier")),
+    SuiteInfo(name="sums", metrics=("accuracy", "flexible.accuracy", "b.*")),
+)
+CATEGORIES = {"capitals": ("west", "south"), "sums": ("add",)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "accuracy > 0",
+        "*: ci_low(brier) > 0",
+        "flexible.accuracy > 0",
+        "b.anything > 0",
+        "macro.brier > 0",
+        "category.west.brier > 0",
+        "category.add.flexible.accuracy > 0",
+        "nowhere: acuracy > 0",
+    ],
+)
+def test_gates_for_every_suite_that_one_has(text: str) -> None:
+    assert unmatched_gates({"--llm-gate": [text]}, SUITES, CATEGORIES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("acuracy > 0.9", "no suite has 'acuracy'; did you mean 'accuracy'?"),
+        ("*: ci_low(ter) < 9", "no suite has 'ter', only 'accuracy', 'brier', 'flexible.accuracy'"),
+        (
+            "category.wets.brier > 0",
+            "no suite has 'category.wets.brier': there is no category 'wets'; did you mean 'west'? There is west, "
+            "south, add",
+        ),
+        ("category.add.brier > 0", "no suite has 'category.add.brier'"),
+        (
+            "macro.acuracy > 0",
+            "no suite has 'macro.acuracy': there is no metric 'acuracy'; did you mean 'accuracy'? There is accuracy, "
+            "brier, flexible.accuracy",
+        ),
+    ],
+)
+def test_gates_for_every_suite_that_none_has(text: str, message: str) -> None:
+    given = {"--llm-gate": ["accuracy > 0"], "llm_gate of the ini file": [text]}
+    assert unmatched_gates(given, SUITES, CATEGORIES) == [f"llm_gate of the ini file '{text}': {message}"]
+
+
+@pytest.mark.parametrize("metrics", [(), ("accuracy", "*")])
+def test_a_scorer_of_ones_own_may_give_any_metric(metrics: tuple[str, ...]) -> None:
+    suites = [*SUITES, SuiteInfo(name="mine", metrics=metrics)]
+    given = {"--llm-gate": ["acuracy > 0.9", "category.art.wit > 0"]}
+    assert len(unmatched_gates(given, SUITES, CATEGORIES)) == 2
+    assert unmatched_gates(given, suites, {**CATEGORIES, "mine": ("art",)}) == []
+
+
+def test_gates_for_every_suite_where_there_is_none() -> None:
+    assert unmatched_gates({"--llm-gate": ["acuracy > 0"]}, [], {}) == []
+    with pytest.raises(GateRuleError, match="found 'accuracy', expected a metric"):
+        unmatched_gates({"--llm-gate": ["accuracy"]}, SUITES, CATEGORIES)

@@ -1,0 +1,39 @@
+"""A suite's part of a report, whatever its records hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.models.messages import describe
+from pytest_llmeval.reporting.groups import Group, described_group
+from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report import SuiteReport
+from pytest_llmeval.reporting.summaries import counted_suite, summarize_suite
+
+__all__ = ["suite_report"]
+
+
+def suite_report(
+    group: Group,
+    info: SuiteInfo,
+    records: Sequence[Record],
+    *,
+    num_expected: int,
+    num_skipped: int,
+    model: str | None,
+    engine: EngineUse | None,
+    problems: list[str],
+) -> SuiteReport:
+    """``summarize_suite``; where the records' values have no metrics ``counted_suite``, and why is added to
+    ``problems``: one suite's numbers must not cost the others' report.
+    """
+    try:
+        return summarize_suite(
+            info, records, num_expected=num_expected, num_skipped=num_skipped, model=model, engine=engine
+        )
+    except Exception as error:
+        problems.append(f"{described_group(group)} has no metrics: {describe(error)}")
+        return counted_suite(
+            info, records, num_expected=num_expected, num_skipped=num_skipped, model=model, engine=engine
+        )
