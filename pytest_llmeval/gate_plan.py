@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.options import Settings, settings_key
+from pytest_llmeval.options import Settings, collected_suites_key, is_sample_key, settings_key
 from pytest_llmeval.suites.gate_rules import GateRule, GateRuleError, GivenGate
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "baseline_key",
     "baseline_path",
     "check_gates",
+    "check_matched",
     "describe_baseline",
     "gate_options",
     "given_gates",
@@ -101,6 +102,27 @@ def check_gates(config: pytest.Config, settings: Settings) -> None:
                 f"--llm-report {target} is the baseline too: this run would take its place, and the next one would be "
                 "compared with this; name another file"
             )
+
+
+def check_matched(session: pytest.Session) -> None:
+    """Refuse a gate of the command line that is about what no suite has, before anything runs.
+
+    In the process that has collected all suites, where no hand-written test may record to others.
+    Raises ``pytest.UsageError``.
+    """
+    gates, suites = session.config.stash[settings_key].gate, session.config.stash[collected_suites_key]
+    if not gates or any(is_sample_key not in item.stash for item in session.items):
+        return
+    from pytest_llmeval.scoring.gate_checks import unmatched_gates
+
+    categories: dict[str, set[str]] = {}
+    for item in session.items:
+        sample, file = getattr(item, "sample", None), getattr(item, "file", None)
+        if sample is not None and file is not None and sample.category is not None:
+            categories.setdefault(file.info.name, set()).add(sample.category)
+    messages = unmatched_gates({"--llm-gate": gates}, suites, categories)
+    if messages:
+        raise pytest.UsageError("; ".join(messages))
 
 
 def read_baseline(config: pytest.Config, settings: Settings) -> None:

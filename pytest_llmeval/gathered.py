@@ -12,7 +12,8 @@ from pytest_llmeval.node_ids import SampleNode
 from pytest_llmeval.reporting.groups import Group, described_group
 from pytest_llmeval.reporting.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report import Averages, Comparison, SuiteReport
-from pytest_llmeval.reporting.summaries import average_suites, compare_models, counted_suite, summarize_suite
+from pytest_llmeval.reporting.suite_reports import averages_or_problem, suite_report
+from pytest_llmeval.reporting.summaries import compare_models
 from pytest_llmeval.scoring.metrics import expanded, names_in
 from pytest_llmeval.types import JSON
 
@@ -92,12 +93,7 @@ class Gathered:
             info = self.suites.get(name) or _recorded_info(name, members)
             counts = {"num_expected": len(own) - skipped + others, "num_skipped": skipped}
             engine = self.engines.get(group)
-            try:
-                found = summarize_suite(info, members, model=model, engine=engine, **counts)
-            except Exception as error:  # one suite's numbers must not cost the others' report
-                self.problems.append(f"{described_group(group)} has no metrics: {describe(error)}")
-                found = counted_suite(info, members, model=model, engine=engine, **counts)
-            yield found
+            yield suite_report(group, info, members, **counts, model=model, engine=engine, problems=self.problems)
 
     def _place_of(self, model: str | None) -> int:
         """Models in the order in which they were given, before them what is of none."""
@@ -119,11 +115,7 @@ class Gathered:
 
     def averages(self, suites: Sequence[SuiteReport], records: Sequence[Record]) -> tuple[Averages, ...]:
         """Over the suites of each model; none, and a problem, where they cannot be taken."""
-        try:
-            return average_suites(suites, records)
-        except Exception as error:
-            self.problems.append(f"there are no averages over suites: {describe(error)}")
-            return ()
+        return averages_or_problem(suites, records, self.problems)
 
     def comparisons(self, records: Sequence[Record]) -> tuple[Comparison, ...]:
         """Every model against the first that has scores, suite by suite."""

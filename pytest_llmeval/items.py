@@ -22,8 +22,10 @@ from pytest_llmeval.options import Settings, is_sample_key, model_key, settings_
 from pytest_llmeval.reporting.escape import first_line, printable, without_commands
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.scoring.asked import asked_sample
+from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.evaluation import Question, deciding_output
 from pytest_llmeval.types import (
+    JSON,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
@@ -206,7 +208,7 @@ class SampleItem(pytest.Function):
             question=sample.question,
             prompt=shown_prompt(question.prompt, self.settings.report_prompts),
             choices=presented.choices,
-            target=list(presented.target) if isinstance(presented.target, tuple) else presented.target,
+            target=_target(presented),
             output=deciding_output(score, responses),
             answer=score.answer,
             no_answer=score.no_answer,
@@ -222,6 +224,7 @@ class SampleItem(pytest.Function):
 
     def unscored(self, reason: str, model: object = None) -> Record:
         """The record of this sample when there is no score."""
+        presented = self._presented()
         return Record(
             suite=self.file.info.name,
             id=self.sample.id,
@@ -231,9 +234,18 @@ class SampleItem(pytest.Function):
             category=self.sample.category,
             reason=reason,
             question=self.sample.question,
+            choices=() if presented is None else presented.choices,
+            target=None if presented is None else _target(presented),
             fingerprint=self.file.fingerprints[self.sample.id],
             cluster=self.sample.cluster,
         )
+
+    def _presented(self) -> Presented | None:
+        """None where the question cannot be made: that can be why there is no score."""
+        try:
+            return (self._asked or self.question).presented
+        except Exception:
+            return None
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the sample's own row stands."""
@@ -304,6 +316,10 @@ def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int
         else:
             prompts[prompt] = response.num_context_tokens
     return sum(prompts.values())
+
+
+def _target(presented: Presented) -> JSON:
+    return list(presented.target) if isinstance(presented.target, tuple) else presented.target
 
 
 def _explain_wrong(question: Question, score: Score, responses: Sequence[Response]) -> str:

@@ -221,12 +221,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     nodeids = [item.nodeid for item in session.items if is_sample_key in item.stash]
     if nodeids and _runs_tests(session.config):
         from pytest_llmeval import selection
+        from pytest_llmeval.gate_plan import check_matched
 
         selection.plan(session)
         if not _is_worker(session.config):
             _expect(session.config, nodeids)
             for info in selection.suite_infos(session.items):
                 _llm_session(session.config).know(info)
+            check_matched(session)
             selection.show_progress(session)
     collected: list[SuiteInfo] | None = session.config.stash.get(collected_suites_key, None)
     if collected is not None and not _is_worker(session.config) and _runs_tests(session.config):

@@ -37,19 +37,8 @@ FLOORS: dict[str, int] = {
     "lookahead": 5,
     **dict.fromkeys(("options", "items", "model_fixtures", "recording", "selection", "session", "xdist"), TOP),
     **dict.fromkeys(("live", "node_ids", "scheduling", "several_models", "suite_nodes", "task_nodes"), TOP),
-    **dict.fromkeys(
-        (
-            "option_parsers",
-            "option_table",
-            "gathered",
-            "gate_plan",
-            "gate_reports",
-            "github_actions",
-            "report_writer",
-            "startup",
-        ),
-        TOP,
-    ),
+    **dict.fromkeys(("option_parsers", "option_table", "gathered", "report_writer", "startup"), TOP),
+    **dict.fromkeys(("gate_plan", "gate_reports", "gate_selection", "github_actions"), TOP),
     "plugin": TOP + 1,
 }
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.errors import LLMEvalError, ReportError
+from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.csv_report import COLUMNS
+from pytest_llmeval.reporting.escape import encodable, printable
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.reporting.whole_file import whole_path
 from pytest_llmeval.scoring.definitions import shown_order
 from pytest_llmeval.types import JSON
 
@@ -23,13 +23,15 @@ _BATCH = 5_000
 
 _FLOATS = ("chance", "seconds")
 _INTEGERS = ("num_prompt_tokens", "num_tokens")
+_OTHERS = (*_FLOATS, *_INTEGERS, "no_answer")
+"""Columns that are no text."""
 
 
 def write_parquet(report: Report, path: Path) -> None:
     """Write one row for each sample, with the columns of the CSV report; the values' are float64.
 
-    Lists and mappings are JSON, as in the CSV report; lone surrogates are escaped. Needs pyarrow. Raises
-    ``LLMEvalError`` where it is not installed, or the file cannot be written.
+    Lists and mappings are JSON, as in the CSV report, and so is a target that is no text; lone surrogates are escaped.
+    Needs pyarrow. Raises ``LLMEvalError`` where it is not installed or refuses a value, or the file cannot be written.
     """
     try:
         import pyarrow
@@ -47,40 +49,34 @@ def write_parquet(report: Report, path: Path) -> None:
     }
     schema = pyarrow.schema(
         [(name, kinds.get(name, pyarrow.string())) for name in COLUMNS]
-        + [(_encoded(column), pyarrow.float64()) for column in columns.values()]
+        + [(encodable(column), pyarrow.float64()) for column in columns.values()]
     )
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(descriptor)
+    with whole_path(path) as file:
         try:
-            with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
+            with pyarrow.parquet.ParquetWriter(str(file), schema) as writer:
                 records = iter(report.records)
                 while rows := [_row(record, columns) for record in islice(records, _BATCH)]:
                     writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise ReportError(f"cannot write {path}: {error.strerror or error}") from None
+        except (pyarrow.ArrowException, OverflowError) as error:
+            if isinstance(error, OSError):
+                raise
+            reason = printable(str(error))
+            raise LLMEvalError(
+                f"cannot write {path}: a value does not fit into a column of Parquet: {reason}"
+            ) from None
 
 
 def _row(record: Record, columns: dict[str, str]) -> dict[str, Any]:
     data = record.to_dict()
-    row = {name: _cell(data[name]) for name in COLUMNS}
-    return row | {_encoded(columns[name]): value for name, value in record.values.items()}
+    row = {name: _cell(name, data[name]) for name in COLUMNS}
+    return row | {encodable(columns[metric]): value for metric, value in record.values.items()}
 
 
-def _cell(value: JSON) -> JSON:
-    if value is None or isinstance(value, bool | int | float):
+def _cell(name: str, value: JSON) -> JSON:
+    if value is None or name in _OTHERS:
         return value
     if isinstance(value, str):
-        return _encoded(value)
-    return json.dumps(value, default=str) if value else None
-
-
-def _encoded(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        return encodable(value)
+    if isinstance(value, list | tuple | dict) and not value:
+        return None
+    return json.dumps(value, default=str)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from pytest_llmeval.commands.output import say, say_raw, write_file
 from pytest_llmeval.reporting.escape import printable
-from pytest_llmeval.types import JSON
 
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.gate_results import GateResult
@@ -25,18 +24,25 @@ __all__ = ["conclude"]
 def conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
     """Write the results; in GitHub Actions also the job summary and annotations. Returns the exit code.
 
-    1 where a gate failed, where the report has problems, for a part of its samples may be missing from every number,
-    and where no gate was decided, which ``nothing`` explains in one line.
+    1 where a gate failed, where the report is not that of a whole run (it has problems, or its run stopped early: what
+    is missing, no gate knows), and where no gate was decided, which ``nothing`` explains in one line.
     """
     decided = any(result.outcome != "skipped" for result in results)
     failed = any(result.outcome == "failed" for result in results)
-    exit_code = 1 if failed or report.problems or not decided else 0
+    exit_code = 1 if failed or not decided or any(_problems(report)) else 0
     report = replace(report, gates=tuple(sorted(results, key=_is_about_a_number)), exit_code=exit_code)
     write_file((f"{line}\n" for line in _lines(report, options.format)), options.output)
     _tell_github(report, options.command)
     if not decided:
         say(options.command, nothing)
     return exit_code
+
+
+def _problems(report: Report) -> Iterator[str]:
+    """Why the report passes no gate, whatever its numbers are."""
+    yield from report.problems
+    if report.stopped is not None:
+        yield f"the run stopped early: {report.stopped}"
 
 
 def _is_about_a_number(result: GateResult) -> bool:
@@ -50,8 +56,8 @@ def _lines(report: Report, form: str) -> Iterator[str]:
 
         found = {
             "exit_code": report.exit_code,
-            "problems": list(report.problems),
-            "gates": [_as_json(result) for result in report.gates],
+            "problems": list(_problems(report)),
+            "gates": [result.to_dict() for result in report.gates],
         }
         yield json.dumps(finite(found), indent=1)
     elif form == "markdown":
@@ -65,18 +71,11 @@ def _lines(report: Report, form: str) -> Iterator[str]:
 
         width = shutil.get_terminal_size(fallback=(120, 24)).columns
         yield from gate_lines(report.gates, short_model_names(report), width=width)
-        for problem in report.problems:
+        problems = list(_problems(report))
+        for problem in problems:
             yield from wrapped_lines(f"problem: {printable(problem)}", width=width, indent="  ")
-        if report.problems:
+        if problems:
             yield "a report with problems does not pass, whatever its gates say"
-
-
-def _as_json(result: GateResult) -> dict[str, JSON]:
-    """The false-alarm rate is that of the mode ``margin``, and says nothing of a gate of another."""
-    found = result.regression
-    if found is not None and found.mode != "margin":
-        result = replace(result, regression=replace(found, false_alarm_rate=None))
-    return result.to_dict()
 
 
 def _tell_github(report: Report, command: str) -> None:

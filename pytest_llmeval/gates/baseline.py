@@ -192,7 +192,7 @@ def _tested(
         num_better=paired.num_better,
         num_clusters=difference.num_clusters,
         smallest_drop=smallest if smallest is not None and is_beyond(smallest, 0.0, values) else None,
-        false_alarm_rate=found.test.false_alarm_rate,
+        false_alarm_rate=found.test.false_alarm_rate if settings.mode == "margin" else None,
         num_left_out=one.num_left_out,
     )
     is_failed = fails(

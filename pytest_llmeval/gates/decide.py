@@ -73,8 +73,9 @@ def decide(
             is_whole=selection.is_whole,
         )
     except Exception as error:
-        results.append(_broken("gates", "threshold", error))
-    if options.comparison is not None and baseline is not None:
+        results.append(_broken("gates", "threshold", "option", error))
+    is_for_this = selection.has_model or options.origin == "option"  # one of the ini file is for whoever has a model
+    if options.comparison is not None and baseline is not None and is_for_this:
         results += _compared(report, options, options.comparison, baseline, selection)
     if not results and options.require:
         reason = "no gate was there to decide, and --llm-require-gates asks for one"
@@ -110,9 +111,11 @@ def _compared(
             origin=options.origin,
         )
     except Exception as error:
-        return [_broken("baseline", "baseline", error)]
+        return [_broken("baseline", "baseline", options.origin, error)]
 
 
-def _broken(name: str, kind: Literal["threshold", "baseline"], error: Exception) -> GateResult:
+def _broken(
+    name: str, kind: Literal["threshold", "baseline"], origin: Literal["ini", "option"], error: Exception
+) -> GateResult:
     reason = f"could not be decided: {describe(error)}"
-    return GateResult(name=name, kind=kind, origin="option", outcome="failed", reason=reason)
+    return GateResult(name=name, kind=kind, origin=origin, outcome="failed", reason=reason)

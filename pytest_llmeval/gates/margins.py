@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pytest_llmeval.scoring.definitions import definition
 from pytest_llmeval.suites.gate_rules import ANY_SUITE, GateRuleError
 from pytest_llmeval.suites.wording import quoted
 
@@ -35,6 +36,14 @@ class Margin:
             value = math.nan
         if not math.isfinite(value) or value < 0:
             raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is no allowed drop; {_EXAMPLE}")
+        known = definition(metric)
+        widest = known.highest - known.lowest
+        if value >= widest:
+            hint = f"; did you mean {value / 100:g}?" if value / 100 < widest else ""
+            raise GateRuleError(
+                f"found {quoted(text)}, which allows every drop, for {metric} lies between {known.lowest:g} and "
+                f"{known.highest:g}{hint}"
+            )
         return cls(suite or ANY_SUITE, metric, value)
 
     def matches(self, suite: str) -> bool:

@@ -17,20 +17,27 @@ def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str]
 
     Of proportions, ``+3 -5`` says how many samples it has that the first has not, and the other way round.
     """
-    headers, rows = comparison_cells(comparisons, names)
-    yield f"against {headers[3]}, over the samples that both scored: value (difference [95% interval])"
-    yield from table_lines(headers, rows, ("left", "left", "right", *("left" for _ in headers[3:])), width=width)
+    for headers, rows in comparison_cells(comparisons, names):
+        yield f"against {headers[3]}, over the samples that both scored: value (difference [95% interval])"
+        yield from table_lines(headers, rows, ("left", "left", "right", *("left" for _ in headers[3:])), width=width)
 
 
-def comparison_cells(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows of the table, made ``printable``; ``headers[3]`` is the model that others stand against."""
-    (first,) = {comparison.first for comparison in comparisons}
-    seconds = list(dict.fromkeys(comparison.second for comparison in comparisons))
-    suites: dict[str, dict[str, Comparison]] = {}
-    for comparison in comparisons:
-        suites.setdefault(comparison.suite, {})[comparison.second] = comparison
-    rows = [_row(suite, own, seconds) for suite, own in suites.items()]
-    return ["suite", "metric", "n", *(printable(names.get(model, model)) for model in (first, *seconds))], rows
+def comparison_cells(
+    comparisons: Sequence[Comparison], names: Mapping[str, str]
+) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Headers and rows, made ``printable``, of a table for each model that others stand against: ``headers[3]``.
+
+    A session has one; a report may have been edited.
+    """
+    compared = [comparison for comparison in comparisons if comparison.differences]
+    for first in dict.fromkeys(comparison.first for comparison in compared):
+        own = [comparison for comparison in compared if comparison.first == first]
+        seconds = list(dict.fromkeys(comparison.second for comparison in own))
+        suites: dict[str, dict[str, Comparison]] = {}
+        for comparison in own:
+            suites.setdefault(comparison.suite, {})[comparison.second] = comparison
+        headers = ["suite", "metric", "n", *(printable(names.get(model, model)) for model in (first, *seconds))]
+        yield headers, [_row(suite, members, seconds) for suite, members in suites.items()]
 
 
 def _row(suite: str, own: Mapping[str, Comparison], seconds: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["csv_text", "first_line", "markdown_text", "printable", "shortened", "without_commands"]
+__all__ = ["csv_text", "encodable", "first_line", "markdown_text", "printable", "shortened", "without_commands"]
 
 # C0 and C1 controls, line and paragraph separators, bidirectional overrides, lone surrogates: what can move the cursor,
 # change colours, reorder what a reader sees, or fail to encode.
@@ -32,7 +32,8 @@ _LINKED = re.compile(
     r"|(?<=#)(?=[0-9])"  # #12
     r"|(?<=GH-)(?=[0-9])"
     r"|(?<=:)(?=//)"  # https://…
-    r"|(?<=www)(?=\.)",
+    r"|(?<=www)(?=\.)"
+    r"|(?<=:)(?-i:(?=100:|1234:|[+-]1:|[0-9_+-]*[a-z][a-z0-9_+-]*:))",  # :tada:, and not 12:30:15
     re.IGNORECASE,
 )
 _MARKDOWN_TOUCHED = re.compile(r"[\\`*_\[\]~#|$&<@:\u200b]|GH-|www", re.IGNORECASE)
@@ -82,6 +83,11 @@ def markdown_text(text: str) -> str:
 def without_commands(text: str) -> str:
     """``text`` with a space in what GitHub Actions would take for a command: ``::error::`` becomes ``: :error::``."""
     return _COMMAND.sub(lambda match: f"{match[0]} ", text)
+
+
+def encodable(text: str) -> str:
+    """``text`` with its lone surrogates as escapes: without them it has a UTF-8 form."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def csv_text(text: str) -> str:

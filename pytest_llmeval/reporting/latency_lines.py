@@ -14,6 +14,8 @@ from pytest_llmeval.scoring.percentiles import Percentiles
 __all__ = ["duration", "latency_cells", "latency_lines", "latency_table"]
 
 _PERCENTILES = ("p50", "p95", "p99")
+_LEAST_SECONDS = 5e-6
+"""What is shown as 0.01 ms; less is noise."""
 
 
 def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
@@ -22,7 +24,7 @@ def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, wi
     Of one suite with its percentiles, and those of its tokens/s. Percentiles of several suites cannot be averaged: of
     them it is the mean over all samples, and the smallest and largest p95 of a suite. ``latency_table`` has them all.
     """
-    timed = [(suite, suite.latency) for suite in suites if suite.latency is not None]
+    timed = [(suite, latency) for suite in suites if (latency := _measured(suite)) is not None]
     if not timed:
         return
     if len(timed) == 1:
@@ -58,12 +60,21 @@ def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tu
     headers = ["suite", "n", "latency mean", *_PERCENTILES, "tokens/s mean", *_PERCENTILES]
     rows = []
     for suite in suites:
-        if suite.latency is not None:
-            cells = [printable(suite_name(suite, names)), str(suite.latency.n)]
-            cells += [duration(value) for value in _values(suite.latency)]
+        if (latency := _measured(suite)) is not None:
+            cells = [printable(suite_name(suite, names)), str(latency.n)]
+            cells += [duration(value) for value in _values(latency)]
             speed = suite.tokens_per_second
             rows.append([*cells, *([""] * 4 if speed is None else [_rate(value) for value in _values(speed)])])
     return headers, rows
+
+
+def _measured(suite: SuiteReport) -> Percentiles | None:
+    """The suite's latency, where it says something: a function or a file of replies counts no tokens, and takes no
+    time.
+    """
+    if suite.latency is None or suite.latency.p95 < _LEAST_SECONDS:
+        return None
+    return suite.latency if suite.num_prompt_tokens + suite.num_tokens else None
 
 
 def duration(seconds: float) -> str:

@@ -64,7 +64,7 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     names = short_model_names(report)
     yield f"# {': '.join(('LLM evaluation', *_models(report)))}"
     yield ""
-    yield f"{markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
+    yield f"Started {markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
     yield ""
     if report.stopped:
         yield f"Stopped early ({markdown_text(report.stopped)}): these numbers are of what had run."
@@ -75,8 +75,7 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     for group in grouped([(suite_name(suite, names), suite.summary) for suite in report.suites]):
         yield from _metrics("suite", group)
     yield from _averages(report, names)
-    if report.comparisons:
-        headers, rows = comparison_cells(report.comparisons, names)
+    for headers, rows in comparison_cells(report.comparisons, names):
         first = markdown_text(headers[3])
         yield f"Against {first}, over the samples that both scored: value (difference [95% interval])"
         yield from table(headers, rows, ["left", "left", "right", *("left" for _ in headers[3:])])
@@ -84,7 +83,7 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     for place, suite in enumerate(report.suites):
         yield from _suite(suite, names, None if questions is None else questions.lines(place))
     headers, rows = latency_cells(report.suites, names)
-    if rows:
+    if rows and questions is not None:
         yield "## Time"
         yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from pytest_llmeval.reporting.escape import printable, shortened
@@ -79,4 +80,4 @@ def _shortened(text: str) -> str:
 
 def _value(value: float | None) -> str:
     """Four digits: a sample's own number has no more that mean something."""
-    return "" if value is None else f"{value:.4g}"
+    return "" if value is None or math.isnan(value) else f"{value:.4g}"

@@ -24,10 +24,10 @@ from pytest_llmeval.reporting.merge_checks import (
     check_suites,
 )
 from pytest_llmeval.reporting.records import Record, slim
-from pytest_llmeval.reporting.report import Averages, Comparison, Report, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report import Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
-from pytest_llmeval.reporting.suite_reports import suite_report
-from pytest_llmeval.reporting.summaries import average_suites, compare_models
+from pytest_llmeval.reporting.suite_reports import averages_or_problem, suite_report
+from pytest_llmeval.reporting.summaries import compare_models
 from pytest_llmeval.types import JSON
 
 __all__ = ["ChainedRecords", "merge_reports"]
@@ -88,7 +88,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         problems.append(missing_problem(shards))
     suites = tuple(_merged_suites(parts, groups, compared, problems))
     comparisons = tuple(_comparisons(suites, groups, compared, problems))
-    averages = _averages(suites, groups, problems)
+    averages = averages_or_problem(suites, [record for records in groups.values() for record in records], problems)
     merged = Report(
         created=min(report.created for report in reports),
         seconds=sum(report.seconds for report in reports),
@@ -185,16 +185,6 @@ def _comparisons(
             problems.append(f"suite {name!r} has no comparison of its models: {describe(error)}")
 
 
-def _averages(
-    suites: Sequence[SuiteReport], groups: Mapping[Group, Sequence[Record]], problems: list[str]
-) -> tuple[Averages, ...]:
-    try:
-        return average_suites(suites, [record for records in groups.values() for record in records])
-    except Exception as error:
-        problems.append(f"there are no averages over suites: {describe(error)}")
-        return ()
-
-
 def _place_of(model: str | None, compared: tuple[str, ...]) -> int:
     return compared.index(model) + 1 if model in compared else 0
 
@@ -244,7 +234,8 @@ def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
 
 
 def _exit_code(merged: Report, reports: Sequence[Report]) -> int:
-    """The parts' own that is neither 0 nor 1, such as an interruption's; else 1 for problems and unscored samples.
+    """The parts' own that is neither 0 nor 1, such as an interruption's; else 1 for what is missing: problems, unscored
+    samples, a part that stopped early.
 
     The parts' 1 can be that of a gate, which saw only its part. A part that selected nothing (5) counts only where no
     other part did either.
@@ -254,5 +245,5 @@ def _exit_code(merged: Report, reports: Sequence[Report]) -> int:
     others = codes - {_OK, _FAILED}
     if others:
         return max(others)
-    missing = merged.problems or any(suite.summary.num_unscored for suite in merged.suites)
+    missing = merged.problems or merged.stopped or any(suite.summary.num_unscored for suite in merged.suites)
     return _FAILED if missing else _OK

@@ -13,7 +13,8 @@ from pytest_llmeval.reporting.disk_records import DECODER, DiskRecords, file_sta
 from pytest_llmeval.reporting.read_journal import is_journal, read_journal
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.reporting.report import SCHEMA_VERSION, Report
-from pytest_llmeval.reporting.report_head import DamagedPart, report_from_json
+from pytest_llmeval.reporting.report_head import report_from_json
+from pytest_llmeval.reporting.typed_fields import DamagedPart
 from pytest_llmeval.suites.wording import describe
 
 __all__ = ["read_report"]
@@ -35,9 +36,13 @@ def read_report(path: Path) -> Report:
     try:
         if path.is_dir():
             raise ReportError(f"cannot read the report {path}: it is a folder; name a file in it")
+        if path.exists() and not path.is_file():
+            raise ReportError(f"cannot read the report {path}: it is a pipe or a device; save it in a file first")
         with path.open("rb", buffering=_BUFFER_BYTES) as file:
             first = file.readline(_MAX_FIRST_BYTES)
             if is_journal(first):
+                if not first.endswith(b"\n"):
+                    raise ReportError(_cut_off(path, 1))
                 _check_schema(path, DECODER.decode(first.decode()))
                 return read_journal(path)
             if first.rstrip() == b"{":
@@ -48,7 +53,7 @@ def read_report(path: Path) -> Report:
     except FileNotFoundError:
         raise ReportError(f"cannot read the report {path}: there is no such file") from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error.strerror or error if isinstance(error, OSError) else error
         raise ReportError(f"cannot read the report {path}: {reason}") from None
 
 

@@ -13,17 +13,13 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.models.messages import describe
 from pytest_llmeval.reporting.disk_records import DECODER, DiskRecords, file_state, record_from_json
-from pytest_llmeval.reporting.groups import Group, compared_models, described_group
+from pytest_llmeval.reporting.groups import Group, compared_models
 from pytest_llmeval.reporting.records import Record, SuiteInfo, slim
 from pytest_llmeval.reporting.report import Comparison, Report, SuiteReport, definitions_of
-from pytest_llmeval.reporting.report_head import DamagedPart, engine_from_json, info_from_json, report_from_json
-from pytest_llmeval.reporting.summaries import (
-    average_suites,
-    compare_models,
-    counted_suite,
-    grouped,
-    summarize_suite,
-)
+from pytest_llmeval.reporting.report_head import engine_from_json, info_from_json, report_from_json
+from pytest_llmeval.reporting.suite_reports import averages_or_problem, suite_report
+from pytest_llmeval.reporting.summaries import compare_models, grouped
+from pytest_llmeval.reporting.typed_fields import DamagedPart
 from pytest_llmeval.scoring.metrics import expanded, names_in
 from pytest_llmeval.suites.wording import describe as describe_value
 from pytest_llmeval.types import JSON
@@ -34,6 +30,7 @@ KILLED = "killed before its end"
 """``Report.stopped`` of a report from a journal."""
 
 _EXIT_CODE = 2  # pytest's own for a run that was interrupted
+_KINDS = ("record", "suite", "model", "engine", "expected")
 _FIRST_LINE = re.compile(rb'\{"schema": .*"journal": \d+\}\s*')
 
 
@@ -85,7 +82,7 @@ def read_journal(path: Path) -> Report:
         report = report_from_json(begin, DiskRecords(path, offsets, state=state))
     except DamagedPart as error:
         raise ReportError(f"cannot read the journal {path}:1: {error}") from None
-    return _summarized(report, found, head.get("num_expected"))
+    return _summarized(report, found)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -99,10 +96,14 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
 
 
-def _take(found: _Found, offset: int, data: Mapping[str, Any]) -> None:
-    if len(data) != 1:
+def _take(found: _Found, offset: int, data: object) -> None:
+    if not isinstance(data, dict) or len(data) != 1:
         raise ValueError(f"found {describe_value(data)}, expected one thing")
     ((kind, value),) = data.items()
+    if kind not in _KINDS:
+        return  # of a later version
+    if not isinstance(value, dict):
+        raise ValueError(f"found {describe_value(value)}, expected a {kind}")
     match kind:
         case "record":
             record = slim(record_from_json(value))
@@ -113,28 +114,38 @@ def _take(found: _Found, offset: int, data: Mapping[str, Any]) -> None:
         case "model":
             found.models[str(value["name"])] = value
         case "engine":
-            group = (value["suite"], value["model"])
-            found.engines[group] = engine_from_json(value, kind)
+            found.engines[_group(value)] = engine_from_json(value, kind)
         case "expected":
-            found.expected[value["suite"], value["model"]] = int(value["num_expected"])
+            num_expected = value["num_expected"]
+            if isinstance(num_expected, bool) or not isinstance(num_expected, int) or num_expected < 0:
+                raise ValueError(f"num_expected: found {describe_value(num_expected)}, expected a whole number")
+            found.expected[_group(value)] = num_expected
 
 
-def _summarized(report: Report, found: _Found, num_expected: object) -> Report:
+def _group(value: Mapping[str, Any]) -> Group:
+    suite, model = value["suite"], value["model"]
+    if not isinstance(suite, str) or not isinstance(model, str | None):
+        raise ValueError(f"found {describe_value(suite)} and {describe_value(model)}, expected a suite and a model")
+    return suite, model
+
+
+def _summarized(report: Report, found: _Found) -> Report:
     compared = compared_models(report)
+    records = [record for _, record in found.records.values()]
     groups: dict[Group, list[Record]] = {group: [] for group in found.expected}
-    groups |= grouped((record for _, record in found.records.values()), compared)
+    groups |= grouped(records, compared)
     problems: list[str] = []
     suites = tuple(_suites(groups, found, problems))
-    records = [record for _, record in found.records.values()]
-    if isinstance(num_expected, int) and num_expected != len(records):
-        problems.append(f"{len(records)} of {num_expected} samples had been finished")
+    num_expected, num_finished = sum(found.expected.values()), sum(len(groups[group]) for group in found.expected)
+    if num_finished < num_expected:
+        problems.append(f"{num_finished} of {num_expected} samples of the suites that had begun were finished")
     return replace(
         report,
         seconds=sum(suite.seconds for suite in suites),
         definitions=definitions_of(suites),
         suites=suites,
         comparisons=tuple(_comparisons(groups, compared, found, problems)),
-        averages=average_suites(suites, records),
+        averages=averages_or_problem(suites, records, problems),
         problems=tuple(problems),
     )
 
@@ -149,13 +160,16 @@ def _suites(groups: Mapping[Group, list[Record]], found: _Found, problems: list[
     places = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in groups))}
     for group in sorted(groups, key=lambda group: places[group[0]]):
         records, model = groups[group], group[1]
-        info, engine = _info(group[0], found, records), found.engines.get(group)
-        num_expected = found.expected.get(group, len(records))
-        try:
-            yield summarize_suite(info, records, num_expected=num_expected, num_skipped=0, model=model, engine=engine)
-        except Exception as error:  # one suite's numbers must not cost the others' report
-            problems.append(f"{described_group(group)} has no metrics: {describe(error)}")
-            yield counted_suite(info, records, num_expected=num_expected, num_skipped=0, model=model, engine=engine)
+        yield suite_report(
+            group,
+            _info(group[0], found, records),
+            records,
+            num_expected=found.expected.get(group, len(records)),
+            num_skipped=0,
+            model=model,
+            engine=found.engines.get(group),
+            problems=problems,
+        )
 
 
 def _comparisons(

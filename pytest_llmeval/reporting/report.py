@@ -51,7 +51,8 @@ class SuiteReport:
     its records. ``macro`` are its metrics' means over its categories, every category counting alike; their ``n`` counts
     categories. ``engine`` is how its log-likelihoods were computed, where the model tells. ``reliability`` are the bins
     of its expected calibration error, where its scorer gives probabilities. ``latency`` is of the model's seconds for a
-    sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that took any.
+    sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that took any, and of those
+    whose tokens were counted.
     """
 
     info: SuiteInfo

@@ -21,7 +21,7 @@ from pytest_llmeval.reporting.report import Report
 from pytest_llmeval.reporting.report_json import write_report
 from pytest_llmeval.reporting.whole_file import check_writable
 
-__all__ = ["WRITERS", "check_target", "final_path", "parse_target", "write_report_file"]
+__all__ = ["WRITERS", "check_target", "final_path", "is_folder", "parse_target", "write_report_file"]
 
 WRITERS: Mapping[str, Callable[[Report, Path], None]] = MappingProxyType(
     {".json": write_report, ".md": write_markdown, ".csv": write_csv, ".jsonl": write_jsonl}
@@ -59,7 +59,7 @@ def check_target(path: Path) -> None:
     The folder of a file has to exist: a wrong one is a slip. A folder that is the target itself is made, with those
     above it.
     """
-    if not _is_folder(path):
+    if not is_folder(path):
         check_writable(path)
         return
     try:
@@ -67,7 +67,7 @@ def check_target(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
-        raise ReportError(f"cannot write the report to the folder {path}: {error.strerror}") from None
+        raise ReportError(f"cannot write the report to the folder {path}: {error.strerror or error}") from None
 
 
 def final_path(path: Path, report: Report) -> Path:
@@ -76,7 +76,7 @@ def final_path(path: Path, report: Report) -> Path:
     ``eval_report_mcq_…`` where the scorer of every suite is ``letter``. A file that exists is not written over: the
     name gets a number. The time is UTC.
     """
-    if not _is_folder(path):
+    if not is_folder(path):
         return path
     lettered = bool(report.suites) and all(suite.info.scorer == "letter" for suite in report.suites)
     models = _models_part([str(model["name"]) for model in report.models])
@@ -99,12 +99,13 @@ def write_report_file(report: Report, path: Path) -> Path:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ReportError(f"cannot write the report {file}: {error.strerror}") from None
+        raise ReportError(f"cannot write the report {file}: {error.strerror or error}") from None
     WRITERS[file.suffix.lower()](report, file)
     return file
 
 
-def _is_folder(path: Path) -> bool:
+def is_folder(path: Path) -> bool:
+    """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``WRITERS``."""
     return path.is_dir() or path.suffix.lower() not in WRITERS
 
 

@@ -178,7 +178,7 @@ def _text_or_none(data: Mapping[str, Any], name: str, where: str) -> str | None:
 
 def _whole(data: Mapping[str, Any], name: str, where: str) -> int:
     value, place = _found(data, name, where)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not isinstance(value, int) or not is_number(value):
         raise DamagedPart(f"{place}: found {describe(value)}, expected a whole number")
     return value
 

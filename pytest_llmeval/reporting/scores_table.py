@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.escape import encodable
 from pytest_llmeval.reporting.read import read_report
 from pytest_llmeval.reporting.records import Record, slim
 from pytest_llmeval.reporting.report import Report
@@ -50,6 +51,8 @@ class LoadedReport:
         name; a metric that is called as one of these columns is ``metric.NAME``. With ``items`` the rows are in their
         order, and one that is absent is a row of NaN but for its ``item``.
 
+        Lone surrogates are escaped.
+
         Needs pandas. Raises ``ReportError`` for a suite, model or subject that the report does not have, and where
         pandas is not installed.
         """
@@ -62,7 +65,8 @@ class LoadedReport:
             rows = [row for item in _texts(items) or () for row in by_item.get(item, [{"item": item}])]
         metrics = dict.fromkeys(name for row in rows for name in row if name not in _COLUMNS)
         return frames.DataFrame.from_records(
-            [[row.get(name, math.nan) for name in (*_COLUMNS, *metrics)] for row in rows], columns=[*_COLUMNS, *metrics]
+            [[_cell(row.get(name, math.nan)) for name in (*_COLUMNS, *metrics)] for row in rows],
+            columns=[*_COLUMNS, *map(encodable, metrics)],
         )
 
     def mean_scores(
@@ -164,6 +168,11 @@ def _row(sample: _ScoredSample) -> dict[str, Any]:
     fixed = (record.suite, record.model, sample.subject, record.id, record.status, sample.score)
     values = {f"metric.{name}" if name in _COLUMNS else name: value for name, value in record.values.items()}
     return {**dict(zip(_COLUMNS, fixed, strict=True)), **values}
+
+
+def _cell(value: Any) -> Any:
+    """Tables of some versions of pandas hold texts in UTF-8."""
+    return encodable(value) if isinstance(value, str) else value
 
 
 def _texts(names: str | int | Iterable[str | int] | None) -> tuple[str, ...] | None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
+
+from pytest_llmeval.errors import ReportError
 
 __all__ = ["Spool"]
 
@@ -17,11 +20,13 @@ _ENCODER = json.JSONEncoder(check_circular=False)
 class Spool(Generic[Key]):
     """Rows of builtins, kept in a temporary file and read back table by table, each in the order in which it was added.
 
-    A report of 100,000 samples is written from one pass over them, without holding them.
+    A report of 100,000 samples is written from one pass over them, without holding them. Every method raises
+    ``ReportError`` where the temporary file cannot be written or read.
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed by __exit__)
+        with _told():
+            self._file = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed by __exit__)
         self._runs: dict[Key, list[tuple[int, int]]] = {}
         self._last: Key | None = None
         self._end = 0
@@ -32,12 +37,14 @@ class Spool(Generic[Key]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # of what was still to be written, and is not needed any more
+            self._file.close()
 
     def add(self, table: Key, row: list[Any]) -> None:
         """Add a row to a table. ``TypeError`` for what JSON does not know."""
         line = _ENCODER.encode(row).encode("ascii") + b"\n"
-        self._file.write(line)
+        with _told():
+            self._file.write(line)
         start, self._end = self._end, self._end + len(line)
         runs = self._runs.setdefault(table, [])
         if runs and self._last == table:
@@ -53,6 +60,22 @@ class Spool(Generic[Key]):
     def rows(self, table: Key) -> Iterator[list[Any]]:
         """The rows of a table, none where nothing was added to it; one table at a time, after the last ``add``."""
         for start, end in self._runs.get(table, ()):
-            self._file.seek(start)
-            while self._file.tell() < end:
-                yield json.loads(self._file.readline())
+            with _told():
+                self._file.seek(start)
+            while start < end:
+                with _told():
+                    line = self._file.readline()
+                start += len(line)
+                yield json.loads(line)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # tempfile.gettempdir raises the same where it finds no folder.
+        folder = tempfile.tempdir or "any folder for temporary files"
+        raise ReportError(
+            f"cannot write a temporary file in {folder}: {error.strerror or error}; name another place in TMPDIR"
+        ) from None

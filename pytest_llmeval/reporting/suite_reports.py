@@ -1,4 +1,4 @@
-"""A suite's part of a report, whatever its records hold."""
+"""A suite's part of a report, and the averages over suites, whatever the records hold."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.models.messages import describe
 from pytest_llmeval.reporting.groups import Group, described_group
 from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import SuiteReport
-from pytest_llmeval.reporting.summaries import counted_suite, summarize_suite
+from pytest_llmeval.reporting.report import Averages, SuiteReport
+from pytest_llmeval.reporting.summaries import average_suites, counted_suite, summarize_suite
 
-__all__ = ["suite_report"]
+__all__ = ["averages_or_problem", "suite_report"]
 
 
 def suite_report(
@@ -37,3 +37,14 @@ def suite_report(
         return counted_suite(
             info, records, num_expected=num_expected, num_skipped=num_skipped, model=model, engine=engine
         )
+
+
+def averages_or_problem(
+    suites: Sequence[SuiteReport], records: Sequence[Record], problems: list[str]
+) -> tuple[Averages, ...]:
+    """``average_suites``; none, and a line in ``problems``, where they cannot be taken."""
+    try:
+        return average_suites(suites, records)
+    except Exception as error:
+        problems.append(f"there are no averages over suites: {describe(error)}")
+        return ()

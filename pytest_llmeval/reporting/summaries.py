@@ -78,7 +78,7 @@ def counted_suite(
         engine=engine,
         latency=percentiles([record.seconds for record in timed]),
         tokens_per_second=percentiles(
-            [(record.num_prompt_tokens + record.num_tokens) / record.seconds for record in timed]
+            [tokens / record.seconds for record in timed if (tokens := record.num_prompt_tokens + record.num_tokens)]
         ),
     )
 

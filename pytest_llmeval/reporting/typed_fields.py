@@ -27,7 +27,7 @@ def check_fields(data: Mapping[str, Any], made: type[Any], where: str, *, but: f
     Numbers are finite, whole ones 0 or more; fields of any JSON, and those in ``but``, may hold anything; a list or
     mapping may be null. Raises ``DamagedPart`` with the place, which begins with ``where``.
     """
-    for name, (is_one, expected), is_needed in _kinds(made):
+    for name, (is_one, expected), is_needed in _kinds(made):  # type: ignore[arg-type]
         if name not in data:
             if is_needed:
                 raise DamagedPart(f"{where}: there is no {name!r}" if where else f"there is no {name!r}")
@@ -62,7 +62,7 @@ _PLAIN: Mapping[Any, _Kind] = MappingProxyType(
 
 
 @cache
-def _kinds(made: type[Any]) -> tuple[tuple[str, _Kind, bool], ...]:
+def _kinds(made: Any) -> tuple[tuple[str, _Kind, bool], ...]:
     hints = get_type_hints(made)
     return tuple(
         (field.name, _kind(hints[field.name]), field.default is MISSING and field.default_factory is MISSING)

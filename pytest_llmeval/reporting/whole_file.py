@@ -5,52 +5,82 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
 from pytest_llmeval.errors import ReportError
 
-__all__ = ["check_writable", "whole_file"]
+__all__ = ["check_writable", "whole_file", "whole_path"]
+
+_PREFIX = ".llmeval-"
+"""Of temporary files: short, as a report's own name may be as long as the file system takes."""
 
 
 def check_writable(path: Path) -> None:
     """Find out before a long run that its report could not be written. Raises ``ReportError``."""
-    if path.is_dir():
-        raise ReportError(f"cannot write the report {path}: it is a folder; name a file in it")
-    folder = path.parent
-    if not folder.is_dir():
-        raise ReportError(f"cannot write the report {path}: there is no folder {folder}; create it first")
     try:
+        if path.is_dir():
+            raise ReportError(f"cannot write the report {path}: it is a folder; name a file in it")
+        with suppress(FileNotFoundError):
+            os.lstat(path)  # tells of a name that is too long
+        if _is_special(path):
+            return
+        target = _target(path)
+        folder = target.parent
+        if not folder.is_dir():
+            shown = path.parent if folder == _target(path.parent) else folder
+            raise ReportError(f"cannot write the report {path}: there is no folder {shown}; create it first")
         with tempfile.TemporaryFile(dir=folder):
             pass
-        if path.exists():
-            with path.open("ab"):
+        if target.exists():
+            with target.open("ab"):
                 pass
     except OSError as error:
-        raise ReportError(f"cannot write the report {path}: {error.strerror}") from None
+        raise ReportError(f"cannot write the report {path}: {error.strerror or error}") from None
 
 
 @contextmanager
 def whole_file(path: Path, *, encoding: str = "ascii", newline: str | None = None) -> Iterator[TextIO]:
-    """A text file that takes the place of ``path`` once it is complete: until then ``path`` holds what it held.
+    """A text file that takes the place of ``path`` as ``whole_path``'s does. Raises ``ReportError`` likewise."""
+    with whole_path(path) as temporary, temporary.open("w", encoding=encoding, newline=newline) as file:
+        yield file
 
-    Raises ``ReportError`` where it cannot be written.
+
+@contextmanager
+def whole_path(path: Path) -> Iterator[Path]:
+    """A file to write that takes the place of ``path`` once the block is done: until then ``path`` holds what it held.
+
+    A link stays, and what it points to is replaced. A pipe or a device is the file itself. Raises ``ReportError`` where
+    it cannot be written.
     """
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        if _is_special(path):
+            yield path
+            return
+        target = _target(path)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=".tmp")
+        os.close(descriptor)
+        temporary = Path(name)
         try:
-            with os.fdopen(descriptor, "w", encoding=encoding, newline=newline) as file:
-                yield file
-                file.flush()
+            yield temporary
+            with temporary.open("r+b") as file:
                 os.fsync(file.fileno())
-            os.chmod(temporary, _file_mode(path))
-            os.replace(temporary, path)
+            temporary.chmod(_file_mode(target))
+            temporary.replace(target)
         except BaseException:
-            os.unlink(temporary)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ReportError(f"cannot write the report {path}: {error.strerror}") from error
+        raise ReportError(f"cannot write the report {path}: {error.strerror or error}") from error
+
+
+def _target(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _file_mode(path: Path) -> int:

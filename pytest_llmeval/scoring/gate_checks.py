@@ -67,7 +67,11 @@ def higher_is_better(suite: Suite, metrics: Sequence[str]) -> bool | None:
         message = f"{name} is a number of samples, which is not compared; expected a metric with a value for each"
         raise suite.error(message, keys=("primary_metric",))
     if primary.better is not None:
-        return primary.better == "higher"
+        is_higher = primary.better == "higher"
+        if known.higher_is_better is not None and known.higher_is_better != is_higher:
+            better = "higher" if known.higher_is_better else "lower"
+            raise suite.error(f"{name} is better when it is {better}; remove `better`", keys=("primary_metric",))
+        return is_higher
     if known.higher_is_better is None:
         message = f"which direction of {name} is better is not known; write {{name: {name}, better: higher}}, or lower"
         raise suite.error(message, keys=("primary_metric",))

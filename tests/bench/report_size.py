@@ -24,9 +24,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmeval.reporting.environment import describe_environment
-from pytest_llmeval.reporting.journal import Journal, journal_path, slim
+from pytest_llmeval.reporting.journal import Journal, journal_path
 from pytest_llmeval.reporting.read import read_report
-from pytest_llmeval.reporting.records import Record, SuiteInfo
+from pytest_llmeval.reporting.records import Record, SuiteInfo, slim
 from pytest_llmeval.reporting.report import Report, definitions_of
 from pytest_llmeval.reporting.report_json import write_report
 from pytest_llmeval.reporting.summaries import average_suites, grouped, summarize_suite

@@ -122,8 +122,9 @@ def test_the_exit_code(codes: tuple[int, int], expected: int) -> None:
     assert merge_reports(named(parts)).exit_code == expected
     unscored = report_of(samples("a", "u", start=20))
     assert merge_reports(named([*parts, unscored])).exit_code == max(1, expected % 5)
-    with_problems = replace(report_of(samples("a", "c", start=20)), problems=("boom",))
-    assert merge_reports(named([*parts, with_problems])).exit_code == max(1, expected % 5)
+    for values in ({"problems": ("boom",)}, {"stopped": "stopping after 1 failures", "exit_code": 1}):
+        other = report_of(samples("a", "c", start=20), **values)
+        assert merge_reports(named([*parts, other])).exit_code == max(1, expected % 5)
 
 
 def test_a_part_without_samples_fits_all_others() -> None:

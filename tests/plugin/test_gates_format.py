@@ -170,3 +170,78 @@ def test_a_gate_of_a_metric_that_nobody_knows_before_the_run(project: pytest.Pyt
         ("wit >= 0.5", "passed", "wit 0.500, n 2"),
         ("wits >= 0.5", "failed", "there is no metric 'wits'; did you mean 'wit'?"),
     ]
+
+
+OWN = "gates: [accuracy >= 0.3]\n"
+
+
+def outcomes(project: pytest.Pytester) -> list[tuple[Any, ...]]:
+    return [(gate["suite"], gate["name"], gate["outcome"]) for gate in report_of(project)["gates"]]
+
+
+def test_samples_that_are_skipped_as_they_run_leave_a_suites_own_gate_undecided(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    """A gate on what is left would be one on a few samples that somebody's fixture lets through."""
+    conftest = (project.path / "conftest.py").read_text(encoding="utf-8")
+    skips = "\nimport pytest\ndef pytest_runtest_setup(item):\n    if item.name != 'q1': pytest.skip('not today')\n"
+    project.makeconftest(conftest + skips)
+    project.makefile(".yaml", capitals=CAPITALS + OWN)
+    result = project.runpytest_subprocess(*workers, "--llm-gate=accuracy > 0.9", "--llm-report=out.json")
+    assert result.ret == 0
+    own, asked = report_of(project)["gates"]
+    assert (own["outcome"], own["reason"]) == ("skipped", "2 of 3 samples skipped")
+    assert (asked["outcome"], asked["notes"]) == ("passed", ["2 samples skipped"])
+    required = project.runpytest_subprocess(*workers, "--llm-require-gates")
+    assert required.ret == 1
+    required.stdout.fnmatch_lines(["FAILED capitals.yaml::gate[[]accuracy >= 0.3] - 2 of 3 samples skipped; *"])
+
+
+def test_a_sample_whose_worker_died_may_be_of_any_category(project: pytest.Pytester) -> None:
+    project.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, kills=["Norway"]))
+    project.makefile(".yaml", capitals=CAPITALS + "gates: [category.west.accuracy >= 0.5]\n")
+    project.runpytest_subprocess("-n2", "--llm-report=out.json")
+    (gate,) = report_of(project)["gates"]
+    assert gate["outcome"] == "failed"
+    assert gate["reason"] == "1 unscored sample of no known category, which may be of this one"
+    project.runpytest_subprocess("-n2", "--llm-allow-unscored=1", "--llm-report=out.json")
+    (gate,) = report_of(project)["gates"]
+    assert (gate["outcome"], gate["notes"]) == ("passed", ["1 unscored sample of no known category allowed"])
+
+
+def test_a_gate_for_all_suites_is_not_for_one_that_was_not_selected(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    project.makefile(".yaml", capitals=CAPITALS + OWN, sums=SUMS + OWN)
+    arguments = ["-k", "capitals", "--llm-gate=accuracy >= 0.3", "--llm-report=out.json"]
+    assert project.runpytest_subprocess(*workers, *arguments).ret == 0
+    assert outcomes(project) == [
+        ("capitals", "accuracy >= 0.3", "passed"),
+        ("sums", "accuracy >= 0.3", "skipped"),
+    ]
+
+
+def test_a_session_that_stops_at_its_last_sample_has_run_its_suites(project: pytest.Pytester) -> None:
+    """The third and last sample is wrong, which is a failure under --llm-strict."""
+    project.makefile(".yaml", capitals=CAPITALS + OWN)
+    arguments = ["-p", "no:xdist", "-x", "--llm-strict", "--llm-report=out.json"]
+    result = project.runpytest_subprocess(*arguments)
+    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
+    assert outcomes(project) == [("capitals", "accuracy >= 0.3", "passed")]
+    project.makefile(".yaml", sums=SUMS + OWN)
+    project.runpytest_subprocess(*arguments)
+    assert outcomes(project) == [
+        ("capitals", "accuracy >= 0.3", "passed"),
+        ("sums", "accuracy >= 0.3", "failed"),
+    ]
+
+
+def test_a_perfect_model_passes_a_gate_on_an_interval(project: pytest.Pytester, workers: list[str]) -> None:
+    """All samples have one value: 1 - 0.025^(1/20) is 0.168."""
+    rows = "".join(f"  - {{question: q{place}, target: '1'}}\n" for place in range(20))
+    project.makefile(".yaml", s=f"suite: s\nsamples:\n{rows}score: f1\ngates: [ci_low(f1) >= 0.8, ci_low(f1) > 0.84]\n")
+    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    assert [(gate["outcome"], gate["reason"]) for gate in report_of(project)["gates"]] == [
+        ("passed", "f1 1.000 [0.832, 1.000], n 20"),
+        ("failed", "f1 1.000 [0.832, 1.000], n 20: ci_low is not above 0.84"),
+    ]

@@ -237,7 +237,7 @@ reports = st.builds(
     created=text,
     seconds=numbers,
     environment=mappings,
-    models=st.lists(mappings, max_size=2).map(tuple),
+    models=st.lists(st.builds(lambda name, other: {**other, "name": name}, names, mappings), max_size=2).map(tuple),
     options=mappings,
     exit_code=st.integers(0, 5),
     definitions=st.dictionaries(names, mappings, max_size=2),

@@ -121,8 +121,47 @@ def test_a_journal_that_lies_there_is_never_written_over(tmp_path: Path) -> None
         found.append(path.name)
         Journal(path, HEAD).close(discard=False)
     assert found == ["out.json.journal", "out.json.2.journal", "out.json.3.journal"]
-    with pytest.raises(ReportError, match=r"cannot write the journal .*out\.json\.journal: File exists"):
-        Journal(tmp_path / "out.json.journal", HEAD)
+    late = Journal(tmp_path / "out.json.journal", HEAD)  # another session was faster than this one's next step
+    assert late.path.name == "out.json.4.journal"
+    late.close(discard=False)
+
+
+@pytest.mark.parametrize("name", ["r" * 250 + ".json", "é" * 120 + ".json"])
+def test_the_journal_of_a_report_with_a_long_name(tmp_path: Path, name: str) -> None:
+    for _ in range(2):
+        Journal(journal_path(tmp_path / name), HEAD).close(discard=False)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_journal_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert journal_path(Path(".")) == Path("eval_report.journal")
+    assert journal_path(Path("/")) == Path("/eval_report.journal")
+    Journal(journal_path(tmp_path), HEAD).close(discard=False)
+    assert journal_path(tmp_path) == tmp_path / "eval_report.2.journal"
+    with pytest.raises(ReportError, match="cannot write the journal"):
+        Journal(journal_path(tmp_path / "no"), HEAD)
+
+
+def test_a_journal_that_vanishes_is_read_all_the_same(path: Path) -> None:
+    journal = written(path, RECORDS)
+    path.unlink()
+    records = journal.records([2, 0, 1])
+    assert list(zip(records, records, strict=True)) == [(RECORDS[place],) * 2 for place in (2, 0, 1)]
+    journal.close(discard=True)
+    with pytest.raises(ReportError, match=r"cannot read the journal .*: No such file or directory"):
+        list(records)
+
+
+def test_a_number_that_was_lost_is_no_number(path: Path) -> None:
+    """No mean is taken without it: the suite is counted, as the session would have it."""
+    lost = make_record("sums", "s2", values={"accuracy": float("nan")})
+    written(path, [*RECORDS, lost]).close(discard=False)
+    report = read_report(path)
+    found = {suite.info.name: suite.summary for suite in report.suites}
+    assert (dict(found["sums"].metrics), found["sums"].num_scored) == ({}, 2)
+    assert found["capitals"].metrics["accuracy"].value == 1.0
+    assert any("'sums' has no metrics" in problem for problem in report.problems)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
@@ -207,7 +246,7 @@ def test_a_killed_process_leaves_what_it_had_finished(path: Path) -> None:
 
 
 def test_a_report_from_a_journal(path: Path) -> None:
-    journal = written(path, RECORDS, num_expected=5)
+    journal = written(path, RECORDS)
     engine = EngineUse(engine="tree", reason="as told")
     journal.add_engine("capitals", None, engine)
     journal.add_expected("capitals", None, 4)
@@ -217,7 +256,7 @@ def test_a_report_from_a_journal(path: Path) -> None:
     assert (report.schema, report.created, report.exit_code, report.seconds) == (2, HEAD["created"], 2, 0.5)
     assert (report.environment, report.options) == (HEAD["environment"], HEAD["options"])
     assert report.stopped == "killed before its end"
-    assert report.problems == ("3 of 5 samples had been finished",)
+    assert report.problems == ("2 of 4 samples of the suites that had begun were finished",)
     assert [model["name"] for model in report.models] == ["fake"]
     assert [suite.info.name for suite in report.suites] == ["capitals", "sums"]
     assert [suite.summary.num_expected for suite in report.suites] == [4, 1]
@@ -283,6 +322,8 @@ def test_a_journal_that_is_cut_anywhere_has_the_lines_before(path: Path) -> None
     assert refused(path) == (
         "cannot read the report out.json.journal:1: the file ends before the report does: it was cut off; copy it again"
     )
+    path.write_bytes(whole[: first - 1])
+    assert "it was cut off" in refused(path)
     path.write_bytes(b"")
     assert refused(path) == "cannot read the report out.json.journal: it is empty"
 
@@ -291,10 +332,13 @@ def test_a_journal_that_is_cut_anywhere_has_the_lines_before(path: Path) -> None
     ("line", "message"),
     [
         ("{record", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        ('{"record": {"suite": "a"}}', "a record's id is text, found nothing (null)"),
+        ('{"record": {"suite": "a"}}', "there is no 'id'"),
         ('{"record": 3}', "found 3 (a whole number), expected a record"),
-        ('{"suite": {"metrics": []}}', "suite.name: found nothing (null), expected text"),
-        ('{"engine": {"suite": "a"}}', "there is no 'model'"),
+        ('{"suite": {"metrics": []}}', "suite: there is no 'name'"),
+        ('{"engine": {"suite": "a"}}', "engine: there is no 'engine'"),
+        ('{"suite": 3}', "found 3 (a whole number), expected a suite"),
+        ('{"model": []}', "found an empty list, expected a model"),
+        ("[1, 2]", "found a list of 2, expected one thing"),
         ("{}", "found an empty mapping, expected one thing"),
     ],
 )

@@ -115,6 +115,7 @@ SUITES = [
         categories={"north": summary({"accuracy": metric(0.5)}, 2), "south": summary({"accuracy": metric(1.0)}, 2)},
         macro={"accuracy": metric(0.75, 2)},
         latency=Percentiles(n=4, mean=0.0013, p50=0.0011, p95=0.002, p99=0.0024),
+        num_tokens=4,
     ),
     suite_report("books"),
 ]
@@ -212,3 +213,22 @@ def test_records_are_read_once(tmp_path: Path) -> None:
 def test_long_answers_are_cut(tmp_path: Path) -> None:
     shown = written(report(records=[record(answer="x" * 301)]), tmp_path)
     assert f"| {'x' * 299}… |" in shown
+
+
+def test_emoji_codes_stay_codes_and_times_stay_whole() -> None:
+    assert markdown_text("a :+1: :tada: :100:") == "a :&#8203;+1: :&#8203;tada: :&#8203;100:"
+    assert markdown_text("2026-11-22T00:30:15+00:00") == "2026-11-22T00:30:15+00:00"
+
+
+def test_the_time_is_a_part_of_the_whole_report_alone(tmp_path: Path) -> None:
+    assert "## Time" in written(of_two_suites(), tmp_path)
+    assert "## Time" not in markdown_summary(of_two_suites())
+
+
+def test_what_was_made_when_begins_no_list() -> None:
+    assert "\nStarted 1. x, 12.3 s, exit code 0\n" in markdown_summary(report(created="1. x"))
+
+
+def test_a_number_that_was_lost_is_an_empty_cell(tmp_path: Path) -> None:
+    shown = written(report(records=[record(values={"accuracy": float("nan")})]), tmp_path)
+    assert "nan" not in shown

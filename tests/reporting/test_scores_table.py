@@ -194,3 +194,11 @@ def test_the_package_stays_light() -> None:
         [sys.executable, "-c", program], env=clean_environment(), capture_output=True, text=True, check=False
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_texts_without_a_utf8_form(tmp_path: Path) -> None:
+    """Some versions of pandas hold texts in UTF-8."""
+    odd = make_record("capitals", "\ud800", category="\udc00", values={"accuracy": 1.0, "m\ud800": 2.0})
+    table = loaded(tmp_path, [odd]).scores(items=["\ud800"])
+    assert rows(table, "subject", "item", "m\\ud800") == [("\\udc00", "\\ud800", 2.0)]
+    table.to_json()

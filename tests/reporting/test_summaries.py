@@ -116,3 +116,11 @@ def test_definitions() -> None:
         "mine": ("mean", None),
     }
     assert all(one["version"] == 1 for one in found.values())
+
+
+def test_speed_is_of_samples_whose_tokens_were_counted() -> None:
+    records = [make_record(id_="a", seconds=2.0, num_tokens=10), make_record(id_="b", seconds=1.0)]
+    (suite,) = make_report(records).suites
+    assert suite.latency is not None
+    assert suite.tokens_per_second is not None
+    assert (suite.latency.n, suite.tokens_per_second.n, suite.tokens_per_second.mean) == (2, 1, 5.0)

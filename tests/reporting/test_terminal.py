@@ -95,7 +95,7 @@ def test_no_gate_acts_on_the_terminal(found: list[tuple[GateOutcome, str, str]],
 
 def timed(name: str, mean: float, p95: float, n: int = 4, speed: Percentiles | None = None) -> SuiteReport:
     latency = Percentiles(n=n, mean=mean, p50=mean, p95=p95, p99=2 * p95)
-    return replace(suite_report(name), latency=latency, tokens_per_second=speed)
+    return replace(suite_report(name), latency=latency, tokens_per_second=speed, num_tokens=n)
 
 
 def test_the_latency_of_one_suite() -> None:
@@ -106,6 +106,8 @@ def test_the_latency_of_one_suite() -> None:
         "tokens/s of a sample: mean 12,346, p50 100.0, p95 5.43, p99 250",
     ]
     assert list(latency_lines(suites[:1], {}, width=80)) == []
+    assert list(latency_lines([replace(suites[1], num_tokens=0)], {}, width=80)) == []
+    assert list(latency_lines([timed("a", 1e-7, 2e-6)], {}, width=80)) == []
 
 
 def test_the_latency_of_several_suites_has_no_percentiles_of_all() -> None:

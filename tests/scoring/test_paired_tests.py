@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
@@ -15,7 +15,7 @@ from statsmodels.stats.multitest import multipletests
 
 from pytest_llmeval.scoring.corpus import corpus_formula
 from pytest_llmeval.scoring.families import draws_for, holm, run_family
-from pytest_llmeval.scoring.null_distribution import flipped_sums
+from pytest_llmeval.scoring.null_distribution import NullDistribution, flipped_sums
 from pytest_llmeval.scoring.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.paired_tests import PairedSums, PairedTest, PairedValues, mcnemar, row_by_row
 from pytest_llmeval.scoring.pooled import POOLED, pooled
@@ -179,6 +179,12 @@ def test_clusters_of_one_are_no_clusters(pairs: list[tuple[float, float]]) -> No
     assert values(pairs, clusters=list(range(len(pairs)))).test(DRAWS) == values(pairs).test(DRAWS)
 
 
+def test_of_all_assignments_what_was_seen_is_one() -> None:
+    """Summed in another order it can lie a digit above all of them."""
+    null = NullDistribution(np.array([1.0, -1.0]), None, None, 0.0)
+    assert null.p_at_least(math.nextafter(1.0, 2.0)) == 0.5
+
+
 def test_a_cluster_has_one_sign() -> None:
     pairs = [(0.0, 1.0), (1.0, 0.0), (1.0, 0.0), (1.0, 0.0), (1.0, 0.0), (1.0, 1.0)]
     found = values(pairs, clusters=[0, 0, 1, 1, 2, 2]).test(DRAWS)
@@ -280,9 +286,10 @@ def test_a_swap_without_a_value_counts_against_significance() -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(
-        st.tuples(*[st.tuples(st.floats(-1500, 0), st.integers(0, 5).map(float))] * 2), min_size=1, max_size=4
+        st.tuples(*[st.tuples(st.floats(-1500, 10), st.integers(0, 5).map(float))] * 2), min_size=1, max_size=4
     )
 )
+@example(rows=[((9.0, 1.0), (9.0, 0.0)), ((0.0, 0.0), (0.0, 1.0))])  # exp(-9 / 0) is no 0
 def test_pooled_metrics_of_many_sums_are_those_of_one(
     name: str, rows: list[tuple[tuple[float, float], tuple[float, float]]]
 ) -> None:

@@ -202,13 +202,20 @@ def test_gates_of_llm_set(load: Load) -> None:
         ("primary_metric: accuracy\n", True),
         ("primary_metric: brier\n", False),
         ("primary_metric: {name: brier}\n", False),
-        ("primary_metric: {name: accuracy, better: lower}\n", False),
-        ("primary_metric: {name: brier, better: higher}\n", True),
+        ("primary_metric: {name: accuracy, better: higher}\n", True),
+        ("primary_metric: {name: brier, better: lower}\n", False),
     ],
 )
 def test_directions(load: Load, key: str, is_higher: bool | None) -> None:
     text = "suite: s\nscore: choice\nsamples: [{question: a, choices: [b, c], target: b}]\n"
     assert check(load(text + key))[1] is is_higher
+
+
+def test_a_direction_that_is_known_is_not_turned_round(load: Load) -> None:
+    text = "suite: s\nscore: choice\nsamples: [{question: a, choices: [b, c], target: b}]\n"
+    with pytest.raises(SuiteError) as caught:
+        check(load(text + "primary_metric: {name: accuracy, better: lower}\n"))
+    assert str(caught.value) == "s.yaml:4: primary_metric: accuracy is better when it is higher; remove `better`"
 
 
 def test_the_direction_of_a_metric_of_ones_own(load: Load) -> None:

@@ -1,0 +1,62 @@
+"""Files that take the place of others whole, whatever their names and whatever lies there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.whole_file import check_writable, whole_file
+
+
+def write(path: Path, text: str = "new") -> None:
+    with whole_file(path) as file:
+        file.write(text)
+
+
+def test_a_name_as_long_as_the_file_system_takes(tmp_path: Path) -> None:
+    path = tmp_path / ("r" * 250 + ".json")
+    check_writable(path)
+    write(path)
+    assert path.read_text() == "new"
+    with pytest.raises(ReportError, match=r"cannot write the report .*: File name too long"):
+        check_writable(tmp_path / ("r" * 251 + ".json"))
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_is_followed(tmp_path: Path, is_there: bool) -> None:
+    (tmp_path / "real").mkdir()
+    real, link = tmp_path / "real" / "out.json", tmp_path / "link.json"
+    if is_there:
+        real.write_text("old")
+        real.chmod(0o640)
+    link.symlink_to(real)
+    check_writable(link)
+    write(link)
+    assert (link.is_symlink(), real.read_text()) == (True, "new")
+    assert [entry.name for entry in real.parent.iterdir()] == ["out.json"]
+    if is_there:
+        assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_a_link_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "no" / "out.json")
+    with pytest.raises(ReportError, match=r"there is no folder .*no; create it first"):
+        check_writable(tmp_path / "link.json")
+
+
+def test_a_device_stays_one() -> None:
+    check_writable(Path(os.devnull))
+    write(Path(os.devnull))
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("old")
+    with pytest.raises(KeyError), whole_file(path):
+        raise KeyError
+    assert (path.read_text(), [entry.name for entry in tmp_path.iterdir()]) == ("old", ["out.json"])
