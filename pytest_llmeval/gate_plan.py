@@ -111,8 +111,8 @@ def check_matched(session: pytest.Session) -> None:
     Raises ``pytest.UsageError``.
     """
     gates, suites = session.config.stash[settings_key].gate, session.config.stash[collected_suites_key]
-    if not gates or any(is_sample_key not in item.stash for item in session.items):
-        return
+    if not gates or session.testsfailed or any(is_sample_key not in item.stash for item in session.items):
+        return  # what could not be collected may have it
     from pytest_llmeval.scoring.gate_checks import unmatched_gates
 
     categories: dict[str, set[str]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -76,4 +77,4 @@ def _fields(record: Record, *, prompt: bool) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items() if not math.isnan(value))

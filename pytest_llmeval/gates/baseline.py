@@ -19,7 +19,14 @@ from pytest_llmeval.reporting.groups import Group, group_of_suite
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.report import Report, SuiteReport
 from pytest_llmeval.scoring.families import FamilyTest, run_family
-from pytest_llmeval.scoring.paired_metrics import PairedMetric, PairingError, counted, needed_values, pair_metric
+from pytest_llmeval.scoring.paired_metrics import (
+    PairedMetric,
+    PairingError,
+    counted,
+    needed_values,
+    pair_metric,
+    pooled_over_suites,
+)
 
 __all__ = ["BaselineSettings", "Margin", "compare_reports"]
 
@@ -38,12 +45,13 @@ class BaselineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
-    """One metric of one suite that is tested, as a member of the session's family."""
+    """One metric of one suite that is tested, as a member of the session's family; or of several suites together."""
 
     gate: GateResult
     metric: GatedMetric
     paired: PairedMetric
     num_left_out: int
+    parts: tuple[_Test, ...] = ()
 
 
 def compare_reports(
@@ -96,12 +104,47 @@ def _num_unscored_before(plans: Sequence[Plan]) -> int:
 def _decided(
     found: Sequence[GateResult | _Test], settings: BaselineSettings, undecided: GateOutcome
 ) -> list[GateResult]:
-    """The results, in the same order: what was to be tested is tested, as one family."""
-    family = [one for one in found if isinstance(one, _Test)]
-    tested = iter(run_family([one.paired.paired for one in family], settings.alpha))
+    """The results, in the same order: what was to be tested is tested, as one family.
+
+    Suites so small that no drop of theirs could be significant are tested together as well, at the end.
+    """
+    tests = [one for one in found if isinstance(one, _Test)]
+    together = list(_together(tests, settings))
+    family = [*tests, *together]
+    tested = run_family([one.paired.paired for one in family], settings.alpha)
+    shared = {id(one) for group in together for one in group.parts}
+    results = {
+        id(one): _tested(one, result, len(family), settings, "skipped" if id(one) in shared else undecided)
+        for one, result in zip(family, tested, strict=True)
+    }
     return [
-        _tested(one, next(tested), len(family), settings, undecided) if isinstance(one, _Test) else one for one in found
+        *(results[id(one)] if isinstance(one, _Test) else one for one in found),
+        *(results[id(one)] for one in together),
     ]
+
+
+def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_Test]:
+    """For each metric and model one test of all suites that are too small to be tested alone."""
+    if settings.mode != "significant":
+        return
+    groups: dict[tuple[str, str | None], list[_Test]] = {}
+    for one in tests:
+        if not one.paired.can_find(settings.alpha / len(tests)):
+            groups.setdefault((one.metric.name, one.gate.model), []).append(one)
+    for (name, model), parts in groups.items():
+        paired = pooled_over_suites([part.paired for part in parts]) if len(parts) > 1 else None
+        if paired is None or not paired.can_find(settings.alpha / (len(tests) + len(groups))):
+            continue
+        margins = [part.metric.margin for part in parts if part.metric.margin is not None]
+        names = ", ".join(str(part.gate.suite) for part in parts)
+        gate = baseline_gate(name, "failed", "", model=model, notes=(f"{len(parts)} suites: {names}",))
+        yield _Test(
+            gate=dataclasses.replace(gate, name=f"{gate.name}, small suites together"),
+            metric=dataclasses.replace(parts[0].metric, margin=max(margins, default=None)),
+            paired=paired,
+            num_left_out=sum(part.num_left_out for part in parts),
+            parts=tuple(parts),
+        )
 
 
 def _tests(plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing) -> Iterator[GateResult | _Test]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pytest_llmeval.scoring.clustered import cluster_numbers, count_clusters
-from pytest_llmeval.scoring.comparison import Difference, compare, has_limits
+from pytest_llmeval.scoring.comparison import Difference, compare, has_limits, paired_difference
 from pytest_llmeval.scoring.corpus import corpus_formula
 from pytest_llmeval.scoring.definitions import split_name
 from pytest_llmeval.scoring.paired_tests import Paired, PairedSums, PairedValues, row_by_row
@@ -20,7 +20,15 @@ from pytest_llmeval.types import Score
 if TYPE_CHECKING:
     from pytest_llmeval.scoring.null_distribution import Numbers
 
-__all__ = ["PairedMetric", "PairingError", "counted", "listed", "needed_values", "pair_metric"]
+__all__ = [
+    "PairedMetric",
+    "PairingError",
+    "counted",
+    "listed",
+    "needed_values",
+    "pair_metric",
+    "pooled_over_suites",
+]
 
 Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
@@ -271,3 +279,29 @@ def listed(ids: Sequence[str]) -> str:
 
 def _samples(ids: Sequence[str]) -> str:
     return f"{counted(len(ids))} {listed(ids)}"
+
+
+def pooled_over_suites(parts: Sequence[PairedMetric]) -> PairedMetric | None:
+    """One metric of several suites as if they were one, every sample counting alike.
+
+    None where the samples have no values of their own that could stand beside each other: of corpus metrics and of
+    perplexities, and where samples lie in clusters.
+    """
+    tests = [part.paired for part in parts if isinstance(part.paired, PairedValues) and part.paired.clusters is None]
+    if not tests or len(tests) < len(parts):
+        return None
+    first = [value for test in tests for value in test.first]
+    second = [value for test in tests for value in test.second]
+    is_zero_or_one = all(part.is_zero_or_one for part in parts)
+    return PairedMetric(
+        difference=paired_difference(first, second, is_proportion=is_zero_or_one),
+        paired=replace(tests[0], first=first, second=second),
+        higher_is_better=parts[0].higher_is_better,
+        num_worse=sum(part.num_worse for part in parts),
+        num_better=sum(part.num_better for part in parts),
+        flipped_to=parts[0].flipped_to,
+        is_zero_or_one=is_zero_or_one,
+        has_limits=parts[0].has_limits,
+        is_unchanged=all(part.is_unchanged for part in parts),
+        num_lacking=sum(part.num_lacking for part in parts),
+    )

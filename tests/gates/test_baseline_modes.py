@@ -367,3 +367,24 @@ def test_a_shift_by_rounding_alone_is_shown_as_none() -> None:
     assert "would be found" not in result.reason
     assert result.regression is not None
     assert result.regression.smallest_drop is None
+
+
+def test_suites_that_are_too_small_alone_are_tested_together() -> None:
+    """Twenty suites of eight questions fall from all to none: each could be chance among so many, all cannot."""
+    names = [f"s{place}" for place in range(20)]
+    before, after = (
+        report(*(ran([True] * 8, name) for name in names)),
+        report(*(ran([False] * 8, name) for name in names)),
+    )
+    *alone, together = compared(before, after)
+    assert {result.outcome for result in alone} == {"skipped"}
+    assert (together.name, together.suite) == ("accuracy vs baseline, small suites together", None)
+    assert together.outcome == "failed"
+    found = together.regression
+    assert found is not None
+    assert (found.n, found.num_worse, found.family) == (160, 160, 21)
+    assert found.p_value == pytest.approx(0.5**160)
+    assert together.notes == (f"20 suites: {', '.join(names)}",)
+    *alone, together = compared(before, before, require=True)
+    assert {result.outcome for result in alone} == {"skipped"}, "they are decided, together"
+    assert together.outcome == "passed"

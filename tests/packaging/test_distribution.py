@@ -122,7 +122,7 @@ def test_metadata(wheel: Path) -> None:
     for needed in ("pytest", "pytest-xdist", "transformers", "torch", "pyyaml", "tabulate"):
         assert any(line.split(">")[0] == needed for line in plain), f"a plain install must bring {needed}"
     assert set(metadata.get_all("Provides-Extra", [])) == {
-        *("accelerate", "datasets", "dev", "math", "metrics", "peft", "quantization")
+        *("accelerate", "datasets", "dev", "math", "metrics", "pandas", "peft", "quantization")
     }
     assert metadata.get_payload(), "the README is the long description"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import fake_model_conftest
+from tests.support import clean_environment, fake_model_conftest
 
 NUM_SAMPLES = 60
 
@@ -18,19 +21,35 @@ def suite(*, name: str = "sums", hint: str = "", extra: str = "") -> str:
     return f"suite: {name}\nscore: number\nsamples: {json.dumps(samples)}\n{extra}"
 
 
-def replies(pytester: pytest.Pytester, wrong: Iterable[int], file: str = "replies") -> str:
+def write_replies(folder: Path, wrong: Iterable[int], file: str) -> str:
     """A file of replies that are right but for those of ``wrong``; returns the model that reads it."""
-    lines = [{"id": f"q{n}", "response": str(n + 1 + (n in set(wrong)))} for n in range(NUM_SAMPLES)]
-    (pytester.path / f"{file}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    all_wrong = set(wrong)
+    lines = [{"id": f"q{n}", "response": str(n + 1 + (n in all_wrong))} for n in range(NUM_SAMPLES)]
+    (folder / f"{file}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return f"--llm-model=replay:{file}.jsonl"
 
 
+def replies(pytester: pytest.Pytester, wrong: Iterable[int], file: str = "replies") -> str:
+    return write_replies(pytester.path, wrong, file)
+
+
+@pytest.fixture(scope="session")
+def main_report(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A report of the suite in which 6 of 60 are wrong; made once, for each test compares with it."""
+    folder = tmp_path_factory.mktemp("main")
+    (folder / "sums.yaml").write_text(suite())
+    model = write_replies(folder, range(6), "main")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", model, "--llm-report=main.json", "sums.yaml"]
+    subprocess.run(command, cwd=folder, env=clean_environment(), check=True, capture_output=True)
+    return (folder / "main.json").read_bytes()
+
+
 @pytest.fixture
-def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
-    """A suite with a baseline, ``main.json``, in which 6 of 60 are wrong."""
+def project(llm_pytester: pytest.Pytester, main_report: bytes) -> pytest.Pytester:
+    """A suite with a baseline, ``main.json``."""
     llm_pytester.makefile(".yaml", sums=suite())
-    model = replies(llm_pytester, range(6), "main")
-    assert llm_pytester.runpytest_subprocess(model, "--llm-report=main.json", "sums.yaml").ret == 0
+    replies(llm_pytester, range(6), "main")
+    (llm_pytester.path / "main.json").write_bytes(main_report)
     return llm_pytester
 
 

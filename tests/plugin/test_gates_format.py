@@ -18,7 +18,7 @@ from pytest_llmeval import Benchmark
 class Sums(Benchmark):
     cluster = "passage"
     gates = ["accuracy > 0.1", "no_answer < 5"]
-    primary_metric = {"name": "accuracy", "better": "lower"}
+    primary_metric = {"name": "accuracy", "better": "higher"}
 
     def load(self):
         return [{"question": f"{place} + 1 =", "target": place + 1, "passage": place % 10} for place in range(20)]
@@ -131,7 +131,7 @@ def test_a_benchmark_in_python(project: pytest.Pytester, workers: list[str]) -> 
     report = report_of(project)
     (suite,) = report["suites"]
     assert suite["gates"] == {"accuracy > 0.1": 3, "no_answer < 5": 3}
-    assert (suite["cluster"], suite["primary_metric"], suite["higher_is_better"]) == ("passage", "accuracy", False)
+    assert (suite["cluster"], suite["primary_metric"], suite["higher_is_better"]) == ("passage", "accuracy", True)
     assert [record["cluster"] for record in report["records"]] == [str(place % 10) for place in range(20)]
 
 
