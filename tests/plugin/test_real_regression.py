@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.cli import main
 from tests.support import REPOSITORY
 
 pytestmark = pytest.mark.heavy
@@ -35,10 +35,13 @@ def damaged_model(folder: Path, *, noise: float) -> Path:
     return copy
 
 
-def test_a_real_regression(
-    llm_pytester: pytest.Pytester, workers: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    damaged = damaged_model(llm_pytester.path, noise=0.5)
+@pytest.fixture(scope="session")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Before any pytester is set up: it forgets modules that are imported after that, and torch is imported once."""
+    return damaged_model(tmp_path_factory.mktemp("models"), noise=0.5)
+
+
+def test_a_real_regression(damaged: Path, llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     options = [*workers, "-p", "no:cacheprovider"]
 
     def run(model: str, report: str, *more: str) -> pytest.RunResult:
@@ -55,10 +58,11 @@ def test_a_real_regression(
     assert failed
 
     reports = {name: str(llm_pytester.path / f"{name}.json") for name in ("main", "same", "worse")}
-    capsys.readouterr()
-    assert main(["compare", reports["main"], reports["same"]]) == 0
-    assert main(["compare", reports["main"], reports["worse"]]) == 1
-    assert "->" in capsys.readouterr().out
+    command = [sys.executable, "-c", "import sys; from pytest_llmeval.cli import main; sys.exit(main())", "compare"]
+    assert llm_pytester.run(*command, reports["main"], reports["same"]).ret == 0
+    compared = llm_pytester.run(*command, reports["main"], reports["worse"])
+    assert compared.ret == 1
+    assert any("->" in line for line in compared.outlines)
     gates = {name: json.loads(Path(path).read_text())["gates"] for name, path in reports.items()}
     assert {gate["outcome"] for gate in gates["same"]} == {"passed"}
     assert sum(gate["outcome"] == "failed" for gate in gates["worse"]) == len(failed)
