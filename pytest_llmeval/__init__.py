@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.scores_table import load_report
     from pytest_llmeval.suites.benchmark import Benchmark
+    from pytest_llmeval.types import NotMeasurable
 
-__all__ = ["Benchmark", "load_report"]
+__all__ = ["Benchmark", "NotMeasurable", "load_report"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from pytest_llmeval.suites.benchmark import Benchmark
 
         return Benchmark
+    if name == "NotMeasurable":
+        from pytest_llmeval.types import NotMeasurable
+
+        return NotMeasurable
     if name == "load_report":
         from pytest_llmeval.reporting.scores_table import load_report
 

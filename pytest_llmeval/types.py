@@ -17,6 +17,7 @@ __all__ = [
     "LoglikelihoodResponse",
     "LoglikelihoodRollingRequest",
     "Message",
+    "NotMeasurable",
     "Prompt",
     "Request",
     "Response",
@@ -28,7 +29,8 @@ __all__ = [
 JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 
 Status: TypeAlias = Literal["correct", "wrong", "scored", "unscored"]
-"""``scored`` is a number with no right or wrong; ``unscored`` could not be judged, and is never counted as 0."""
+"""``scored`` is a number with no right or wrong, or half right; ``unscored`` could not be judged, and is never counted
+as 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,8 @@ class LoglikelihoodResponse:
     """``loglikelihood`` is the sum, in nats, of the logprobs of the continuation's ``num_tokens`` tokens.
 
     ``is_greedy``: each of those tokens is the likeliest at its place; None where nobody knows. ``num_context_tokens``
-    counts what the continuation is conditioned on. ``seconds``: this request's share of the time that its batch took.
+    counts what the continuation is conditioned on. ``seconds``: this request's share of the time that its batch took;
+    ``is_timed`` says that they are its own, measured for it alone.
     Of a ``LoglikelihoodRollingRequest`` the whole text is the continuation, and its context the one token that stands
     before the text.
 
@@ -107,17 +110,24 @@ class LoglikelihoodResponse:
     num_context_tokens: int = 0
     seconds: float = 0.0
     measure: Literal["loglikelihood", "uncounted", "score"] = "loglikelihood"
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateResponse:
-    """``text`` is what the model wrote, without the prompt and without the stop string."""
+    """``text`` is what the model wrote, without the prompt and without the stop string.
+
+    ``seconds`` and ``is_timed`` as in ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known, is the part of
+    the ``seconds`` that went by until the first token was there: the time of reading the prompt.
+    """
 
     text: str
     finish_reason: Literal["stop", "length"] = "stop"
     num_prompt_tokens: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
+    is_timed: bool = False
+    prefill_seconds: float | None = None
 
 
 Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest
@@ -158,7 +168,9 @@ class Score:
     ``brier``, …). ``chance`` is the probability that a guess is right, None where guessing has no meaning. ``details``
     are for the report: logprobs per choice, the order in which options were shown. ``reason`` explains ``unscored``.
     ``vote`` is what a majority vote counts: the answer in a form that equal answers share, however they are written;
-    None where the answer is that itself.
+    None where the answer is that itself. ``not_measurable`` gives the reason for each metric that has no meaning for
+    this sample; ``*`` stands for all that have no value in it. A metric that has neither a value nor a reason is
+    missing, and no gate on it passes.
     """
 
     status: Status
@@ -169,3 +181,13 @@ class Score:
     details: Mapping[str, JSON] = field(default_factory=dict)
     reason: str | None = None
     vote: str | None = None
+    not_measurable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasurable:
+    """What a scorer or test says in the place of a number that has no meaning for a sample, and why: it is left out of
+    the metric, counted with its reason, and closes no gate. What could not be judged is an error, and no such thing.
+    """
+
+    reason: str

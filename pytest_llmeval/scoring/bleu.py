@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.libraries import require
-from pytest_llmeval.scoring.reference_scorer import ReferenceScorer
+from pytest_llmeval.scoring.reference_scorer import LibraryScorer
 from pytest_llmeval.scoring.translation import bleu, bleu_counts, sentence_bleu
 from pytest_llmeval.suites.score_settings.texts import BleuSettings
 
@@ -14,7 +14,7 @@ __all__ = ["BleuScorer"]
 
 
 @dataclass(frozen=True, slots=True)
-class BleuScorer(ReferenceScorer):
+class BleuScorer(LibraryScorer):
     """Corpus BLEU and the mean of the samples' BLEU, for each of the orders that the suite names."""
 
     settings: BleuSettings

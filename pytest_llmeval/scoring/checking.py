@@ -10,10 +10,14 @@ from typing import get_args
 
 from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.definitions import OPEN
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, Response, Score, Status
 
-__all__ = ["checked", "judged"]
+__all__ = ["checked", "contradiction", "judged"]
+
+_MAX_REASON = 200
+"""Reasons are counted: one that tells a story is a story of one sample."""
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -36,6 +40,19 @@ def checked(score: object, scorer: str) -> Score:
         return Score(status="unscored", reason=f"the scorer {scorer} gave {problem}")
 
 
+def contradiction(status: Status, values: Mapping[str, float]) -> str | None:
+    """What a status and an accuracy say against each other, and what would agree; None where nothing does.
+
+    An accuracy between 0 and 1 (of options that share a tie, of several replies) goes with every status, and any
+    accuracy with ``scored``.
+    """
+    accuracy = values.get("accuracy")
+    for given, other, right in (("correct", "wrong", 1.0), ("wrong", "correct", 0.0)):
+        if status == given and accuracy == 1.0 - right:
+            return f"the status {given} and accuracy = {accuracy}, expected accuracy = {right}, or the status {other}"
+    return None
+
+
 class _Problem(Exception):
     """What is wrong with a score."""
 
@@ -46,6 +63,13 @@ def _checked(score: object) -> Score:
     if not isinstance(score.status, str) or score.status not in _STATUSES:
         raise _Problem(f"the status {_shown(score.status)}, expected {', '.join(_STATUSES[:-1])} or {_STATUSES[-1]}")
     values = _values(score.values)
+    reasons = _reasons(score.not_measurable, values)
+    if score.status in ("correct", "wrong") and (
+        "accuracy" in reasons or ("accuracy" not in values and OPEN in reasons)
+    ):
+        raise _Problem(f"the status {score.status} and an accuracy that is not measurable, expected the status scored")
+    if (found := contradiction(score.status, values)) is not None:
+        raise _Problem(found)
     if not values and score.status in ("correct", "wrong"):
         values = {"accuracy": float(score.status == "correct")}
     return dataclasses.replace(
@@ -57,6 +81,7 @@ def _checked(score: object) -> Score:
         no_answer=bool(_plain(score.no_answer)),
         reason=_text(score.reason),
         vote=_text(score.vote),
+        not_measurable=reasons,
     )
 
 
@@ -68,6 +93,20 @@ def _values(values: object) -> dict[str, float]:
         if not isinstance(name, str):
             raise _Problem(f"a value under the name {_shown(name)}, expected a text")
         found[name] = _number(name, value)
+    return found
+
+
+def _reasons(reasons: object, values: Mapping[str, float]) -> dict[str, str]:
+    if not isinstance(reasons, Mapping):
+        raise _Problem(f"a not_measurable that is a {type(reasons).__name__}, expected a mapping of names to reasons")
+    found: dict[str, str] = {}
+    for name, reason in reasons.items():
+        if not isinstance(name, str) or not isinstance(reason, str) or not reason.strip():
+            raise _Problem(f"not_measurable[{_shown(name)}] = {_shown(reason)}, expected a reason")
+        if name in values:
+            raise _Problem(f"{name} = {values[name]} and says that it is not measurable, expected one of the two")
+        text = " ".join(reason.split())
+        found[name] = text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 1] + "…"
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.libraries import require
-from pytest_llmeval.scoring.reference_scorer import ReferenceScorer
+from pytest_llmeval.scoring.reference_scorer import LibraryScorer
 from pytest_llmeval.scoring.translation import CHRF_NAMES, chrf_counts, sentence_chrf
 from pytest_llmeval.suites.score_settings.texts import ChrfSettings
 
@@ -14,7 +14,7 @@ __all__ = ["ChrfScorer"]
 
 
 @dataclass(frozen=True, slots=True)
-class ChrfScorer(ReferenceScorer):
+class ChrfScorer(LibraryScorer):
     """Corpus chrF and the mean of the samples' chrF, for each order of words that the suite names."""
 
     settings: ChrfSettings

@@ -23,6 +23,8 @@ from pytest_llmeval.scoring.statistics import CONFIDENCE, mean
 __all__ = [
     "MIN_CLUSTERS",
     "are_too_few",
+    "bootstrapped_mean",
+    "bootstrapped_ratio",
     "cluster_numbers",
     "cluster_sums",
     "count_clusters",
@@ -102,6 +104,25 @@ def proportion_interval(
     error = statistics.ratio_standard_error(*_sums_and_sizes(values, clusters))
     worth = worth_of(observed * (1 - observed), error, len(values), num_clusters)
     return statistics.wilson_limits(observed, worth, statistics.t_quantile(num_clusters - 1, confidence))
+
+
+def bootstrapped_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> tuple[float, float] | None:
+    """The mean's interval by a bootstrap over samples, or over clusters (``statistics.bootstrap_of_sums``).
+
+    None for fewer than two values, and where all are alike.
+    """
+    return bootstrapped_ratio(values, [1.0] * len(values), clusters)
+
+
+def bootstrapped_ratio(
+    numerators: Sequence[float], denominators: Sequence[float], clusters: Sequence[int] | None = None
+) -> tuple[float, float] | None:
+    """``bootstrapped_mean`` of ``sum(x) / sum(w)``; the order of samples makes no difference."""
+    if clusters is not None:
+        numerators, denominators = cluster_sums(numerators, clusters), cluster_sums(denominators, clusters)
+    rows = sorted(zip(numerators, denominators, strict=True))
+    found = statistics.bootstrap_of_sums(rows, lambda sums: sums[0] / sums[1] if sums[1] > 0 else None)
+    return None if found is None else statistics.with_width((found.low, found.high))
 
 
 def worth_of(variance: float, error: float | None, n: int, num_clusters: int) -> float:

@@ -17,7 +17,7 @@ from pytest_llmeval.scoring.clustered import (
     standard_error,
 )
 from pytest_llmeval.scoring.corpus import corpus_difference, corpus_ingredients
-from pytest_llmeval.scoring.definitions import definition, is_known
+from pytest_llmeval.scoring.definitions import definition, is_known, split_name
 from pytest_llmeval.scoring.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.scoring.pooled import ingredients, pseudo_values
 from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, with_width
@@ -162,7 +162,8 @@ def _difference_of_means(name: str, pairs: Sequence[Pair], clusters: Sequence[in
         [value for value in (values[place][side] for place in places) if value is not None] for side in (0, 1)
     )
     # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
-    is_proportion = (not is_known(name) or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
+    is_open = not is_known(name) or split_name(name)[1] == "score"
+    is_proportion = (is_open or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
     found = paired_difference(first, second, is_proportion=is_proportion, clusters=_at(clusters, places))
     return _with_unseen(name, found, _at(clusters, places)) if first == second else found
 

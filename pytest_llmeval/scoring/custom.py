@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.definitions import OPEN
 from pytest_llmeval.scoring.reply_scorer import ReplyScorer
-from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.responses import reply, status_of_credit
 from pytest_llmeval.scoring.several import SeveralScorer
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.code_version import JUDGED_BY, version_of_function
@@ -27,14 +28,16 @@ from pytest_llmeval.types import (
     GenerateRequest,
     LoglikelihoodRequest,
     LoglikelihoodRollingRequest,
+    NotMeasurable,
     Prompt,
     Request,
     Response,
     Sample,
     Score,
+    Status,
 )
 
-__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "judges_of", "make_custom_scorer"]
+__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "judges_of", "make_custom_scorer", "returns_number"]
 
 _T = TypeVar("_T")
 
@@ -43,6 +46,8 @@ ReplyJudge = Callable[..., object]
 
 It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
 mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
+In the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place
+of all that no metric has: a number that is merely left out fails the gates on its metric.
 With an attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
 
 A function, or a class of the Scorer Protocol, that asks a model says which in an attribute ``judged_by``: text that
@@ -124,6 +129,8 @@ class CustomScorer(ReplyScorer):
             raise RequestError(f"the scorer {self.name} raised {_described(error)}") from error
         if isinstance(found, Score):
             return found
+        if isinstance(found, NotMeasurable):
+            return Score(status="scored", answer=text.strip(), not_measurable={OPEN: found.reason})
         if found is None:
             return Score(status="wrong", no_answer=True, values={"accuracy": 0.0})
         if isinstance(found, bool):
@@ -135,20 +142,24 @@ class CustomScorer(ReplyScorer):
         described = "an empty mapping" if isinstance(found, Mapping) else f"a {type(found).__name__}"
         raise RequestError(
             f"the scorer {self.name} returned {described}, expected True or False, a number, None, a "
-            "mapping of metrics, or a Score"
+            "mapping of metrics, NotMeasurable, or a Score"
         )
 
     def _scored(self, text: str, found: Mapping[Any, object]) -> Score:
-        values = {self._metric_name(name): self._number(name, value) for name, value in found.items()}
+        reasons = {
+            self._metric_name(name): value.reason for name, value in found.items() if isinstance(value, NotMeasurable)
+        }
+        values = {
+            self._metric_name(name): self._number(name, value) for name, value in found.items() if name not in reasons
+        }
         right = values.get("accuracy")
         if right not in (None, 0.0, 1.0):
             raise RequestError(
                 f"the scorer {self.name}: accuracy is {right!r}, expected 1 or 0, which say whether the reply is "
                 "right; a share is a metric of another name"
             )
-        if right is None:
-            return Score(status="scored", answer=text.strip(), values=values)
-        return Score(status="correct" if right == 1.0 else "wrong", answer=text.strip(), values=values)
+        status: Status = "scored" if right is None else status_of_credit(right)
+        return Score(status=status, answer=text.strip(), values=values, not_measurable=reasons)
 
     def _metric_name(self, name: object) -> str:
         if isinstance(name, str) and name and name == name.strip() and name.isprintable():
@@ -280,6 +291,15 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
     if problem is not None:
         raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
     return CheckedScorer(name, scorer)
+
+
+def returns_number(judge: ReplyJudge) -> bool:
+    """Whether a function says that it returns a number, and so never that a reply is right: ``-> float``."""
+    try:
+        found = inspect.signature(judge).return_annotation
+    except (TypeError, ValueError):
+        return False
+    return found in (float, int, "float", "int")
 
 
 def judges_of(scorer: Scorer) -> list[str]:

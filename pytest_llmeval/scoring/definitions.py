@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -13,9 +13,9 @@ import regex
 __all__ = ["METRICS", "OPEN", "Kind", "MetricDefinition", "definition", "is_known", "shown_order", "split_name"]
 
 Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled", "corpus"]
-"""``proportion``: a mean of values that are all 0 or 1. ``count``: a number of samples, without an interval.
-``pooled``: made of one ratio of two sums over the samples (``pooled.py``). ``corpus``: computed from all samples at
-once (``corpus.py``)."""
+"""``proportion``: a mean of values that are all 0 or 1; where one is neither it is a ``mean``. ``count``: a number of
+samples, without an interval. ``pooled``: made of one ratio of two sums over the samples (``pooled.py``). ``corpus``:
+computed from all samples at once (``corpus.py``)."""
 
 
 OPEN = "*"
@@ -39,6 +39,36 @@ class MetricDefinition:
     highest: float = math.inf
     in_terminal: bool = True
     version: int = 1
+
+
+_BEST_BY: Mapping[str, str] = MappingProxyType(
+    {
+        "token": "with the highest logprob per token",
+        "sum": "with the highest loglikelihood",
+        "char": "with the highest loglikelihood per character",
+        "byte": "with the highest loglikelihood per UTF-8 byte",
+        "pmi": "whose loglikelihood the prompt raises most",
+    }
+)
+
+
+def _accuracies() -> Iterator[MetricDefinition]:
+    """Accuracy by each normalisation, with the credit of a tie shared; then as lm-eval counts it, the first winning."""
+    for name, how in _BEST_BY.items():
+        yield MetricDefinition(
+            f"accuracy_{name}", "proportion", True, f"Accuracy of the option {how}.", 0.0, 1.0, in_terminal=False
+        )
+    own = {"": "that is the answer", **{f"_{name}": how for name, how in _BEST_BY.items()}}
+    for suffix, how in own.items():
+        yield MetricDefinition(
+            f"accuracy{suffix}_first",
+            "proportion",
+            True,
+            f"Accuracy of the option {how}, the first of equal ones.",
+            0.0,
+            1.0,
+            in_terminal=False,
+        )
 
 
 METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
@@ -72,41 +102,7 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
                 highest=2.0,
                 in_terminal=False,
             ),
-            MetricDefinition(
-                "accuracy_token",
-                "proportion",
-                True,
-                "Accuracy of the option with the highest logprob per token.",
-                in_terminal=False,
-            ),
-            MetricDefinition(
-                "accuracy_sum",
-                "proportion",
-                True,
-                "Accuracy of the option with the highest loglikelihood.",
-                in_terminal=False,
-            ),
-            MetricDefinition(
-                "accuracy_char",
-                "proportion",
-                True,
-                "Accuracy of the option with the highest loglikelihood per character.",
-                in_terminal=False,
-            ),
-            MetricDefinition(
-                "accuracy_byte",
-                "proportion",
-                True,
-                "Accuracy of the option with the highest loglikelihood per UTF-8 byte.",
-                in_terminal=False,
-            ),
-            MetricDefinition(
-                "accuracy_pmi",
-                "proportion",
-                True,
-                "Accuracy of the option whose loglikelihood the prompt raises most.",
-                in_terminal=False,
-            ),
+            *_accuracies(),
             MetricDefinition(
                 "greedy_match",
                 "proportion",
@@ -223,6 +219,14 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
                 0.0,
                 1.0,
             ),
+            MetricDefinition(
+                "rouge_s",
+                "mean",
+                True,
+                "Mean of the samples' ROUGE-S (pairs of words in their order), as F1: 1 is perfect.",
+                0.0,
+                1.0,
+            ),
             MetricDefinition("chrf", "corpus", True, "Corpus chrF: 100 is perfect.", 0.0, 100.0),
             MetricDefinition(
                 "chrf_p", "corpus", True, "Corpus chrF+, chrF with single words: 100 is perfect.", 0.0, 100.0
@@ -253,6 +257,9 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
             MetricDefinition("total", "count", None, "Samples that were scored."),
             MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
             MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
+            MetricDefinition(
+                "ties", "count", None, "Samples of which several options are equally likely, and none likelier."
+            ),
             MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
         )
     }
@@ -283,12 +290,27 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
         MetricDefinition("rouge_{}", "mean", True, "Mean of the samples' ROUGE-{}, as F1: 1 is perfect.", 0.0, 1.0),
     ),
     (
+        r"rouge_s([1-9])",
+        MetricDefinition(
+            "rouge_s{}",
+            "mean",
+            True,
+            "Mean of the samples' ROUGE-S (pairs of words with at most {} between them), as F1: 1 is perfect.",
+            0.0,
+            1.0,
+        ),
+    ),
+    (
         r"pass@([1-9]\d*)",
-        MetricDefinition("pass@{}", "mean", True, "Mean of the probability that one of {} replies is right.", 0.0, 1.0),
+        MetricDefinition(
+            "pass@{}", "proportion", True, "Mean of the probability that one of {} replies is right.", 0.0, 1.0
+        ),
     ),
     (
         r"pass\^([1-9]\d*)",
-        MetricDefinition("pass^{}", "mean", True, "Mean of the probability that {} replies are all right.", 0.0, 1.0),
+        MetricDefinition(
+            "pass^{}", "proportion", True, "Mean of the probability that {} replies are all right.", 0.0, 1.0
+        ),
     ),
 )
 """Metrics with a number in their names, shown after those of ``METRICS``: a pattern, and the definition by number."""

@@ -13,9 +13,11 @@ from typing import Literal
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, SettingsError
-from pytest_llmeval.scoring.checking import judged
+from pytest_llmeval.scoring.checking import contradiction, judged
+from pytest_llmeval.scoring.definitions import definition
 from pytest_llmeval.scoring.filters import FilteredScorer
-from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.measurable import why_not_measurable
+from pytest_llmeval.scoring.responses import reply, status_of_credit
 from pytest_llmeval.suites.epochs_spec import reduction_parts
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.wording import Keys
@@ -59,12 +61,13 @@ def _share(num_replies: int, num_such: int, k: int) -> float:
 class EpochsScorer(Around):
     """Asks for ``count`` replies, has each judged, and reduces the scores as ``reduce`` says (see ``EpochsSpec``).
 
-    ``vote`` is what ``mode`` counts.
+    ``vote`` is what ``mode`` counts. ``threshold`` makes right and wrong of replies that have numbers alone.
     """
 
     count: int
     reduce: tuple[str, ...] = ("mean",)
     vote: Literal["answer", "text"] = "answer"
+    threshold: float | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -110,11 +113,28 @@ class EpochsScorer(Around):
         votes: list[str | None] = []
         for epoch in range(self.count):
             vote, score = self._judged(presented, responses[epoch * size : (epoch + 1) * size])
+            score = self._decided(score)
             if score.status == "unscored":
                 return Score(status="unscored", reason=f"epoch {epoch + 1} of {self.count}: {score.reason}")
             scores.append(score)
             votes.append(vote)
         return self._reduced(scores, votes)
+
+    def _decided(self, score: Score) -> Score:
+        """The score with right or wrong, where it is a number and ``threshold`` says from which one on it is right.
+
+        Unscored where an accuracy that the scorer gave says the opposite.
+        """
+        if self.threshold is None or score.status != "scored":
+            return score
+        name = next((name for name in self.inner.metrics if name in score.values), next(iter(score.values)))
+        value = score.values[name]
+        lower = definition(name).higher_is_better is False
+        is_right = value <= self.threshold if lower else value >= self.threshold
+        status: Status = "correct" if is_right else "wrong"
+        if (found := contradiction(status, score.values)) is not None:
+            return Score(status="unscored", reason=f"epochs.threshold gave {found}")
+        return dataclasses.replace(score, status=status)
 
     def _judged(self, presented: Presented, responses: Sequence[Response]) -> tuple[str | None, Score]:
         """What mode counts of one epoch, None for nothing; and its score."""
@@ -129,14 +149,16 @@ class EpochsScorer(Around):
         first, *others = self.reduce
         try:
             reduced, epoch = _reduce(first, scores, votes)
-            values = dict(reduced.values)
+            values, reasons = dict(reduced.values), dict(reduced.not_measurable)
             for name in others:
                 found, _ = _reduce(name, scores, votes)
                 values.update((_under(name, key), value) for key, value in found.values.items())
+                reasons.update((_under(name, key), reason) for key, reason in found.not_measurable.items())
         except _NothingIsRightError as error:
             return Score(status="unscored", reason=str(error))
         shown: list[JSON] = [_shown(score) for score in scores]
-        return dataclasses.replace(reduced, values=values, details={"epoch": epoch, "epochs": shown})
+        details: dict[str, JSON] = {"epoch": epoch, "epochs": shown}
+        return dataclasses.replace(reduced, values=values, details=details, not_measurable=reasons)
 
 
 def deciding_epoch(score: Score) -> int:
@@ -188,14 +210,16 @@ _ESTIMATES: Mapping[str, Callable[[int, int, int], float]] = MappingProxyType({"
 
 def _num_right(reduction: str, scores: Sequence[Score]) -> int:
     if any(score.status == "scored" for score in scores):
-        raise _NothingIsRightError(f"{reduction} needs right and wrong replies, and this scorer gives numbers")
+        raise _NothingIsRightError(
+            f"{reduction} needs right and wrong replies, and this scorer gives numbers; say from which one on a reply "
+            "is right: epochs.threshold"
+        )
     return sum(score.status == "correct" for score in scores)
 
 
 def _estimated(name: str, value: float, scores: Sequence[Score]) -> tuple[Score, int]:
-    status: Status = "correct" if value == 1.0 else "wrong" if value == 0.0 else "scored"
     return Score(
-        status=status,
+        status=status_of_credit(value),
         answer=scores[0].answer,
         no_answer=all(score.no_answer for score in scores),
         values={name: value},
@@ -203,15 +227,26 @@ def _estimated(name: str, value: float, scores: Sequence[Score]) -> tuple[Score,
 
 
 def _mean(scores: Sequence[Score]) -> Score:
-    """Every number averaged; right if every reply is, wrong if none is, else a number between."""
+    """Every number averaged; right if every reply is, wrong if none is, else a number between.
+
+    Of replies on which a number is not measurable it is averaged over the others; where it is missing, it has no mean.
+    """
     found = {score.status for score in scores}
-    names = [name for name in scores[0].values if all(name in score.values for score in scores)]
+    known = dict.fromkeys(name for score in scores for name in score.values)
+    names = [
+        name
+        for name in known
+        if all(name in score.values or why_not_measurable(score, name) is not None for score in scores)
+    ]
+    of_name = {name: [score.values[name] for score in scores if name in score.values] for name in names}
+    reasons = {name: why for score in scores for name, why in score.not_measurable.items() if name not in known}
     return Score(
-        status=found.pop() if len(found) == 1 else "scored",
+        status=found.pop() if len(found) == 1 else "scored",  # the rule of status_of_credit
         answer=scores[0].answer,
         no_answer=all(score.no_answer for score in scores),
-        values={name: math.fsum(score.values[name] for score in scores) / len(scores) for name in names},
+        values={name: math.fsum(own) / len(own) for name, own in of_name.items()},
         chance=scores[0].chance,
+        not_measurable=reasons,
     )
 
 

@@ -28,6 +28,7 @@ from pytest_llmeval.suites.mapping import unusable_character
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.suites.schema import ChoiceSettings, PerplexitySettings
 from pytest_llmeval.suites.templates import TemplateError
+from pytest_llmeval.suites.unmapped import unmapped
 from pytest_llmeval.suites.wording import Keys
 from pytest_llmeval.suites.yaml_lines import read_yaml
 from pytest_llmeval.types import JSON, GenerateResponse, Prompt, Request, Response, Sample, Score
@@ -153,15 +154,20 @@ class Evaluation:
         return fingerprint_parts(self.suite, self._described())
 
     @property
-    def judge(self) -> str | None:
-        """Fingerprint of the models that the scorers ask (see ``custom.ReplyJudge``); no part of the suite's own.
+    def judged_by(self) -> tuple[str, ...]:
+        """What the scorers say of the models that they ask (see ``custom.ReplyJudge``).
 
         Raises ``SuiteError`` where a scorer says of its judge what is no text.
         """
         try:
-            judges = judges_of(self.scorer)
+            return tuple(judges_of(self.scorer))
         except ValueError as error:
             raise self.suite.error(str(error), keys=("score",)) from None
+
+    @property
+    def judge(self) -> str | None:
+        """Fingerprint of ``judged_by``, None where there is none; no part of the suite's own."""
+        judges = list(self.judged_by)
         return hashlib.sha256(json.dumps(judges).encode()).hexdigest() if judges else None
 
     @property
@@ -172,7 +178,7 @@ class Evaluation:
         if spec.filters:
             settings["filters"] = [step.model_dump(mode="json") for step in spec.filters]
         if spec.epochs is not None:
-            settings["epochs"] = spec.epochs.model_dump(mode="json")
+            settings["epochs"] = spec.epochs.model_dump(mode="json", exclude_none=True)
         return settings
 
     def _described(self) -> list[JSON]:
@@ -187,6 +193,8 @@ class Evaluation:
         try:
             return self.scorer.present(sample)
         except ValueError as error:
+            if (problem := unmapped(self.suite, sample)) is not None:
+                raise self.suite.error(problem, keys=("dataset",)) from None
             raise self.suite.error(str(error), sample) from None
 
     def _variables(self, presented: Presented) -> Mapping[str, object]:

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 _CATEGORY, _MACRO = "category.", "macro."
+_PERCENT = "_pct"
 
 
 class SubjectError(LookupError):
@@ -76,6 +77,12 @@ def find_metric(text: str, metrics: Sequence[str]) -> str:
         return listed
     if wanted and _is_open_to(wanted, metrics):
         return wanted
+    share = wanted.removesuffix(_PERCENT)
+    if share != wanted and (listed := _listed(share, metrics)) is not None:
+        raise SubjectError(
+            f"there is no metric {quoted(wanted)}: it is 100 times {listed}, which is a share of 1; write {listed}, "
+            "and 0.7 for 70 percent"
+        )
     raise SubjectError(f"there is no metric {quoted(wanted)}{_known(wanted, metrics)}")
 
 

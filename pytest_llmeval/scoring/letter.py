@@ -6,23 +6,22 @@ import random
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import regex
 
 from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.metrics import skill
-from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.responses import reply, two_ends
+from pytest_llmeval.scoring.stated_label import LabelStyle, stated_label
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
 from pytest_llmeval.suites.schema import GenerateSpec, LetterSettings
 from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
-__all__ = ["LetterScorer", "find_label", "option_labels"]
-
-LabelStyle: TypeAlias = Literal["upper", "lower", "digit"]
+__all__ = ["LetterScorer", "first_upper", "option_labels"]
 
 _TEMPLATE = "{{ question }}\n\n{{ lettered_choices }}\n\nRespond only with the letter of the correct answer:"
 _ALPHABET_SIZE = len(string.ascii_uppercase)
+_MAX_TOKENS = 10
 
 
 def option_labels(count: int, style: LabelStyle) -> tuple[str, ...]:
@@ -39,30 +38,19 @@ def option_labels(count: int, style: LabelStyle) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def find_label(text: str, labels: Sequence[str], style: LabelStyle) -> str | None:
-    """The label that a reply gives: the first label-shaped piece of it, or None if that is no label (or there is none).
+def first_upper(text: str, labels: Sequence[str]) -> str | None:
+    """The first upper-case ASCII letter of a reply, wherever it stands, or None if that is no label (or there is none).
 
-    Label-shaped is, for ``upper``, an upper-case ASCII letter wherever it stands, so that "The answer is B" answers
-    T; with more than 26 options, a whole run of such letters. For ``lower`` it is a lower-case ASCII letter (with
-    more than 26 options, one or more) that stands alone: beside no other letter, digit or inner apostrophe, since
-    lower-case letters fill every word. For ``digit`` it is a whole run of ASCII digits.
+    So "The answer is B" answers T: the rule of ChronoLogic's script. With more than 26 options, the first whole run of
+    such letters.
     """
-    longest = max(len(label) for label in labels)
-    match style:
-        case "upper":
-            shape = "[A-Z]" if longest == 1 else "[A-Z]++"
-        case "lower":
-            letter = r"[^\W_]"
-            shape = rf"(?<!{letter}['’]?)[a-z]{{1,{longest}}}+(?!['’]?{letter})"
-        case "digit":
-            shape = "[0-9]++"
-    found = regex.search(shape, text)
+    found = regex.search("[A-Z]" if max(map(len, labels)) == 1 else "[A-Z]++", text)
     return found[0] if found is not None and found[0] in labels else None
 
 
 @dataclass(frozen=True, slots=True)
 class LetterScorer:
-    """Options are shuffled by the sample's id, labelled, and shown; the first label in the reply is the answer."""
+    """Options are shuffled by the sample's id, labelled, and shown; the label that the reply states is the answer."""
 
     settings: LetterSettings
 
@@ -72,7 +60,8 @@ class LetterScorer:
 
     @property
     def version(self) -> int:
-        return 1
+        """1 is the rule ``first_upper``, which was the only one."""
+        return 1 if self.settings.rule == "first_upper" else 2
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -125,12 +114,19 @@ class LetterScorer:
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """One generated reply, of the scorer's own ``max_tokens``; the rest is as the suite's ``generate`` says."""
-        return (reply_request(prompt, generate, max_tokens=self.settings.max_tokens),)
+        """One generated reply, of the scorer's own ``max_tokens``, else of the suite's, else of 10."""
+        max_tokens = self.settings.max_tokens
+        if max_tokens is None and "max_tokens" not in generate.model_fields_set:
+            max_tokens = _MAX_TOKENS
+        return (reply_request(prompt, generate, max_tokens=max_tokens),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy and skill, chance being right options / options shown."""
-        label = find_label(reply(responses), presented.labels, self.settings.labels)
+        text, cut = two_ends(reply(responses))
+        if self.settings.rule == "first_upper":
+            label = first_upper(text, presented.labels)
+        else:
+            label = stated_label(text, presented.labels, presented.choices)
         correct = float(label is not None and presented.labels.index(label) in presented.right)
         chance = len(presented.right) / len(presented.choices)
         return Score(
@@ -139,7 +135,7 @@ class LetterScorer:
             no_answer=label is None,
             values={"accuracy": correct, "skill": skill(correct, chance)},
             chance=chance,
-            details={"order": list(presented.order), "labels": list(presented.labels)},
+            details={"order": list(presented.order), "labels": list(presented.labels), **cut},
         )
 
     def _kept(self, sample: Sample) -> list[int]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.calibration import negative_loglikelihood
 from pytest_llmeval.scoring.option_scores import (
-    first_best,
-    option_scores,
+    alike_as_one,
     options_problem,
     present_options,
+    rank,
 )
 from pytest_llmeval.scoring.responses import finite_or_none, loglikelihoods, softmax
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
@@ -67,9 +67,9 @@ class MassScorer:
         return tuple(LoglikelihoodRequest(prompt, delimiter + choice) for choice in presented.choices)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Probability of the right options, its negative logarithm, Brier score; ``answer`` is the likeliest option."""
+        """Probability of the right options, and its negative logarithm; ``answer`` is the likeliest option."""
         options, right = presented.choices, presented.right
-        found = loglikelihoods(responses, len(options))
+        found = alike_as_one(options, loglikelihoods(responses, len(options)))
         details: dict[str, JSON] = {
             "loglikelihoods": [finite_or_none(response.loglikelihood) for response in found],
             "num_tokens": [response.num_tokens for response in found],
@@ -77,12 +77,12 @@ class MassScorer:
         problem = options_problem(options, found, self.settings.normalize)
         if problem is not None:
             return Score(status="unscored", reason=problem, details=details)
-        scores = option_scores(options, found, self.settings.normalize)
-        probabilities = softmax(scores)
+        ranking = rank(options, found, self.settings.normalize)
+        probabilities = softmax(ranking.scores)
         details["probabilities"] = list(probabilities)
-        nll = negative_loglikelihood(scores, right)
+        nll = negative_loglikelihood(ranking.scores, right)
         values = {
             "probability_mass": min(1.0, math.fsum(probabilities[index] for index in right)),
             **({"nll": nll} if math.isfinite(nll) else {}),
         }
-        return Score(status="scored", answer=options[first_best(scores)], values=values, details=details)
+        return Score(status="scored", answer=ranking.answer(options), values=values, details=details)

@@ -1,27 +1,18 @@
-"""The program that reads and compares LaTeX, run as a process of its own by ``math_process.py``.
+"""What reads and compares LaTeX in a process of its own (see ``bounded_worker.py``), with Math-Verify alone.
 
-It is a file to run, not a module to import, and needs the standard library and Math-Verify alone. It reads one JSON
-document per line from its standard input (first the caller's ``sys.path``, then comparisons) and writes one per line to
-its standard output. It ends when its input does, so that it cannot outlive whoever started it.
-
-Math-Verify and sympy compute with what a model wrote. The processor time and the memory of each comparison are bounded
-by the system, which ends this process, and not by a timer inside it, which would wait for the one long computation. No
-code of a reply is ever run; should a library come to evaluate text, what it would do to files, processes and networks
-ends the process too.
+Math-Verify and sympy compute with what a model wrote. No code of a reply is ever run; should a library come to evaluate
+text, what it would do to files, processes and networks ends the process too.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 _MAX_SHOWN = 200
-_MIB = 2**20
 
 _FORBIDDEN = (
     *("os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link", "os.mkdir", "os.posix_spawn", "os.putenv"),
@@ -31,27 +22,28 @@ _FORBIDDEN = (
 _EXIT_FORBIDDEN = 3
 
 
-def main() -> None:
-    """Serve comparisons until standard input ends."""
-    if hasattr(signal, "SIGINT"):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, which then closes our input
-    channel = os.fdopen(os.dup(1), "w", encoding="ascii", buffering=1)
-    os.dup2(2, 1)  # what a library prints must not be taken for a reply
-    known = set(sys.path)
-    sys.path += [path for path in json.loads(sys.stdin.readline()) if path not in known]
-    try:
-        comparisons = _comparisons()
-        broken = {name: problem for name, compare in comparisons.items() if (problem := _problem(compare)) is not None}
-    except Exception as error:
-        print(json.dumps({"problem": f"{type(error).__name__}: {error}"}), file=channel)
-        return
+def services() -> dict[str, Callable[[str, str], dict[str, Any]]]:
+    """The comparisons by name, each of a target and a reply."""
+    comparisons = {name: _checked(compare) for name, compare in _comparisons().items()}
     forbid_side_effects()
-    print(json.dumps({}), file=channel)
-    for line in sys.stdin:
-        request = json.loads(line)
-        problem = broken.get(request["compare"])
-        answer = {"problem": problem} if problem is not None else _answer(comparisons, request)
-        print(json.dumps(answer), file=channel)
+    return comparisons
+
+
+def _checked(compare: Callable[[str, str], dict[str, Any]]) -> Callable[[str, str], dict[str, Any]]:
+    """The comparison, which raises for nothing that cannot be read."""
+    broken = _problem(compare)
+
+    def checked(target: str, reply: str) -> dict[str, Any]:
+        if broken is not None:
+            return {"problem": broken}
+        try:
+            return compare(target, reply)
+        except (MemoryError, ImportError):
+            raise
+        except Exception as error:  # what cannot be read, or subtracted, is not equal
+            return {"equal": False, "note": f"{type(error).__name__}: {error}"[:_MAX_SHOWN]}
+
+    return checked
 
 
 def _problem(compare: Callable[[str, str], dict[str, Any]]) -> str | None:
@@ -62,40 +54,6 @@ def _problem(compare: Callable[[str, str], dict[str, Any]]) -> str | None:
     except Exception as failure:
         error = f" ({type(failure).__name__}: {failure})"
     return f"with the libraries installed here 1/2 and 0.5 are not equal{error[:_MAX_SHOWN]}" if error else None
-
-
-def _answer(comparisons: dict[str, Callable[[str, str], dict[str, Any]]], request: dict[str, Any]) -> dict[str, Any]:
-    _bound_memory(request["memory_mb"])
-    _bound_processor_time(request["timeout_s"])
-    try:
-        return comparisons[request["compare"]](request["target"], request["reply"])
-    except MemoryError:
-        return {"problem": "memory"}
-    except ImportError as error:
-        return {"problem": f"{type(error).__name__}: {error}"[:_MAX_SHOWN]}
-    except Exception as error:  # what cannot be read, or subtracted, is not equal
-        return {"equal": False, "note": f"{type(error).__name__}: {error}"[:_MAX_SHOWN]}
-    finally:
-        _bound_processor_time(0.0)
-
-
-def _bound_processor_time(seconds: float) -> None:
-    """The system ends this process once it has used so much more processor time; 0 is no bound."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-
-
-def _bound_memory(megabytes: int) -> None:
-    """Let the process grow by so many MiB, where the system says how large it is and keeps to such a bound (Linux)."""
-    try:
-        import resource
-
-        with open("/proc/self/statm", encoding="ascii") as file:
-            size = int(file.read().split()[0]) * resource.getpagesize()
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * _MIB, most))
-    except (ImportError, OSError, ValueError):
-        return  # the bound on time is left
 
 
 def forbid_side_effects() -> None:
@@ -167,7 +125,3 @@ def _shown(parsed: list[Any]) -> str | None:
         return str(parsed[0])[:_MAX_SHOWN]
     except Exception as error:  # a number of more digits than Python writes
         return f"({type(error).__name__})"
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.bounded_process import Bounds
 from pytest_llmeval.scoring.math_answers import (
     MAX_ANSWER,
     MAX_REPLY,
@@ -20,10 +21,11 @@ from pytest_llmeval.scoring.math_answers import (
 )
 from pytest_llmeval.scoring.math_hendrycks import equal_texts, normal_form, published_box
 from pytest_llmeval.scoring.math_minerva import normalized_answer
-from pytest_llmeval.scoring.math_process import Bounds, Verdict, shared_process
+from pytest_llmeval.scoring.math_plain import same_percentage, same_words, time_of_day
+from pytest_llmeval.scoring.math_process import Verdict, shared_process
 from pytest_llmeval.scoring.numerals import final_number
 from pytest_llmeval.scoring.reply_scorer import ReplyScorer
-from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.score_settings.mathematics import Extract, MathCompare, MathSettings
 from pytest_llmeval.types import JSON, Response, Sample, Score
@@ -67,6 +69,11 @@ class MathScorer(ReplyScorer):
     def name(self) -> str:
         return "math"
 
+    @property
+    def version(self) -> int:
+        """2 compares percentages with decimals, and texts that are no mathematics; published comparisons do not."""
+        return 2 if self.settings.compare == "math_verify" and not self._searches_itself else 1
+
     def present(self, sample: Sample) -> Presented:
         r"""A target is a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these: any is right.
 
@@ -89,15 +96,16 @@ class MathScorer(ReplyScorer):
             answer = Answer(text[-MAX_REPLY:], "math_verify") if text.strip() else None
         else:
             answer = find_answer(text, self.ways)
+        cut = said_to_be_cut(text, MAX_REPLY)
         if answer is None:
-            return _wrong(None, {"why": f"no answer found by {', '.join(self.ways)}"})
+            return _wrong(None, {"why": f"no answer found by {', '.join(self.ways)}", **cut})
         details: dict[str, JSON] = {}
         shown = None if self._searches_itself else answer.text
         for reference in presented.references:
             verdict = self._compare(reference, answer)
             if verdict.problem is not None and (fault := self._fault_of(reference)) is not None:
                 return Score(status="unscored", answer=shown, reason=f"target {quote(reference)}: {fault}")
-            details = {"extracted_by": answer.by, **_details(verdict)}
+            details = {"extracted_by": answer.by, **_details(verdict), **cut}
             shown = verdict.reply if self._searches_itself else answer.text
             if verdict.equal:
                 return Score(
@@ -155,13 +163,15 @@ class MathScorer(ReplyScorer):
                 return Verdict(True)
             return shared_process().compare("minerva", one, other, self._bounds)
         one, other = for_math_verify(Answer(reference, "whole")), for_math_verify(answer)
-        if same_text(one, other):
+        if same_text(one, other) or same_percentage(one, other) or same_words(one, other):
             return Verdict(True)
+        if (time := time_of_day(one)) is not None and (reply_time := time_of_day(other)) is not None:
+            return Verdict(time == reply_time)
         return shared_process().compare("math_verify", one, other, self._bounds)
 
     @property
     def _bounds(self) -> Bounds:
-        return Bounds(self.settings.timeout_s, self.settings.memory_mb)
+        return Bounds(self.settings.timeout_s, self.settings.memory_mb, "score.math")
 
 
 def _wrong(answer: str | None, details: Mapping[str, JSON]) -> Score:

@@ -6,10 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.libraries import require
-from pytest_llmeval.scoring.reference_scorer import ReferenceScorer
+from pytest_llmeval.scoring.reference_scorer import LibraryScorer
 from pytest_llmeval.suites.score_settings.texts import MeteorSettings
 
 __all__ = ["MeteorScorer"]
+
+
+class _NoStems:
+    """Leaves words as they are."""
+
+    def stem(self, word: str) -> str:
+        return word
 
 
 class _NoSynonyms:
@@ -20,9 +27,9 @@ class _NoSynonyms:
 
 
 @dataclass(frozen=True, slots=True)
-class MeteorScorer(ReferenceScorer):
+class MeteorScorer(LibraryScorer):
     """METEOR by nltk, the largest over the references (A. Lavie and A. Agarwal, 2007): words match as they are, then by
-    their stems (Porter's), then as synonyms in WordNet, all in lower case.
+    their stems (Porter's), then as synonyms in WordNet, all in lower case; the suite can do without stems and synonyms.
 
     Words are those of nltk's word tokenizer on the text as a whole, as ``nltk.word_tokenize`` finds them but for a full
     stop inside the text, which stays with its word: splitting sentences would need data of its own.
@@ -37,7 +44,7 @@ class MeteorScorer(ReferenceScorer):
         if settings.synonyms and not _has_wordnet():
             raise ValueError(
                 "score: meteor needs WordNet's data to match synonyms, which is not installed; run python -m "
-                "nltk.downloader wordnet, or match words and stems only with score: {meteor: {synonyms: false}}"
+                "nltk.downloader wordnet, or do without synonyms by score: {meteor: {synonyms: false}}"
             )
         return cls(settings)
 
@@ -52,11 +59,13 @@ class MeteorScorer(ReferenceScorer):
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
         """The sample's METEOR, from 0 to 1."""
         from nltk.corpus import wordnet
+        from nltk.stem.porter import PorterStemmer
         from nltk.translate.meteor_score import meteor_score
 
         found = meteor_score(
             [self._words(reference) for reference in references],
             self._words(text),
+            stemmer=PorterStemmer() if self.settings.stem else _NoStems(),
             wordnet=wordnet if self.settings.synonyms else _NoSynonyms(),
             alpha=self.settings.alpha,
             beta=self.settings.beta,

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from types import MappingProxyType
-from typing import TypeVar, cast, get_args
+from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
 from pytest_llmeval.scoring.clustered import (
+    MIN_CLUSTERS,
     are_too_few,
+    bootstrapped_mean,
     cluster_numbers,
     count_clusters,
     mean_interval,
@@ -29,13 +31,14 @@ from pytest_llmeval.scoring.definitions import (
     shown_order,
     split_name,
 )
-from pytest_llmeval.scoring.pooled import PooledValue, ingredients, pooled
+from pytest_llmeval.scoring.pooled import PooledValue, bootstrapped_pooled, ingredients, pooled
 from pytest_llmeval.scoring.skill import lowest_skill, skill, skill_interval
 from pytest_llmeval.scoring.statistics import CONFIDENCE, mean, with_width
 from pytest_llmeval.types import JSON, Score
 
 __all__ = [
     "METRICS",
+    "Interval",
     "Kind",
     "Metric",
     "MetricDefinition",
@@ -46,9 +49,12 @@ __all__ = [
     "names_in",
     "skill",
     "summarize",
+    "why_no_interval",
 ]
 
 T = TypeVar("T")
+
+Interval: TypeAlias = Literal["bootstrap"]
 
 _COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
     {
@@ -104,6 +110,24 @@ class Metric:
         return cls(n=n, kind=cast(Kind, kind), num_clusters=num_clusters, **numbers)
 
 
+def why_no_interval(metric: Metric) -> str | None:
+    """Why no interval of the metric is shown; None where one is, and of counts, which have none.
+
+    One sample's says nothing, though a proportion has one: averages are made of it.
+    """
+    if metric.kind == "count" or metric.value is None:
+        return None
+    if metric.n == 1:
+        return "n is 1"
+    if metric.ci_low is not None:
+        return None
+    if metric.num_clusters is not None and metric.num_clusters < MIN_CLUSTERS:
+        return f"{metric.num_clusters} clusters, and {MIN_CLUSTERS} are needed"
+    if metric.kind == "corpus":
+        return "bootstrap samples are alike, or have no value"
+    return "all values are alike"
+
+
 def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
     """Names of the metrics that scores of any origin carry: known ones first, in their order, then others by name.
 
@@ -157,16 +181,21 @@ def is_carried(scores: Iterable[Score], name: str) -> bool:
 
 
 def summarize(
-    scores: Sequence[Score], names: Sequence[str], clusters: Sequence[str | None] | None = None
+    scores: Sequence[Score],
+    names: Sequence[str],
+    clusters: Sequence[str | None] | None = None,
+    interval: Interval | None = None,
 ) -> dict[str, Metric]:
     """Each named metric over the scores that carry it; the order of scores makes no difference.
 
     Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
     proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
-    (None) is a cluster of its own, unless none has one. Raises ``ValueError`` for a value that is not finite
-    (``checking.checked`` lets none pass): nothing is averaged over NaN; and for sequences of two lengths.
+    (None) is a cluster of its own, unless none has one. With ``interval`` "bootstrap" every interval is that of
+    ``statistics.bootstrap_of_sums``, over samples, or clusters of them; where all values are alike, it is as without.
+    Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
+    NaN; and for sequences of two lengths.
     """
-    return _summarize(_samples(scores, clusters), _kinds(scores, names))
+    return _summarize(_samples(scores, clusters, interval), _kinds(scores, names))
 
 
 def by_category(
@@ -174,13 +203,14 @@ def by_category(
     categories: Sequence[str | None],
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
+    interval: Interval | None = None,
 ) -> dict[str, dict[str, Metric]]:
     """``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
 
     Scores without a category (None) are in no part. A metric has the kind that it has over all scores, so that one
     column never mixes two kinds of interval. ``ValueError`` where the sequences differ in length.
     """
-    samples = _samples(scores, clusters)
+    samples = _samples(scores, clusters, interval)
     places: dict[str, list[int]] = {}
     for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
         if category is not None:
@@ -191,14 +221,15 @@ def by_category(
 
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """Scores, and the cluster of each; None where all are independent."""
+    """Scores, and the cluster of each; None where all are independent. ``bootstraps``: so are their intervals made."""
 
     scores: Sequence[Score]
     clusters: Sequence[int] | None
+    bootstraps: bool = False
 
     def at(self, places: Sequence[int]) -> _Samples:
         own = None if self.clusters is None else [self.clusters[place] for place in places]
-        return _Samples([self.scores[place] for place in places], own)
+        return _Samples([self.scores[place] for place in places], own, self.bootstraps)
 
     def carrying(self, found: Callable[[Iterable[Score]], list[T]]) -> tuple[list[T], list[int] | None]:
         """What ``found`` takes from the scores, at most one thing from each, and the clusters of those things."""
@@ -212,10 +243,12 @@ class _Samples:
         return [thing for thing, _ in pairs], [cluster for _, cluster in pairs]
 
 
-def _samples(scores: Sequence[Score], clusters: Sequence[str | None] | None) -> _Samples:
+def _samples(
+    scores: Sequence[Score], clusters: Sequence[str | None] | None, interval: Interval | None = None
+) -> _Samples:
     if clusters is not None and len(clusters) != len(scores):
         raise ValueError(f"found {len(clusters)} clusters of {len(scores)} scores: each score has one, or None")
-    return _Samples(scores, None if clusters is None else cluster_numbers(clusters))
+    return _Samples(scores, None if clusters is None else cluster_numbers(clusters), interval == "bootstrap")
 
 
 def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric]:
@@ -229,6 +262,8 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
     if kind == "pooled":
         parts, clusters = samples.carrying(lambda scores: ingredients(scores, name))
         whole: PooledValue | CorpusValue = pooled(name, parts, clusters)
+        if samples.bootstraps and whole.interval is not None:
+            whole = dataclasses.replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
     elif kind == "corpus":
         parts, clusters = samples.carrying(lambda scores: corpus_ingredients(scores, name))
         whole = corpus_value(name, parts, clusters)
@@ -254,20 +289,27 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
     found = Metric(value=mean(values), n=len(values), kind=kind, num_clusters=num_clusters)
     if are_too_few(clusters):
         return found
-    interval: tuple[float, float] | None
     lowest = -math.inf
-    if kind == "proportion":
-        interval = proportion_interval(values, clusters)
-    elif name == "skill":
-        carriers, _ = samples.carrying(_with_skill)
-        interval = with_width(skill_interval(carriers, clusters) or mean_interval(values, clusters))
-        lowest = lowest_skill(carriers)
-    else:
-        interval = with_width(mean_interval(values, clusters))
+    if name == "skill":
+        lowest = lowest_skill(samples.carrying(_with_skill)[0])
+    interval = bootstrapped_mean(values, clusters) if samples.bootstraps else None
+    if interval is None:  # of values that are alike all resamples are, too
+        interval = _by_formula(samples, name, kind, values, clusters)
     if interval is None and len(values) > 1 and math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
         interval = _interval_of_alike(name, mean(values), lowest, num_clusters or len(values))
     low, high = (None, None) if interval is None else _within(name, interval, lowest)
     return dataclasses.replace(found, stderr=standard_error(values, clusters), ci_low=low, ci_high=high)
+
+
+def _by_formula(
+    samples: _Samples, name: str, kind: Kind, values: Sequence[float], clusters: Sequence[int] | None
+) -> tuple[float, float] | None:
+    if kind == "proportion":
+        return proportion_interval(values, clusters)
+    if name == "skill":
+        carriers, _ = samples.carrying(_with_skill)
+        return with_width(skill_interval(carriers, clusters) or mean_interval(values, clusters))
+    return with_width(mean_interval(values, clusters))
 
 
 def _interval_of_alike(name: str, value: float, lowest: float, n: int) -> tuple[float, float] | None:
@@ -325,7 +367,8 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
             continue
         if kind != "count" and not _is_skill(name):
             values = _values(scores, name)
-            if values and (not is_known(name) or kind in ("proportion", "pooled", "corpus")):
+            is_open = not is_known(name) or split_name(name)[1] == "score"
+            if values and (is_open or kind in ("proportion", "pooled", "corpus")):
                 # A user may record any value under any name; only zeros and ones have a proportion's interval.
                 kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
         kinds[name] = kind

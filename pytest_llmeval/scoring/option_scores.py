@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.responses import loglikelihood_problem
@@ -12,13 +13,51 @@ from pytest_llmeval.suites.score_settings.choices import Normalize
 from pytest_llmeval.types import LoglikelihoodResponse, Sample
 
 __all__ = [
+    "TIE_TOLERANCE",
+    "Ranking",
+    "alike_as_one",
     "brier_sum",
-    "first_best",
     "option_scores",
     "options_problem",
     "present_options",
+    "rank",
     "usable_normalizations",
 ]
+
+TIE_TOLERANCE = 1e-6
+"""Options tie whose log-likelihoods differ by no more than one part in a million: eight steps of a float32.
+
+A model that makes no difference between options gives them numbers that differ by less: float32 rounds each sum of
+logprobs, and a division rounds again. Options that a model does tell apart seldom lie so close: of log-likelihoods of
+about -10 that differ by about 1, in one sample of 100,000.
+"""
+_SHOWN_OF_TIE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Options by their scores. ``tied`` are the indices of the best, one unless several tie; ``first`` is the highest
+    score's, the first of those that are equal to the last digit, which is what numpy's ``argmax`` gives.
+    """
+
+    scores: tuple[float, ...]
+    tied: tuple[int, ...]
+    first: int
+
+    @property
+    def is_tie(self) -> bool:
+        return len(self.tied) > 1
+
+    def credit(self, right: Collection[int]) -> float:
+        """What a tie is worth, shared among the tied: of m, of which r are right, ``r / m``; else 1 or 0."""
+        return sum(index in right for index in self.tied) / len(self.tied)
+
+    def answer(self, options: Sequence[str]) -> str:
+        """The best option; of a tie the first few."""
+        if not self.is_tie:
+            return options[self.first]
+        shown = [options[index] for index in self.tied[:_SHOWN_OF_TIE]]
+        return f"{' | '.join(shown)}{' | …' if len(self.tied) > _SHOWN_OF_TIE else ''} (tie)"
 
 
 def present_options(sample: Sample) -> Presented:
@@ -48,20 +87,56 @@ def option_scores(
     Characters and bytes are those of the option's own text, without the delimiter before it, as lm-eval counts them for
     ``acc_norm`` and ``acc_bytes``. What is an option's score already is divided by nothing.
     """
+    lengths = _lengths(options, responses, normalize)
+    return [response.loglikelihood / length for response, length in zip(responses, lengths, strict=True)]
+
+
+def rank(
+    options: Sequence[str],
+    responses: Sequence[LoglikelihoodResponse],
+    normalize: Normalize,
+    alone: Sequence[LoglikelihoodResponse] = (),
+) -> Ranking:
+    """The options by ``option_scores``; with ``alone`` by how much likelier than without a prompt they are.
+
+    Which of them tie is decided by the size of the log-likelihoods that a score is made of: see ``TIE_TOLERANCE``. At
+    least one is finite.
+    """
+    scores = option_scores(options, responses, normalize)
+    sizes = [abs(response.loglikelihood) for response in responses]
+    if alone:
+        scores = [score - bare.loglikelihood for score, bare in zip(scores, alone, strict=True)]
+        sizes = [max(size, abs(bare.loglikelihood)) for size, bare in zip(sizes, alone, strict=True)]
+    lengths = _lengths(options, responses, normalize)
+    reach = [TIE_TOLERANCE * size / length for size, length in zip(sizes, lengths, strict=True)]
+    first = max(range(len(scores)), key=scores.__getitem__)
+    tied = tuple(
+        index
+        for index, score in enumerate(scores)
+        if math.isfinite(score) and scores[first] - score <= max(reach[index], reach[first])
+    )
+    return Ranking(tuple(scores), tied, first)
+
+
+def alike_as_one(options: Sequence[str], responses: Sequence[LoglikelihoodResponse]) -> list[LoglikelihoodResponse]:
+    """The responses, equal options having the first one's: whatever computed them, what is one text is a tie."""
+    first: dict[str, LoglikelihoodResponse] = {}
+    return [first.setdefault(option, response) for option, response in zip(options, responses, strict=True)]
+
+
+def _lengths(options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalize: Normalize) -> list[int]:
     if any(response.measure == "score" for response in responses):
         normalize = "sum"
-    lengths: list[int]
     match normalize:
         case "token":
-            lengths = [response.num_tokens for response in responses]
+            return [response.num_tokens for response in responses]
         case "sum":
-            lengths = [1 for _ in responses]
+            return [1 for _ in responses]
         case "char":
-            lengths = [len(option) for option in options]
+            return [len(option) for option in options]
         case "byte":
             # surrogatepass: a lone surrogate, which has no UTF-8 form, counts as the three bytes that it would take.
-            lengths = [len(option.encode("utf-8", "surrogatepass")) for option in options]
-    return [response.loglikelihood / length for response, length in zip(responses, lengths, strict=True)]
+            return [len(option.encode("utf-8", "surrogatepass")) for option in options]
 
 
 def usable_normalizations(responses: Sequence[LoglikelihoodResponse]) -> tuple[Normalize, ...]:
@@ -88,11 +163,6 @@ def options_problem(
         if response.num_tokens < 1 and response.measure == "loglikelihood":
             return f"the model counts {response.num_tokens} tokens in option {quote(option)}"
     return loglikelihood_problem([response.loglikelihood for response in responses], options)
-
-
-def first_best(scores: Sequence[float]) -> int:
-    """Index of the highest score, the first of equal ones."""
-    return max(range(len(scores)), key=scores.__getitem__)
 
 
 def brier_sum(probabilities: Sequence[float], right: Collection[int]) -> float:

@@ -11,6 +11,7 @@ from pytest_llmeval.scoring.clustered import cluster_numbers, count_clusters
 from pytest_llmeval.scoring.comparison import Difference, compare, has_limits, paired_difference
 from pytest_llmeval.scoring.corpus import corpus_formula
 from pytest_llmeval.scoring.definitions import split_name
+from pytest_llmeval.scoring.measurable import why_not_measurable
 from pytest_llmeval.scoring.paired_tests import Paired, PairedSums, PairedValues, row_by_row
 from pytest_llmeval.scoring.pooled import POOLED
 from pytest_llmeval.scoring.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
@@ -49,7 +50,8 @@ class PairedMetric:
     ``flipped_to`` says what they became: ``wrong`` or ``right``, ``worse`` or ``better``; None where they have none.
     ``is_zero_or_one``: every sample's value is. ``has_limits``: the metric lies between two. ``is_unchanged``: so is
     what every sample gives to it.
-    ``num_lacking`` samples have nothing to give to it in the baseline, and are left out.
+    ``num_lacking`` samples have nothing to give to it in the baseline, ``num_unmeasured`` are said to have no meaning
+    for it in one of the two: both are left out.
     """
 
     difference: Difference
@@ -62,6 +64,7 @@ class PairedMetric:
     has_limits: bool
     is_unchanged: bool
     num_lacking: int = 0
+    num_unmeasured: int = 0
 
     @property
     def num_units(self) -> int:
@@ -119,17 +122,24 @@ def pair_metric(
 ) -> PairedMetric:
     """The metric of the baseline (``first``) and of now (``second``), by sample id, over the samples that have both.
 
-    ``clusters`` gives a sample's cluster by its id. A sample that has a value in the baseline and none now raises
-    ``PairingError``, and so do a value that is not finite, and nothing in common.
+    ``clusters`` gives a sample's cluster by its id. A sample that has no value now raises ``PairingError``, unless the
+    metric is said to have no meaning for it, and so do a value that is not finite, and nothing in common.
     """
     both = [sample_id for sample_id in second if sample_id in first]
     read = _reader(metric, [first[sample_id] for sample_id in both], [second[sample_id] for sample_id in both])
     before = {sample_id: read(first[sample_id]) for sample_id in both}
     after = {sample_id: read(second[sample_id]) for sample_id in both}
-    num_lacking = sum(values is None for values in before.values())
-    lost = [sample_id for sample_id in both if before[sample_id] is not None and after[sample_id] is None]
+    unmeasured = {
+        sample_id
+        for sample_id in both
+        if (before[sample_id] is None and why_not_measurable(first[sample_id], metric) is not None)
+        or (after[sample_id] is None and why_not_measurable(second[sample_id], metric) is not None)
+    }
+    lost = [sample_id for sample_id in both if after[sample_id] is None and sample_id not in unmeasured]
     if lost:
-        raise PairingError(f"has no value now in {_samples(lost)} that had one in the baseline")
+        had = " that had one in the baseline" if all(before[sample_id] is not None for sample_id in lost) else ""
+        raise PairingError(f"has no value now in {_samples(lost)}{had}")
+    num_lacking = sum(before[sample_id] is None and sample_id not in unmeasured for sample_id in both)
     ids = [sample_id for sample_id in both if before[sample_id] is not None and after[sample_id] is not None]
     rows = [before[sample_id] or () for sample_id in ids], [after[sample_id] or () for sample_id in ids]
     broken = [place for place, pair in enumerate(zip(*rows, strict=True)) if not all(map(math.isfinite, sum(pair, ())))]
@@ -149,7 +159,7 @@ def pair_metric(
     if difference is None:
         raise PairingError(_NO_VALUE)
     paired = _paired(metric, rows, difference, numbers, higher_is_better, margin)
-    return replace(paired, num_lacking=num_lacking)
+    return replace(paired, num_lacking=num_lacking, num_unmeasured=len(unmeasured))
 
 
 def _paired(
@@ -304,4 +314,5 @@ def pooled_over_suites(parts: Sequence[PairedMetric]) -> PairedMetric | None:
         has_limits=parts[0].has_limits,
         is_unchanged=all(part.is_unchanged for part in parts),
         num_lacking=sum(part.num_lacking for part in parts),
+        num_unmeasured=sum(part.num_unmeasured for part in parts),
     )

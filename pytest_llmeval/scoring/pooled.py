@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.clustered import are_too_few, cluster_sums
+from pytest_llmeval.scoring.clustered import are_too_few, bootstrapped_ratio, cluster_sums
 from pytest_llmeval.scoring.definitions import split_name
 from pytest_llmeval.scoring.statistics import ratio_interval, ratio_standard_error, with_width
 from pytest_llmeval.types import Score
 
-__all__ = ["POOLED", "PooledFormula", "PooledValue", "ingredients", "pooled", "pseudo_values"]
+__all__ = ["POOLED", "PooledFormula", "PooledValue", "bootstrapped_pooled", "ingredients", "pooled", "pseudo_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,18 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
         stderr=_finite(lambda at: formula.slope(at) * error, rate),
         interval=None if low is None or high is None else (low, high),
     )
+
+
+def bootstrapped_pooled(
+    name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None
+) -> tuple[float, float] | None:
+    """The interval of ``pooled`` by a bootstrap over samples, or over clusters."""
+    formula = POOLED[split_name(name)[1]]
+    nats, units = ([sample[key] for sample in values] for key in ("loglikelihood", formula.unit))
+    found = bootstrapped_ratio([-value for value in nats], units, clusters)
+    ends = [] if found is None else [_finite(formula.of_rate, end) for end in found]
+    low, high = ends or (None, None)
+    return None if low is None or high is None else (low, high)
 
 
 def ingredients(scores: Iterable[Score], name: str) -> list[Mapping[str, float]]:

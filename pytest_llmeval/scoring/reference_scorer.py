@@ -6,12 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.bounded_process import ProcessError
 from pytest_llmeval.scoring.reply_scorer import ReplyScorer
-from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import several_or_one, target_texts
+from pytest_llmeval.scoring.text_process import TextTooLongError, values_in_time
+from pytest_llmeval.suites.score_settings.texts import ReferenceSettings
 from pytest_llmeval.types import Response, Sample, Score
 
-__all__ = ["ReferenceScorer", "TooLongError"]
+__all__ = ["LibraryScorer", "ReferenceScorer", "TooLongError"]
+
+_SHORT = 2_000
+"""Characters of a reply and its references that are compared here: no metric takes more than seconds for them."""
 
 
 class TooLongError(ValueError):
@@ -30,10 +36,7 @@ class TooLongError(ValueError):
 
 
 class ReferenceScorer(ReplyScorer, ABC):
-    """Asks for one reply, and gives it numbers by its references, with no right or wrong.
-
-    An empty reply has the numbers that its metrics give to no words, which is 0 for most, and is counted as no answer.
-    """
+    """Asks for one reply, and compares it with the sample's references."""
 
     __slots__ = ()
 
@@ -50,16 +53,36 @@ class ReferenceScorer(ReplyScorer, ABC):
         """The first reference, as given."""
         return presented.references[0]
 
+
+class LibraryScorer(ReferenceScorer, ABC):
+    """Gives a reply numbers by its references through a library, with no right or wrong.
+
+    An empty reply has the numbers that its metrics give to no words, which is 0 for most, and is counted as no answer.
+    Of a reply longer than the suite's ``max_reply_chars`` the beginning is judged, and details say so. Long texts are
+    compared in a process that is ended after the suite's ``timeout_s``: the sample is unscored then.
+    """
+
+    __slots__ = ()
+
+    settings: ReferenceSettings
+
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """The reply's numbers; the reply itself, without white space at its ends, is the answer."""
-        text = reply(responses)
+        whole = reply(responses)
+        text = whole[: self.settings.max_reply_chars]
+        details = said_to_be_cut(whole, self.settings.max_reply_chars)
+        num_chars = len(text) + sum(map(len, presented.references))
         try:
-            values = self.values(text, presented.references)
-        except TooLongError as error:
-            return Score(status="unscored", reason=str(error))
+            if num_chars <= _SHORT:
+                values = self.values(text, presented.references)
+            else:
+                values = values_in_time(self.settings, text, presented.references)
+        except (TooLongError, TextTooLongError, ProcessError) as error:
+            return Score(status="unscored", reason=str(error), details=details)
         return Score(
             status="scored",
             answer=text.strip() or None,
             no_answer=not text.strip(),
             values=values,
+            details=details,
         )

@@ -7,9 +7,21 @@ from collections.abc import Sequence
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse, Response
+from pytest_llmeval.types import JSON, GenerateResponse, LoglikelihoodResponse, Response, Status
 
-__all__ = ["finite_or_none", "loglikelihood_problem", "loglikelihoods", "reply", "softmax"]
+__all__ = [
+    "finite_or_none",
+    "loglikelihood_problem",
+    "loglikelihoods",
+    "reply",
+    "said_to_be_cut",
+    "softmax",
+    "status_of_credit",
+    "two_ends",
+]
+
+MAX_END = 100_000
+"""Characters at either end of a reply in which ``letter`` and ``yes_no`` look for its answer."""
 
 
 def reply(responses: Sequence[Response]) -> str:
@@ -17,6 +29,18 @@ def reply(responses: Sequence[Response]) -> str:
     if len(responses) != 1 or not isinstance(responses[0], GenerateResponse):
         raise ModelError(f"expected one GenerateResponse from the model, found {_kinds(responses)}")
     return responses[0].text
+
+
+def two_ends(text: str) -> tuple[str, dict[str, JSON]]:
+    """A reply's first and last ``MAX_END`` characters where it is longer, which details then say; else the reply."""
+    if len(text) <= 2 * MAX_END:
+        return text, {}
+    return f"{text[:MAX_END]}\n{text[-MAX_END:]}", said_to_be_cut(text, 2 * MAX_END)
+
+
+def said_to_be_cut(text: str, judged_chars: int) -> dict[str, JSON]:
+    """What details say of a reply of which no more than ``judged_chars`` characters are judged; nothing of others."""
+    return {"reply_chars": len(text), "judged_chars": judged_chars} if len(text) > judged_chars else {}
 
 
 def loglikelihoods(responses: Sequence[Response], count: int) -> list[LoglikelihoodResponse]:
@@ -46,6 +70,11 @@ def softmax(values: Sequence[float]) -> list[float]:
     weights = [math.exp(value - top) for value in values]
     total = math.fsum(weights)
     return [weight / total for weight in weights]
+
+
+def status_of_credit(credit: float) -> Status:
+    """Right for 1, wrong for 0, and for what lies between a score that is neither: the rule of ``reduce: mean`` too."""
+    return "correct" if credit == 1.0 else "wrong" if credit == 0.0 else "scored"
 
 
 def finite_or_none(value: float) -> float | None:

@@ -95,7 +95,9 @@ _FILTERS: Keys = ("filters",)
 
 def _surrounded(inner: Scorer, pipeline: Pipeline, keys: Keys, epochs: EpochsSpec | None) -> Scorer:
     scorer = FilteredScorer(inner, pipeline, keys) if pipeline else inner
-    return scorer if epochs is None else EpochsScorer(scorer, epochs.count, epochs.reduce, epochs.vote)
+    return (
+        scorer if epochs is None else EpochsScorer(scorer, epochs.count, epochs.reduce, epochs.vote, epochs.threshold)
+    )
 
 
 def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> EpochsSpec | None:
@@ -111,16 +113,34 @@ def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> Epoch
 
 
 def _check_reductions(epochs: EpochsSpec | None, settings: ScoreSettings, scorer: Scorer, keys: Keys) -> None:
-    """Right replies can only be counted where the scorer says which are; what one in Python says, its scores show."""
-    if epochs is None or isinstance(settings, CustomSettings) or "accuracy" in scorer.metrics:
+    """Right replies can only be counted where the scorer says which are, or a threshold does.
+
+    What a function in Python says that names neither its metrics nor what it returns, its scores show.
+    """
+    if epochs is None:
+        return
+    if "accuracy" in scorer.metrics:
+        if epochs.threshold is not None:
+            message = f"{scorer.name} says itself which replies are right; remove it"
+            raise SettingsError(message, ("epochs", "threshold"))
+        return
+    if epochs.threshold is not None or (isinstance(settings, CustomSettings) and not _gives_numbers(scorer)):
         return
     for name in epochs.reduce:
         if reduction_parts(name)[0] in COUNTING_REDUCTIONS:
+            who = settings.name if isinstance(settings, CustomSettings) else settings.kind
             raise SettingsError(
-                f"{name} counts right replies, and {settings.kind} says of none whether it is right; use mean, mode or "
-                "first",
+                f"{name} counts right replies, and {who} says of none whether it is right; use mean, mode or first, or "
+                "say from which number on a reply is right: epochs.threshold",
                 keys,
             )
+
+
+def _gives_numbers(scorer: Scorer) -> bool:
+    """Whether a scorer in Python says so before it judges: by the metrics that its function names, or ``-> float``."""
+    from pytest_llmeval.scoring.custom import CustomScorer, returns_number
+
+    return isinstance(scorer, CustomScorer) and (bool(scorer.metrics) or returns_number(scorer.judge))
 
 
 def _one_of_several(settings: OneScoreSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:

@@ -110,6 +110,8 @@ class SeveralScorer:
                 asked = requests
             elif requests != asked:
                 message = f"asks for something else than {self.deciding.name}: {_difference(requests, asked)}"
+                if "max_tokens" in message and "letter" in (part.scorer.name, self.deciding.scorer.name):
+                    message += ", and no max_tokens of letter's own"
                 raise SettingsError(message, (*KEYS, part.name))
         return asked
 
@@ -129,7 +131,12 @@ class SeveralScorer:
         shown: dict[str, JSON] = {
             name: _shown(score, with_details=name != self.deciding.name) for name, score in scores.items()
         }
-        return dataclasses.replace(decided, values=values, details={**decided.details, "scorers": shown})
+        reasons = dict(decided.not_measurable)
+        for part in self.others:
+            reasons |= {f"{part.name}.{name}": reason for name, reason in scores[part.name].not_measurable.items()}
+        return dataclasses.replace(
+            decided, values=values, details={**decided.details, "scorers": shown}, not_measurable=reasons
+        )
 
 
 _COUNTS = ("correct", "total")
@@ -163,5 +170,5 @@ def _difference(requests: Sequence[Request], others: Sequence[Request]) -> str:
     name = next(
         field.name for field in dataclasses.fields(first) if getattr(first, field.name) != getattr(second, field.name)
     )
-    advice = "; make them equal (letter has a max_tokens of its own)" if name == "max_tokens" else ""
+    advice = "; set generate.max_tokens" if name == "max_tokens" else ""
     return f"{name} {quote(getattr(first, name))} where the other has {quote(getattr(second, name))}{advice}"

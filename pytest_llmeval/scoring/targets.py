@@ -52,19 +52,21 @@ def target_texts(sample: Sample) -> tuple[str, ...]:
     targets = sample.target if isinstance(sample.target, list) else [sample.target]
     if not targets:
         raise ValueError("the target is an empty list; expected one or more texts")
-    return tuple(_text(target) for target in targets)
+    return tuple(_text(target, sample.path) for target in targets)
 
 
-def _text(target: JSON) -> str:
+def _text(target: JSON, path: str) -> str:
+    """``path`` is the file that it stands in, which decides what a reader is told of a truth value."""
     if isinstance(target, str):
         return target
     if target is None:
         raise ValueError("the sample has no target; expected a text")
     if isinstance(target, bool):
-        raise ValueError(
-            f"the target is {str(target).lower()}, which is no text; put it in quotes (YAML reads a bare yes, no, "
-            "true or false as a truth value)"
-        )
+        if path.endswith((".yaml", ".yml")):
+            advice = "put it in quotes (YAML reads a bare yes, no, true or false as a truth value)"
+        else:
+            advice = "say what text it stands for, such as target: \"{{ 'yes' if target else 'no' }}\""
+        raise ValueError(f"the target is {str(target).lower()}, which is no text; {advice}")
     if isinstance(target, int | float):
         return repr(target)
     raise ValueError(f"the target is {quote(target)}; expected a text or a list of texts")

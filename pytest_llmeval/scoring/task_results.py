@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.scoring.base import Presented, reply_request
-from pytest_llmeval.scoring.responses import loglikelihoods, reply
+from pytest_llmeval.scoring.responses import loglikelihoods, reply, status_of_credit
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.lm_eval.results import ResultsSpec
 from pytest_llmeval.suites.prompt_spec import GenerateSpec
@@ -23,6 +23,7 @@ from pytest_llmeval.types import (
     Response,
     Sample,
     Score,
+    Status,
 )
 
 __all__ = ["TaskResultsScorer", "task_results_scorer"]
@@ -104,8 +105,8 @@ class TaskResultsScorer:
             raise RequestError(f"the task's process_results returned a {type(made).__name__}, expected metrics")
         values = self._values(made)
         right = values.get("accuracy")
-        status = "correct" if right == 1.0 else "wrong" if right == 0.0 else "scored"
-        return Score(status=status, answer=answer, values=values)  # type: ignore[arg-type]
+        status: Status = "scored" if right is None else status_of_credit(right)
+        return Score(status=status, answer=answer, values=values)
 
     def _values(self, made: Mapping[str, Any]) -> dict[str, float]:
         values: dict[str, float] = {}

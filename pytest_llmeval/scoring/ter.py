@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.libraries import require
-from pytest_llmeval.scoring.reference_scorer import ReferenceScorer, TooLongError
+from pytest_llmeval.scoring.reference_scorer import LibraryScorer, TooLongError
 from pytest_llmeval.scoring.translation import ter_counts, ter_of, ter_words
 from pytest_llmeval.suites.score_settings.texts import TerSettings
 
@@ -19,7 +19,7 @@ minutes.
 
 
 @dataclass(frozen=True, slots=True)
-class TerScorer(ReferenceScorer):
+class TerScorer(LibraryScorer):
     """Corpus TER and the mean of the samples' TER: the lower the better."""
 
     settings: TerSettings

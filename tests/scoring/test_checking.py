@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_llmeval.scoring.checking import checked
-from pytest_llmeval.types import Score
+from pytest_llmeval.types import Score, Status
 
 
 def test_numbers_of_numpy_and_torch_are_pythons_own() -> None:
@@ -45,6 +45,16 @@ def test_a_usable_score_stays_what_it_is() -> None:
     assert checked(score, "mine") == score
 
 
+@pytest.mark.parametrize("status", ["correct", "wrong", "scored"])
+def test_partial_credit_contradicts_no_status(status: Status) -> None:
+    assert checked(Score(status=status, values={"accuracy": 0.5}), "mine").status == status
+
+
+def test_an_accuracy_of_one_or_none_without_a_verdict_stays() -> None:
+    for accuracy in (0.0, 1.0):
+        assert checked(Score(status="scored", values={"accuracy": accuracy}), "mine").status == "scored"
+
+
 @pytest.mark.parametrize(
     ("score", "problem"),
     [
@@ -59,6 +69,14 @@ def test_a_usable_score_stays_what_it_is() -> None:
         (Score(status="correct", values={"a": torch.zeros(2)}), "a = tensor"),  # type: ignore[dict-item]
         (Score(status="correct", values={1: 1.0}), "a value under the name 1, expected a text"),  # type: ignore[dict-item]
         (Score(status="correct", values=[1.0]), "values that are a list"),  # type: ignore[arg-type]
+        (
+            Score(status="correct", values={"accuracy": 0.0, "wit": 1.0}),
+            "the status correct and accuracy = 0.0, expected accuracy = 1.0, or the status wrong",
+        ),
+        (
+            Score(status="wrong", values={"accuracy": 1}),
+            "the status wrong and accuracy = 1.0, expected accuracy = 0.0, or the status correct",
+        ),
         (Score(status="correct", chance=1.0), "chance = 1.0, expected a number of at least 0 and below 1"),
         (Score(status="correct", chance="x"), "chance = 'x', expected a finite number"),  # type: ignore[arg-type]
         (Score(status="correct", details=[]), "details that are a list"),  # type: ignore[arg-type]

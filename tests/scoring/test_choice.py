@@ -108,11 +108,6 @@ def test_the_order_of_options_makes_no_difference(values: list[float], data: st.
     assert moved.values == pytest.approx(score.values, abs=1e-12)
 
 
-def test_the_first_of_equal_options_wins() -> None:
-    assert judge([-1.0, -1.0, -2.0], 0).status == "correct"
-    assert judge([-1.0, -1.0, -2.0], 1).status == "wrong"
-
-
 def test_an_option_that_the_model_excludes_has_probability_0() -> None:
     score = judge([-math.inf, -1.0], 1)
     assert score.status == "correct"

@@ -115,9 +115,9 @@ def test_metrics_are_those_of_lm_evals_winogrande(
         gold, probabilities = theirs.pop("brier_score")
         values = ours.score(ours.question(sample), responses).values
         assert theirs == {
-            "acc": values["accuracy_sum"],
-            "acc_norm": values["accuracy_char"],
-            "acc_bytes": values["accuracy_byte"],
+            "acc": values["accuracy_sum_first"],
+            "acc_norm": values["accuracy_char_first"],
+            "acc_bytes": values["accuracy_byte_first"],
             "exact_match": values["greedy_match"],
         }
         assert values["accuracy"] == values["accuracy_sum"]

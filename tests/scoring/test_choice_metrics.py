@@ -55,6 +55,24 @@ def test_pmi_asks_for_each_option_without_a_prompt_too() -> None:
     )
 
 
+def test_accuracy_by_pmi_beside_another_one() -> None:
+    settings = ChoiceSettings(normalize="sum", metrics=("accuracy_pmi",))
+    scorer = ChoiceScorer(settings)
+    presented = scorer.present(a_sample(1, ["Rome", "Paris"]))
+    asked = scorer.requests(presented, "Capital?", delimiter=" ", generate=GENERATE)
+    assert [request.context for request in asked if isinstance(request, LoglikelihoodRequest)] == ["Capital?"] * 2 + [
+        ""
+    ] * 2
+    # As by hand below: the sums say the first, the prompt raises the second.
+    score = scorer.score(presented, responses_of([(-2.0, False), (-3.0, False), (-1.0, False), (-5.0, False)]))
+    assert (score.status, score.values["accuracy"], score.values["accuracy_pmi"]) == ("wrong", 0.0, 1.0)
+    assert score.values["accuracy_pmi_first"] == 1.0
+    assert score.details["probabilities"] == pytest.approx(softmax([-2.0, -3.0]))
+    assert len(set(scorer.metrics)) == len(scorer.metrics)
+    with pytest.raises(ValueError, match="found a continuation with the metric accuracy_pmi"):
+        ChoiceSettings(continuation="x", metrics=("accuracy_pmi",))
+
+
 def test_pmi_by_hand() -> None:
     # Given the prompt -2 and -3; alone -1 and -5: the prompt lowers the first by 1 and raises the second by 2.
     score = judge(ChoiceSettings(normalize="pmi"), 1, [(-2.0, False), (-3.0, False), (-1.0, False), (-5.0, False)])
@@ -94,8 +112,8 @@ def test_requests_and_metrics_are_those_of_lm_eval(
         doc_to_choice="options",
         doc_to_target="gold",
     )
-    ours = evaluation(tmp_path, SUITE + "{choice: {normalize: pmi, metrics: [mcc, greedy_match]}}\n")
-    by_sum = evaluation(tmp_path, SUITE + "{choice: {normalize: sum, metrics: [mcc]}}\n")
+    ours = evaluation(tmp_path, SUITE + "{choice: {normalize: pmi, ties: first, metrics: [mcc, greedy_match]}}\n")
+    by_sum = evaluation(tmp_path, SUITE + "{choice: {normalize: sum, ties: first, metrics: [mcc]}}\n")
     questions = [ours.question(sample) for sample in ours.suite.samples]
     asked = [request for question in questions for request in question.requests]
     assert asked == [LoglikelihoodRequest(*instance.args) for instance in task.instances]
@@ -106,10 +124,10 @@ def test_requests_and_metrics_are_those_of_lm_eval(
         for name, value in judged.items():
             theirs.setdefault(name, []).append(value)
         values = ours.score(question, responses_of(found)).values
-        assert values["accuracy_sum"] == judged["acc"]
-        assert values["accuracy_char"] == judged["acc_norm"]
-        assert values["accuracy_byte"] == judged["acc_bytes"]
-        assert values["accuracy_pmi"] == judged["acc_mutual_info"] == values["accuracy"]
+        assert values["accuracy_sum_first"] == judged["acc"]
+        assert values["accuracy_char_first"] == judged["acc_norm"]
+        assert values["accuracy_byte_first"] == judged["acc_bytes"]
+        assert values["accuracy_pmi_first"] == judged["acc_mutual_info"] == values["accuracy"]
         assert values["greedy_match"] == judged["exact_match"]
         scores.append(by_sum.score(by_sum.question(sample), responses_of(found[:3])))
     aggregate = task.aggregation()

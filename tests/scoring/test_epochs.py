@@ -36,7 +36,7 @@ from pytest_llmeval.suites.score_settings import CustomSettings
 from pytest_llmeval.suites.score_settings.choices import MassSettings
 from pytest_llmeval.suites.score_settings.mathematics import MathSettings
 from pytest_llmeval.suites.score_settings.replies import JsonSettings
-from pytest_llmeval.suites.score_settings.texts import F1Settings
+from pytest_llmeval.suites.score_settings.texts import F1Settings, TerSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 
@@ -263,7 +263,65 @@ def test_a_scorer_in_python_that_gives_numbers_has_no_right_replies_to_count() -
     custom = CustomSettings(name="mine", settings={})
     spec = EpochsSpec(count=2, reduce=("pass@1",))
     scorer = suite_scorer(custom, {"mine": words_or_right}, epochs=spec)
-    assert judge(scorer, "1", "?").reason == "pass@1 needs right and wrong replies, and this scorer gives numbers"
+    assert judge(scorer, "1", "?").reason == (
+        "pass@1 needs right and wrong replies, and this scorer gives numbers; say from which one on a reply is right: "
+        "epochs.threshold"
+    )
+
+
+def length(reply: str) -> float:
+    return float(len(reply))
+
+
+def named(reply: str) -> dict[str, float]:
+    return {"words": 1.0, "length": float(len(reply))}
+
+
+named.metrics = ("length", "words")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("function", [length, named])
+@pytest.mark.parametrize("reduce", ["pass@2", "pass^2", "any", "all"])
+def test_numbers_in_python_are_counted_from_a_threshold_on(function: Any, reduce: str) -> None:
+    custom = CustomSettings(name="mine", settings={})
+
+    def made(**epochs: Any) -> Scorer:
+        return suite_scorer(custom, {"mine": function}, epochs=EpochsSpec(count=3, reduce=(reduce,), **epochs))
+
+    with pytest.raises(SettingsError, match=f"{re.escape(reduce)} counts right replies, and mine says of none"):
+        made()
+    score = judge(made(threshold=3), "long", "a", "b")
+    if reduce in ("any", "all"):
+        assert score.status == {"any": "correct", "all": "wrong"}[reduce]
+    else:
+        assert score.values == pytest.approx({reduce: {"pass@2": 2 / 3, "pass^2": 0.0}[reduce]})
+
+
+def test_a_threshold_for_a_metric_that_is_better_when_lower() -> None:
+    scorer = scorer_of({"count": 2, "reduce": "pass@1", "threshold": 50}, TerSettings())
+    assert judge(scorer, "one two", "x y z u", target="one two").values == {"pass@1": 0.5}
+
+
+def test_a_threshold_that_contradicts_an_accuracy() -> None:
+    """A report that held both would be taken for one that was edited."""
+
+    def quality(reply: str) -> Score:
+        return Score(status="scored", values={"quality": float(reply), "accuracy": float(reply == "1")})
+
+    custom, spec = CustomSettings(name="mine", settings={}), EpochsSpec(count=2, threshold=0.5)
+    scorer = suite_scorer(custom, {"mine": quality}, epochs=spec)
+    assert judge(scorer, "1", "0").status == "scored"
+    score = judge(scorer, "1", "0.7")
+    assert (score.status, score.values) == ("unscored", {})
+    assert score.reason == (
+        "epoch 2 of 2: epochs.threshold gave the status correct and accuracy = 0.0, expected accuracy = 1.0, or the "
+        "status wrong"
+    )
+
+
+def test_a_threshold_where_the_scorer_knows_what_is_right() -> None:
+    with pytest.raises(SettingsError, match="exact says itself which replies are right; remove it"):
+        scorer_of({"count": 2, "threshold": 1})
 
 
 def test_pass_at_k_of_a_scorer_in_python_is_no_accuracy_of_those_that_agree() -> None:

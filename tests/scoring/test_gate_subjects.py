@@ -48,6 +48,12 @@ HAS = "There is accuracy, skill, flexible.accuracy, pass@4, correct"
     ("text", "categories", "message"),
     [
         ("acuracy", CATEGORIES, f"there is no metric 'acuracy'; did you mean 'accuracy'? {HAS}"),
+        (
+            "accuracy_pct",
+            CATEGORIES,
+            "there is no metric 'accuracy_pct': it is 100 times accuracy, which is a share of 1; write accuracy, and "
+            "0.7 for 70 percent",
+        ),
         ("f1", CATEGORIES, f"there is no metric 'f1'; {HAS.lower()}"),
         ("", CATEGORIES, f"there is no metric ''; {HAS.lower()}"),
         ("macro.skil", CATEGORIES, f"there is no metric 'skil'; did you mean 'skill'? {HAS}"),

@@ -52,6 +52,7 @@ def test_a_function(tmp_path: Path) -> None:
     mine.judged_by = "gpt-x, temperature 0"  # type: ignore[attr-defined]
     after = evaluation(tmp_path, "mine", mine=mine)
     assert after.judge == fingerprint("gpt-x, temperature 0")
+    assert after.judged_by == ("gpt-x, temperature 0",)
     assert after.fingerprints() == before.fingerprints()
     assert after.fingerprint_parts() == before.fingerprint_parts()
 

@@ -32,7 +32,19 @@ EQUAL = [
     (r"10^{-3}", "0.001"),
     ("2^{10}", "1024"),
     ("-1", "−1"),
+    ("35", r"35.0\%"),
+    (r"35.0\%", "35"),
+    ("35.5", r"35.50\%"),
+    ("35", "35.0%"),
+    ("12.5", r"12.5 \%"),
+    (r"12.5\%", r"\frac{1}{8}"),
+    ("0.355", r"35.5\%"),
+    (r"35.0\%", "35%"),
+    ("-2.5", r"-2.50\%"),
+    ("20", r"20.\%"),
     # thousands, currencies, units
+    ("1250", r"1{,}250\%"),
+    ("10000", "10{,}000"),
     ("1000", "1,000"),
     ("1000", "1{,}000"),
     ("1000", r"1\,000"),
@@ -78,6 +90,14 @@ EQUAL = [
     ("No", "no"),
     ("A", r"\text{(A)}"),
     ("A", "(A)"),
+    (r"\text{4:30 p.m.}", r"4:30 \text{ p.m.}"),
+    (r"4:30 \text{ p.m.}", r"\text{4:30 p.m.}"),
+    ("4:30 p.m.", r"4:30\text{ p.m}"),
+    (r"9\!:\!00\text{ AM}", "9:00 am"),
+    ("4:30 p.m.", "4:30pm"),
+    (r"\text{Monday}.", "Monday"),
+    (r"\text{(A) and (C)}", "(A)and(C)"),
+    (r"\text{even}", r"\mathrm{even}."),
 ]
 
 UNEQUAL = [
@@ -105,6 +125,14 @@ UNEQUAL = [
     (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}2\\1\end{pmatrix}"),
     ("A", "B"),
     ("Tuesday", "Monday"),
+    ("35", r"3.50\%"),
+    ("35.5", r"35\%"),
+    (r"35.5\%", r"0.355\%"),
+    ("100", r"1.0\%"),
+    ("x", r"x\%"),
+    (r"\text{4:30 p.m.}", r"\text{4:30 a.m.}"),
+    ("4:30 p.m.", r"5:30 \text{ p.m.}"),
+    (r"4:30 \text{ a.m.}", r"4:30 \text{ p.m.}"),
 ]
 
 
@@ -170,6 +198,15 @@ def test_details_say_why_there_is_no_answer() -> None:
     score = judge_reply(MathSettings(), 5, "I do not know.")
     assert (score.status, score.answer, score.no_answer) == ("wrong", None, True)
     assert score.details == {"why": "no answer found by boxed, answer, math, number"}
+
+
+def test_details_say_where_a_reply_was_longer_than_what_is_searched() -> None:
+    for reply, status in ((boxed("5"), "correct"), ("none", "wrong")):
+        score = judge_reply(MathSettings(), 5, "so " * 100_000 + reply)
+        assert score.status == status
+        assert score.details["judged_chars"] == 100_000
+        assert score.details["reply_chars"] == 300_000 + len(reply)
+    assert "reply_chars" not in judge_reply(MathSettings(), 5, boxed("5")).details
 
 
 def test_details_say_what_could_not_be_read() -> None:
@@ -283,6 +320,15 @@ def test_a_scorer_is_a_value() -> None:
     presented = scorer.present(a_sample("1/2"))
     assert pickle.loads(pickle.dumps(scorer)) == scorer
     assert pickle.loads(pickle.dumps(presented)) == presented
+
+
+def test_published_comparisons_keep_their_fingerprints() -> None:
+    settings = [
+        MathSettings(compare="hendrycks"),
+        MathSettings(compare="minerva"),
+        MathSettings(extract=("math_verify",)),
+    ]
+    assert [MathScorer.of(some).version for some in (MathSettings(), *settings)] == [2, 1, 1, 1]
 
 
 def test_scores_are_json() -> None:

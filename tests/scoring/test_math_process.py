@@ -9,19 +9,20 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.scoring import math_process, math_worker
-from pytest_llmeval.scoring.math_process import Bounds, Comparison, MathProcess, Verdict
+from pytest_llmeval.scoring import bounded_process, math_worker
+from pytest_llmeval.scoring.bounded_process import Bounds
+from pytest_llmeval.scoring.math_process import Comparison, MathProcess, Verdict
 from pytest_llmeval.suites.score_settings.mathematics import MathSettings
 from tests.scoring.helpers import judge_reply
 from tests.support import REPOSITORY, clean_environment
 
-BOUNDS = Bounds(timeout_s=60, memory_mb=512)
-SHORT = Bounds(timeout_s=0.5, memory_mb=512)
+BOUNDS = Bounds(timeout_s=60, memory_mb=512, setting="score.math")
+SHORT = Bounds(timeout_s=0.5, memory_mb=512, setting="score.math")
 EQUAL = Verdict(equal=True, target="1/2", reply="1/2")
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and processes of POSIX")
@@ -65,7 +66,7 @@ def test_a_bomb_costs_one_comparison(process: MathProcess, comparison: Compariso
 
 @linux
 def test_memory_is_bounded(process: MathProcess) -> None:
-    verdict = process.compare("minerva", "5", "2^{10^{10}}", Bounds(timeout_s=60, memory_mb=64))
+    verdict = process.compare("minerva", "5", "2^{10^{10}}", Bounds(60, 64, "score.math"))
     assert verdict == Verdict(False, problem="it took more than 64 MiB of memory (score.math.memory_mb)")
     assert half(process) == EQUAL
 
@@ -143,14 +144,14 @@ def test_a_process_that_is_ended_from_outside_costs_nothing(
     process: MathProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half(process)
-    first, exchange = running(process), math_process._one_line
+    first, exchange = running(process), bounded_process._one_line
 
     def killed(*arguments: object) -> str:
-        monkeypatch.setattr(math_process, "_one_line", exchange)
+        monkeypatch.setattr(bounded_process, "_one_line", exchange)
         os.kill(first.pid, signal.SIGKILL)
         return exchange(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(math_process, "_one_line", killed)
+    monkeypatch.setattr(bounded_process, "_one_line", killed)
     assert half(process) == EQUAL
 
 
@@ -159,9 +160,7 @@ def test_what_ends_a_new_process_is_named(
     process: MathProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = tmp_path / "worker.py"
-    worker.write_text(
-        "import os, sys\nprint(sys.stdin.readline() and '{}', flush=True)\nsys.stdin.readline()\nos.abort()"
-    )
+    worker.write_text("import os\ndef services():\n return {'math_verify': lambda **_: os.abort()}\n")
     monkeypatch.setattr(math_worker, "__file__", str(worker))
     assert half(process) == Verdict(False, problem="it ended the process that compares (SIGABRT)")
 
@@ -172,12 +171,13 @@ def test_an_interrupted_comparison_leaves_no_answer_behind(
     half(process)
 
     def interrupted(to: object, back: object, document: object) -> str:
-        to.write('{"compare": "math_verify", "target": "1", "reply": "2", "timeout_s": 9, "memory_mb": 99}\n')  # type: ignore[attr-defined]
+        arguments = '"arguments": {"target": "1", "reply": "2"}'
+        to.write(f'{{"service": "math_verify", {arguments}, "timeout_s": 9, "memory_mb": 99}}\n')  # type: ignore[attr-defined]
         to.flush()  # type: ignore[attr-defined]
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(math_process, "_one_line", interrupted)
+        patch.setattr(bounded_process, "_one_line", interrupted)
         with pytest.raises(KeyboardInterrupt):
             half(process)
     assert half(process) == EQUAL
@@ -194,7 +194,7 @@ def test_a_library_that_does_not_load_is_explained(
     process: MathProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = tmp_path / "worker.py"
-    worker.write_text('import sys\nsys.stdin.readline()\nprint(\'{"problem": "ImportError: no sympy"}\')')
+    worker.write_text("def services():\n raise ImportError('no sympy')\n")
     monkeypatch.setattr(math_worker, "__file__", str(worker))
     assert half(process).problem == "the process that compares mathematics did not start: ImportError: no sympy"
 
@@ -251,10 +251,11 @@ def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str,
             import sys
             folder = sys.path.pop(0)
             import os, random, signal
-            from pytest_llmeval.scoring.math_process import Bounds, shared_process
+            from pytest_llmeval.scoring.bounded_process import Bounds
+            from pytest_llmeval.scoring.math_process import shared_process
             sys.path.insert(0, folder)
             process = shared_process()
-            print("main", process.compare("math_verify", "1/2", "0.5", Bounds(60, 512)).equal, flush=True)
+            print("main", process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal, flush=True)
             print(process._process.pid, flush=True)
             {end}
             """
@@ -269,6 +270,53 @@ def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str,
         time.sleep(0.01)  # it reads the end of its input; a test that never ends has failed
 
 
+@posix
+@pytest.mark.parametrize(
+    ("platform", "computation"),
+    [
+        pytest.param("linux", "sum(9**9**9 for _ in iter(int, 1))", marks=linux),  # one call of a C function
+        ("other", "sum(0 for _ in iter(int, 1))"),
+    ],
+)
+def test_a_parent_that_is_killed_ends_a_computation_that_runs(platform: str, computation: str, tmp_path: Path) -> None:
+    """Not only at its bound of an hour."""
+    module, started = tmp_path / "module.py", tmp_path / "started"
+    module.write_text(
+        f"from pathlib import Path\ndef work():\n Path({str(started)!r}).touch()\n {computation}\n"
+        "def services():\n return {'work': work}\n"
+    )
+    program = f"""
+        import sys, threading
+        from pytest_llmeval.scoring.bounded_process import BoundedProcess, Bounds
+        sys.platform = {platform!r}
+        process = BoundedProcess(lambda: {str(module)!r}, "computes")
+        arguments = ("work", {{}}, Bounds(3600, None, "score.math"))
+        threading.Thread(target=process.compute, args=arguments).start()
+        while process._process is None: pass
+        print(process._process.pid, flush=True)
+        """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert _comes_true(started.exists)
+        parent.kill()
+    ended = _comes_true(lambda: not _is_there(pid))
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+    assert ended
+
+
+def _comes_true(condition: Callable[[], bool]) -> bool:
+    """Whether it is so within a minute."""
+    end = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def _is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -281,9 +329,10 @@ def _is_there(pid: int) -> bool:
 def test_a_fork_starts_its_own(tmp_path: Path) -> None:
     program = """
         import os
-        from pytest_llmeval.scoring.math_process import Bounds, MathProcess
+        from pytest_llmeval.scoring.bounded_process import Bounds
+        from pytest_llmeval.scoring.math_process import MathProcess
         process = MathProcess()
-        half = lambda: process.compare("math_verify", "1/2", "0.5", Bounds(60, 512)).equal
+        half = lambda: process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal
         half()
         pid = process._process.pid
         child = os.fork()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
-import nltk
+import nltk.data
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nltk.stem.porter import PorterStemmer
 
+from pytest_llmeval.scoring import text_process
 from pytest_llmeval.scoring.metrics import summarize
 from pytest_llmeval.scoring.scorers import make_scorer
 from pytest_llmeval.suites.score_settings.texts import MeteorSettings
@@ -63,6 +65,13 @@ def test_values_are_those_of_the_formula_of_the_best_reference(reply: list[str],
     assert score.status == "scored"
 
 
+def test_without_stems_words_match_as_they_are() -> None:
+    exact = MeteorSettings(synonyms=False, stem=False, tokenize="whitespace")
+    assert judge_reply(PLAIN, "cats run", "cat running").values["meteor"] > 0.9
+    assert judge_reply(exact, "cats run", "cat running").values["meteor"] == 0
+    assert judge_reply(exact, "The cats run", "the cats run").values["meteor"] > 0.9
+
+
 def test_the_weights() -> None:
     settings = MeteorSettings(synonyms=False, tokenize="whitespace", alpha=0.5, beta=1.0, gamma=0.2)
     reply, reference = ["the", "cat", "sat"], ["sat", "there", "the", "cat", "on"]
@@ -98,3 +107,32 @@ def test_synonyms_need_wordnets_data() -> None:
     with pytest.raises(ValueError, match=r"needs WordNet's data .*nltk\.downloader wordnet.*synonyms: false") as raised:
         make_scorer(MeteorSettings())
     assert not re.search(r"\n", str(raised.value))
+
+
+def a_wordnet(folder: Path) -> None:
+    """Two words of one meaning, in WordNet's files; they are stems, as what nltk looks up there is."""
+    folder.mkdir(parents=True)
+    for part in ("adj", "adv", "noun", "verb"):
+        for name in (f"index.{part}", f"data.{part}", f"{part}.exc"):
+            (folder / name).write_text("")
+    for name in ("index.sense", "cntlist.rev"):
+        (folder / name).write_text("")
+    (folder / "lexnames").write_text("00\tnoun.artifact\t1\n")
+    (folder / "data.noun").write_text("00000000 00 n 02 car 0 auto 0 000 | a motor vehicle\n")
+    (folder / "index.noun").write_text("auto n 1 0 1 0 00000000\ncar n 1 0 1 0 00000000\n")
+
+
+def test_long_replies_find_wordnet_where_a_conftest_says_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are compared in a process of its own, which starts with another list of folders."""
+    a_wordnet(tmp_path / "corpora" / "wordnet")
+    shared = text_process._shared_process()
+    settings = MeteorSettings(tokenize="whitespace")
+    try:
+        text_process.values_in_time(PLAIN, "car", ["car"])  # the process is there already
+        monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+        started = shared._process
+        found = text_process.values_in_time(settings, "a car", ["an auto"])
+        assert found["meteor"] == pytest.approx(meteor(["a", "x"], ["b", "x"], 0.9, 3, 0.5))
+        assert shared._process is started
+    finally:
+        shared.close()

@@ -17,6 +17,7 @@ from pytest_llmeval.scoring import libraries
 from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.definitions import definition, is_known
 from pytest_llmeval.scoring.metrics import summarize
+from pytest_llmeval.scoring.reference_scorer import LibraryScorer
 from pytest_llmeval.scoring.scorers import make_scorer
 from pytest_llmeval.suites.schema import ScoreSettings
 from pytest_llmeval.suites.score_settings.texts import (
@@ -118,6 +119,39 @@ def test_what_would_take_minutes_is_unscored(settings: ScoreSettings, count: int
     score = judge_reply(settings, ["a", word * count], word * count)
     assert (score.status, score.reason) == ("unscored", reason)
     assert judge_reply(settings, "a b", word * count).status == "scored"
+
+
+@each
+def test_a_reply_is_judged_up_to_its_bound_and_the_record_says_so(settings: ScoreSettings) -> None:
+    bounded = settings.model_copy(update={"max_reply_chars": 22})
+    score = judge_reply(bounded, "the cat sat on the mat", "the cat sat on the mat" + " and so on" * 100_000)
+    assert score.values == judge_reply(settings, "the cat sat on the mat", "the cat sat on the mat").values
+    assert (score.answer, score.details) == (
+        "the cat sat on the mat",
+        {"reply_chars": 1_000_022, "judged_chars": 22},
+    )
+    assert judge_reply(bounded, "the cat sat on the mat", "the cat sat on the mat").details == {}
+
+
+@each
+def test_numbers_are_those_of_a_process_of_their_own_where_texts_are_long(settings: ScoreSettings) -> None:
+    """3,000 characters against the library called here."""
+    reply, reference = "the cat sat on a mat, " * 60, "the cat sat on the big mat. " * 60
+    scorer = make_scorer(settings)
+    assert isinstance(scorer, LibraryScorer)
+    score = judge_reply(settings, [reference, "a cat"], reply)
+    assert score.values == scorer.values(reply, [reference, "a cat"])
+    assert score.details == {}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only POSIX bounds processor time")
+def test_what_takes_too_long_is_unscored_and_the_next_is_right() -> None:
+    settings = MeteorSettings(synonyms=False, timeout_s=0.05)
+    none_alike = (" ".join(f"{letter}{number}" for number in range(7_000)) for letter in "ab")
+    score = judge_reply(settings, next(none_alike), next(none_alike))
+    assert (score.status, score.values) == ("unscored", {})
+    assert score.reason == "it took longer than 0.05 s (score.meteor.timeout_s)"
+    assert judge_reply(settings, "the cat sat " * 200, "the cat sat " * 200).status == "scored"
 
 
 @each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -74,6 +75,58 @@ def test_lsum_reads_lines() -> None:
     values = judge_reply(ALL, "one two three\nfour five", "four five\none two three").values
     assert values["rouge_lsum"] == 1
     assert values["rouge_l"] == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [("police kill the gunman", 0.5), ("the gunman kill police", 1 / 6), ("the gunman police killed", 1 / 3)],
+)
+def test_skip_bigrams_of_lins_examples(reply: str, value: float) -> None:
+    """C.-Y. Lin, ROUGE: A Package for Automatic Evaluation of Summaries (2004), section 5: each has six of them."""
+    assert judge_reply(RougeSettings(types=("S",)), "police killed the gunman", reply).values == {
+        "rouge_s": pytest.approx(value)
+    }
+
+
+def test_skip_bigrams_of_the_examples_with_gaps() -> None:
+    """By hand: of "a b c d" the pairs with at most one word between are ab, ac, bc, bd, cd; of "a x b d" ab, bd, ..."""
+    values = judge_reply(RougeSettings(types=("S1", "S2", "S")), "a b c d", "a x b d").values
+    assert values == {
+        "rouge_s1": pytest.approx(f1(2, 5, 5)),  # ab, bd of ax, ab, xb, xd, bd
+        "rouge_s2": pytest.approx(f1(3, 6, 6)),  # and ad
+        "rouge_s": pytest.approx(f1(3, 6, 6)),
+    }
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3), st.booleans())
+def test_skip_bigrams_are_those_of_the_formula(reply: str, references: list[str], stemmer: bool) -> None:
+    def value(reference: str, max_gap: int) -> float:
+        counts = [
+            Counter(
+                (words[i], words[j]) for i, j in itertools.combinations(range(len(words)), 2) if j - i - 1 <= max_gap
+            )
+            for words in (words_of(reply, stemmer), words_of(reference, stemmer))
+        ]
+        return f1((counts[0] & counts[1]).total(), counts[0].total(), counts[1].total())
+
+    found = judge_reply(RougeSettings(types=("S", "S1", "S4"), stemmer=stemmer), references, reply).values
+    expected = [max(value(each, max_gap) for each in references) for max_gap in (1_000, 1, 4)]
+    assert list(found.values()) == pytest.approx(expected)
+
+
+def test_skip_bigrams_of_many_words_are_refused() -> None:
+    score = judge_reply(RougeSettings(types=("S", "1")), "a b", "a b " * 2_000)
+    assert (score.status, score.reason) == (
+        "unscored",
+        "a text has 4,000 words: ROUGE-S is computed for at most 2,000",
+    )
+    assert judge_reply(RougeSettings(types=("S4", "1")), "a b", "a b " * 2_000).status == "scored"
+
+
+def test_skip_bigrams_as_a_metric() -> None:
+    scorer = make_scorer(RougeSettings(types=("S", "S4", "L")))
+    assert scorer.metrics == ("rouge_s", "rouge_s4", "rouge_l", "no_answer")
+    assert definition("rouge_s4").description.startswith("Mean of the samples' ROUGE-S (pairs of words with at most 4 ")
 
 
 def test_the_metrics() -> None:

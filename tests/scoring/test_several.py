@@ -15,7 +15,7 @@ from pytest_llmeval.scoring.metrics import expanded, summarize
 from pytest_llmeval.scoring.scorers import make_scorer, suite_scorer
 from pytest_llmeval.suites.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.filters_spec import Filters
-from pytest_llmeval.suites.schema import ScoreSettings
+from pytest_llmeval.suites.schema import GenerateSpec, ScoreSettings
 from pytest_llmeval.suites.score_settings import CustomSettings
 from pytest_llmeval.suites.score_settings.texts import BleuSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
@@ -88,11 +88,16 @@ def test_one_request_for_all() -> None:
 
 
 def test_scorers_that_ask_for_different_things_are_named() -> None:
-    scorer = scorer_of({"one": {"score": "exact"}, "two": {"score": "letter"}})
+    scorer = scorer_of({"one": {"score": "exact"}, "two": {"score": {"letter": {"max_tokens": 10}}}})
     presented = scorer.present(a_sample("x", ["x", "y"]))
     with pytest.raises(SettingsError, match=r"asks for something else than one: max_tokens 10 where .* 77") as caught:
         scorer.requests(presented, "Q", delimiter=" ", generate=GENERATE)
     assert caught.value.keys == ("score", "several", "scorers", "two")
+    scorer = scorer_of({"one": {"score": "exact"}, "two": {"score": "yes_no"}})
+    presented = scorer.present(a_sample("yes"))
+    with pytest.raises(SettingsError, match=r"max_tokens 10 where the other has 256; set generate\.max_tokens$"):
+        scorer.requests(presented, "Q", delimiter=" ", generate=GenerateSpec())
+    scorer.requests(presented, "Q", delimiter=" ", generate=GENERATE)
     scorer = scorer_of({"one": {"score": "exact"}, "two": {"score": "choice"}})
     presented = scorer.present(a_sample("x", ["x", "y"]))
     with pytest.raises(SettingsError, match="one judges a reply, and the other compares loglikelihoods"):

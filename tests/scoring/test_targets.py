@@ -92,6 +92,12 @@ def test_what_is_no_text_is_refused(target: Any, message: str) -> None:
         target_texts(a_sample(target))
 
 
+def test_a_truth_value_of_json_is_said_to_need_a_text() -> None:
+    """Quotes are YAML's remedy; a template is one for a column of any other format."""
+    with pytest.raises(ValueError, match=r"which is no text; say what .* target: \"{{ 'yes' if target else 'no' }}\"$"):
+        target_texts(a_sample(True, path="rows.jsonl"))
+
+
 def complaint(target: str, choices: list[str]) -> str:
     try:
         right_choices(a_sample(target, choices))
