@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
@@ -18,7 +20,7 @@ from pytest_llmeval.suites.loader import suite_of
 from pytest_llmeval.suites.overrides import Override
 from pytest_llmeval.suites.schema import SuiteSpec
 from pytest_llmeval.suites.suite import NO_SCORERS, Suite
-from pytest_llmeval.suites.wording import Keys, dotted, quoted
+from pytest_llmeval.suites.wording import Keys, dotted, nearest, quoted
 from pytest_llmeval.suites.yaml_lines import Document
 
 __all__ = ["Benchmark", "check_name", "load_benchmark"]
@@ -28,7 +30,26 @@ _KEYS = (
     *("gates", "primary_metric"),
 )
 _CLOSE = 0.85
-"""How much an attribute is like one of ours that it is taken for a slip of the pen: ``loader`` is not ``load``."""
+"""How much an attribute is like one of ours that it is taken for a slip of the pen: ``loader`` is not ``load``.
+
+A method that the file does not call is taken for one sooner, as ``wording.nearest`` has it."""
+_ALIASES = {"normalise": "normalize", "is_equivalent": "is_equiv"}
+"""Names of other programs, whose ``is_equiv`` takes the target first: ``is_equiv(gold, pred)``."""
+_FOREIGN = ("set_pred", "evaluate")
+"""Hooks of other programs that would decide what is right, and have no like here."""
+_LIKE = MappingProxyType(
+    dict.fromkeys(("load_data", "load_dataset", "get_data", "get_samples"), "load")
+    | dict.fromkeys(
+        ("postprocess", "post_process", "extract_answer", "parse_answer", "clean_answer", "get_answer"), "normalise"
+    )
+    | dict.fromkeys(
+        ("compare", "is_correct", "is_right", "check", "check_answer", "grade", "judge", "verify", "match", "matches"),
+        "is_equivalent",
+    )
+)
+"""Hooks of other programs, by what takes their place."""
+_TARGET_WORDS = frozenset({"gold", "target", "reference"})
+_ANSWER_WORDS = frozenset({"pred", "prediction", "answer"})
 
 
 class Benchmark:
@@ -37,7 +58,9 @@ class Benchmark:
     ``load`` gives the rows; their keys ``id``, ``question``, ``choices``, ``target`` and ``category`` mean what they
     mean in a suite, and any other is a variable for the prompt's template. The other attributes are keys of the suite
     format, with values as YAML would hold them. Without ``score`` a reply is right where ``is_equivalent`` says so of
-    it and of a target, both normalised.
+    it and of a target, both normalised. ``normalize(text)`` is another name of ``normalise``, and
+    ``is_equiv(target, answer)`` of ``is_equivalent(answer, target)``; where the names of its two parameters say which
+    is which (``gold``, ``target``, ``reference``; ``pred``, ``prediction``, ``answer``), either is called by them.
     """
 
     suite: ClassVar[str] = ""
@@ -112,17 +135,20 @@ class _Equivalence:
         )
 
     def _normalised(self, text: str) -> str:
-        found = self._call("normalise", text)
+        name = _hook_of(type(self.benchmark), "normalise")
+        found = self._call(name, text)
         if not isinstance(found, str):
-            raise self._error(f"normalise returned {_shown(found)}, expected text")
+            raise self._error(f"{name} returned {_shown(found)}, expected text")
         return found
 
     def _is_right(self, answer: str, target: str) -> bool:
-        found = self._call("is_equivalent", answer, target)
+        name = _hook_of(type(self.benchmark), "is_equivalent")
+        is_target_first = _takes_target_first(getattr(self.benchmark, name), name)
+        found = self._call(name, target, answer) if is_target_first else self._call(name, answer, target)
         if type(found).__name__ in ("bool_", "bool") and hasattr(found, "item"):  # numpy's
             found = found.item()
         if not isinstance(found, bool):
-            raise self._error(f"is_equivalent returned {_shown(found)}, expected True or False")
+            raise self._error(f"{name} returned {_shown(found)}, expected True or False")
         return found
 
     def _call(self, name: str, *texts: str) -> object:
@@ -134,6 +160,12 @@ class _Equivalence:
 
     def _error(self, message: str) -> RequestError:
         return RequestError(f"{type(self.benchmark).__name__}.{message}")
+
+
+def _hook_of(kind: type[Benchmark], name: str) -> str:
+    """``name`` or its alias, whichever the class or the nearest of what it derives from has."""
+    alias = _ALIASES[name]
+    return next((given for owner in kind.__mro__ for given in (alias, name) if given in vars(owner)), name)
 
 
 def load_benchmark(
@@ -187,11 +219,15 @@ def _rows(benchmark: Benchmark, source: Source, line: int | None) -> list[Mappin
 
 def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -> None:
     """Raise ``SuiteError`` for an attribute that somebody took for one of ours."""
-    known = [name for name in dir(Benchmark) if not name.startswith("_")] + ["folder"]
+    known = [name for name in dir(Benchmark) if not name.startswith("_")] + ["folder", *_ALIASES.values()]
     for owner in kind.__mro__:
         if owner is Benchmark or not issubclass(owner, Benchmark):
             continue
-        for name in vars(owner):
+        for name, alias in _ALIASES.items():
+            if name in vars(owner) and alias in vars(owner):
+                message = f"{owner.__name__} has both {name} and {alias}, which mean the same; remove one"
+                raise source.error(message, line)
+        for name, value in vars(owner).items():
             if name in (*known, "pytestmark") or name.startswith("_") or name.isupper():
                 continue
             where = f"{owner.__name__}.{name}"
@@ -204,6 +240,64 @@ def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -
             if name in SuiteSpec.model_fields:
                 message = f"{where}: {name} has no meaning in a benchmark; write the suite in YAML, or rename it"
                 raise source.error(message, line)
+            if inspect.isroutine(value):
+                _check_method(kind, owner, name, source, line)
+
+
+def _check_method(kind: type[Benchmark], owner: type[Benchmark], name: str, source: Source, line: int | None) -> None:
+    """Raise ``SuiteError`` for a method that nobody would call, though its author thinks that we do."""
+    if _is_used(kind, name):
+        return
+    where = f"{owner.__name__}.{name}"
+    if name in _FOREIGN:
+        message = f"{where}: a benchmark has no {name}; what is right is decided by normalise and is_equivalent"
+        raise source.error(f"{message}; move it there, or rename it", line)
+    hooks = (*_ALIASES, *_ALIASES.values())
+    near = _LIKE.get(name) or _held_in(name, (*hooks, "load")) or nearest(name, hooks)
+    if near is not None:
+        message = f"{where}: a benchmark has no {name}, and nothing in the file calls it; did you mean {quoted(near)}?"
+        raise source.error(f"{message} Else rename it", line)
+
+
+def _held_in(name: str, hooks: Sequence[str]) -> str | None:
+    """The first of the hooks whose words stand together in the name: ``normalise`` in ``normalise_answer``."""
+    words = f"_{'_'.join(_words(name))}_"
+    return next((hook for hook in hooks if f"_{hook}_" in words), None)
+
+
+def _words(name: str) -> list[str]:
+    """``is``, ``equivalent`` of ``is_equivalent`` and of ``isEquivalent``."""
+    return [word for word in re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_") if word]
+
+
+def _takes_target_first(method: Callable[..., object], name: str) -> bool:
+    """As the names of its first two parameters say, else as is the custom of a method of this name."""
+    try:
+        parameters = list(inspect.signature(method).parameters)[:2]
+    except (TypeError, ValueError):  # some of C have none
+        parameters = []
+    kinds = [
+        "target" if _TARGET_WORDS.intersection(words) else "answer" if _ANSWER_WORDS.intersection(words) else None
+        for words in map(_words, parameters)
+    ]
+    if set(kinds) == {"target", "answer"}:
+        return kinds[0] == "target"
+    return name != "is_equivalent"
+
+
+def _is_used(kind: type[Benchmark], name: str) -> bool:
+    """Whether a file of the class or of what it derives from mentions the method beside its definition: a helper."""
+    owners = [owner for owner in kind.__mro__ if issubclass(owner, Benchmark) and owner is not Benchmark]
+    return any(_is_mentioned(owner, name) for owner in owners)
+
+
+def _is_mentioned(owner: type[Benchmark], name: str) -> bool:
+    try:
+        text = inspect.getsource(inspect.getmodule(owner) or owner)
+    except (OSError, TypeError):
+        return False
+    name = re.escape(name)
+    return re.search(rf"\b{name}\b", re.sub(rf"(?m)\bdef {name}\b|^\s*{name}\s*=(?!=)", "", text)) is not None
 
 
 def _plain(value: Any, keys: Keys, kind: type[Benchmark], source: Source, line: int | None) -> Any:

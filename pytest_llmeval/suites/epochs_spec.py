@@ -86,6 +86,12 @@ class EpochsSpec(Spec):
         "first decides what is right.",
     )
 
+    threshold: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="Where the scorer gives numbers and no right or wrong: a reply is right whose first number is at "
+        "least this (at most, for a metric that is better when lower). pass@k, pass^k, any and all need it then.",
+    )
     vote: Literal["answer", "text"] = Field(
         "answer",
         description="What mode counts: the answers that the scorer found, or the replies as filters left them, as "

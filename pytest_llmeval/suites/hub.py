@@ -10,18 +10,20 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.files import DISTRIBUTION, Source
+from pytest_llmeval.suites.hub_reach import is_known_unreachable, offline_where_unreachable
 from pytest_llmeval.suites.parquet import rows_of_batch
 from pytest_llmeval.suites.rows import Row
 from pytest_llmeval.suites.wording import expected_one_of, quoted
 
-__all__ = ["HubDataset", "HubError", "load_split", "read_hub"]
+__all__ = ["HubDataset", "HubError", "load_split", "read_hub", "table_of"]
 
 HubError: TypeAlias = Callable[[str, str], SuiteError]
 """Makes the error of a message and the key that it is about: ``hub``, ``config``, ``split``, ``revision``."""
@@ -101,12 +103,31 @@ def load_split(dataset: HubDataset, error: HubError) -> Any:
     loaders = getattr(datasets.packaged_modules, "_PACKAGED_DATASETS_MODULES", ())
     if not dataset.is_local and dataset.name in loaders:  # it would read what lies in the current folder
         raise error(f"{dataset.name} reads files; name them with path", "hub")
+    is_here = dataset.is_local and (dataset.name in loaders or os.path.exists(dataset.name))
     try:
-        return _split(dataset, _load(dataset, error), error)
+        with nullcontext() if is_here else offline_where_unreachable():
+            return _split(dataset, _load(dataset, error), error)
     except SuiteError:
         raise
     except Exception as problem:
         raise _explained(dataset, problem, error) from None
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Rows as ``datasets`` has them, for code that works on such a table; a column that a row lacks is None there.
+
+    Raises ``ValueError`` for a column whose values are of different types, and without the package ``datasets``.
+    """
+    try:
+        import datasets
+        import pyarrow
+    except ImportError:
+        raise ValueError(f"needs the package datasets: pip install '{DISTRIBUTION}[datasets]'") from None
+    names = dict.fromkeys(name for row in rows for name in row)
+    try:
+        return datasets.Dataset.from_dict({name: [row.get(name) for row in rows] for name in names})
+    except (pyarrow.ArrowException, TypeError) as problem:
+        raise ValueError(_first_line(problem)) from None
 
 
 def _split(dataset: HubDataset, loaded: Any, error: HubError) -> Any:
@@ -238,7 +259,8 @@ def _first_line(problem: BaseException) -> str:
 def _not_cached(dataset: HubDataset, error: HubError) -> SuiteError:
     import datasets
 
-    why = "HF_HUB_OFFLINE is set" if datasets.config.HF_HUB_OFFLINE else "the hub cannot be reached"
+    is_switched_off = datasets.config.HF_HUB_OFFLINE and not is_known_unreachable()
+    why = "HF_HUB_OFFLINE is set" if is_switched_off else "the hub cannot be reached"
     revision = "" if dataset.revision is None else f" at the revision {quoted(dataset.revision)}"
     return error(
         f"{why}, and the local cache does not hold {dataset.shown}{revision}; load it once with a network, or name "

@@ -365,9 +365,15 @@ def _attr(environment: Sandbox, obj: Any, name: str) -> Any:
     return environment.getattr(obj, name)
 
 
-def _indices(values: Iterable[Any], wanted: Any) -> list[int]:
-    """The positions at which ``values`` holds ``wanted``: ``[1.0, 0.0, 1.0] | indices(1.0)`` is ``[0, 2]``."""
-    return [position for position, value in enumerate(values) if value == wanted]
+def _indices(values: Iterable[Any], wanted: Any, beside: Any = None) -> list[int]:
+    """The positions at which ``values`` holds ``wanted``: ``[1.0, 0.0, 1.0] | indices(1.0)`` is ``[0, 2]``.
+
+    ``beside`` is the list to whose parts the values belong, and has to be as long.
+    """
+    listed = list(values)
+    if beside is not None and len(listed) != len(beside):
+        raise RefusedError(f"the filter 'indices' found {len(listed)} values, expected one for each of {len(beside)}")
+    return [position for position, value in enumerate(listed) if value == wanted]
 
 
 @pass_environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
@@ -113,6 +113,11 @@ class SuiteSpec(Spec):
         min_length=1,
         description="What samples that belong together share, such as a passage: a column or a template. Standard "
         "errors and gates then count clusters, of which there have to be 10.",
+    )
+    interval: Literal["bootstrap"] | None = Field(
+        None,
+        description="bootstrap: 95% intervals by a seeded bootstrap over the samples (or over their clusters), not by "
+        "formulas. No part of the fingerprint.",
     )
     filters: Filters = Field((), description="Done to a reply, in this order, before it is scored.")
     score: ScoreSettings = Field(description="How a reply is scored.")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["is_suite_file"]
+__all__ = ["SuiteKey", "find_suite_key", "is_suite_file"]
 
 _FIRST_READ = 4_096
 _MAX_PREAMBLE = 65_536
@@ -15,29 +17,108 @@ _MAX_READ = 1_048_576
 _BREAK = re.compile(rb"\r\n|\r|\n")
 _SUITE_KEY = re.compile(rb"""(["']?)suite\1[ \t]*:(?=\s|\Z)""")
 _OTHER_KEY = re.compile(rb"""(?:\r|\n)(["']?)(?:samples|dataset|preset|score)\1[ \t]*:(?=\s|\Z)""")
+_LATE_SUITE_KEY = re.compile(rb"""(?:\r\n|\r|\n)(?=(["']?)suite\1[ \t]*:[ \t]+[^\s#\[{|>])""")
+_PRESET = re.compile(rb"""(?:\A|\r|\n)(["']?)preset\1[ \t]*:[ \t]+(["']?)([\w-]+)\2[ \t]*(?:#|\r|\n|\Z)""")
+_NUMBER_AS_SCORE = re.compile(rb"""(?:\A|\r|\n)(["']?)score\1[ \t]*:[ \t]+["']?[-+.\d]""")
+_KEYS = frozenset(
+    b"suite description preset samples dataset prompt choices target category cluster interval filters score generate "
+    b"epochs tags gates primary_metric".split()
+)
+"""All that a suite can have at column 0, as the schema has them, which takes long to import."""
+
+_NO_KEY = b" \t#-"
+"""How a line at whose beginning no key stands can begin; nothing, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteKey:
+    """Where the key ``suite`` stands: first, as it must, or on a line further down."""
+
+    line: int | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the file is a suite."""
+        return self.line is None
 
 
 def is_suite_file(path: Path) -> bool:
     """True when the first key is ``suite`` and ``samples``, ``dataset``, ``preset`` or ``score`` stands at column 0.
 
     Comments, blank lines, directives, ``---`` and a byte order mark may stand before the first key. At most 1 MiB is
-    read, 4 KiB of a file whose first key is another. A file that is broken further down is a suite, so that its error
-    is shown; one that cannot be read is not.
+    read, 4 KiB of a file whose first key is none of a suite's. A file that is broken further down is a suite, so that
+    its error is shown; one that cannot be read is not.
+    """
+    found = find_suite_key(path)
+    return found is not None and found.is_first
+
+
+def find_suite_key(path: Path) -> SuiteKey | None:
+    """Where the key ``suite`` stands in a suite, or in a file that would be one if that key came first; else None.
+
+    The latter has, within 64 KiB, no key at column 0 that a suite cannot have, no number as ``score``, ``suite`` with a
+    name on its line, and either ``samples`` or ``dataset`` with ``score`` or ``preset``, or a ``preset`` of ours: much
+    that belongs to other programs has a ``suite`` or a ``preset`` somewhere.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return False
+            return None
         with path.open("rb") as file:
             data = _decoded(file.read(_FIRST_READ))
+            is_whole = len(data) < _FIRST_READ // 2
             start = _first_key(data)
-            if start is None and len(data) >= _FIRST_READ // 2:
+            if start is None and not is_whole:
                 data = _decoded(_reread(file, _MAX_PREAMBLE))
                 start = _first_key(data)
-            if start is None or _SUITE_KEY.match(data, start) is None:
-                return False
-            return bool(_OTHER_KEY.search(data, start) or _OTHER_KEY.search(_decoded(_reread(file, _MAX_READ)), start))
+            if start is None:
+                return None
+            if _SUITE_KEY.match(data, start) is not None:
+                has_other = _OTHER_KEY.search(data, start)
+                if has_other or _OTHER_KEY.search(_decoded(_reread(file, _MAX_READ)), start):
+                    return SuiteKey()
+                return None
+            keys = _keys(data, start)
+            if next(keys, None) not in _KEYS or not all(key in _KEYS for key in keys):
+                return None  # nearly all files of others end here, at their first key
+            if not is_whole:
+                data = _decoded(_reread(file, _MAX_PREAMBLE))
+            line = _line_of_late_suite(data, start)
+            return None if line is None else SuiteKey(line)
     except (OSError, ValueError):
+        return None
+
+
+def _line_of_late_suite(data: bytes, start: int) -> int | None:
+    found = _LATE_SUITE_KEY.search(data, start)
+    if found is None:
+        return None
+    keys = {*_keys(data, start)}
+    has_both = keys & {b"samples", b"dataset"} and keys & {b"score", b"preset"}
+    if not keys <= _KEYS or _NUMBER_AS_SCORE.search(data) or not (has_both or _has_preset_of_ours(data)):
+        return None
+    return len(_BREAK.findall(data, 0, found.end())) + 1
+
+
+def _keys(data: bytes, start: int) -> Iterator[bytes]:
+    """The keys at column 0."""
+    for line in data[start:].splitlines():  # of bytes: at a line feed and a carriage return alone
+        if line[:1] not in _NO_KEY:
+            key, colon, value = line.partition(b":")
+            if colon and (not value or value[:1].isspace()):
+                yield key.strip(b" \t\"'")
+
+
+def _has_preset_of_ours(data: bytes) -> bool:
+    found = _PRESET.search(data)
+    if found is None:
         return False
+    from pytest_llmeval.suites.presets import PresetError, load_preset  # heavy, and hardly ever wanted
+
+    try:
+        load_preset(found[3].decode())
+    except PresetError:
+        return False
+    return True
 
 
 def _reread(file: BinaryIO, size: int) -> bytes:

@@ -89,15 +89,16 @@ def _rows_of_files(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
     def error(message: str) -> SuiteError:
         return origin.error(f"{dotted(path_keys)}: {message}", path_keys)
 
-    is_folder = named.path.is_dir()
-    is_pattern = not is_folder and not named.path.exists() and _MAGIC.search(spec.path or "") is not None
+    # os.path's questions, and not Path's, which raise for a name that is too long.
+    is_folder = os.path.isdir(named.path)
+    is_pattern = not is_folder and not os.path.exists(named.path) and _MAGIC.search(spec.path or "") is not None
     if is_folder:
         files = _files_of_folder(named, spec, error)
     elif is_pattern:
         files = _files_of_pattern(named, error)
     else:
         files = [named]
-        if not named.path.is_file():
+        if not os.path.isfile(named.path):
             try:
                 read_text(named, max_bytes=0, too_large="")
             except SuiteError as problem:

@@ -35,6 +35,12 @@ _SPECIAL_FLOAT = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _TAG = "tag:yaml.org,2002:"
 _SCALAR_TAGS = {_TAG + name: name for name in ("str", "int", "float", "bool", "null")}
 _MERGE = object()
+_NO_BREAKS = "\x85\u2028\u2029"
+_PRIVATE = range(0xE000, 0xF8FF)
+_BRACES = re.compile(r"\{[{%]")
+_CONTENT = re.compile(r"\s*[^\s#]")
+_OF_INDENTATION = ("mapping values are not allowed", "expected key", "'-' indicator", "<block end>")
+"""Parts of PyYAML's messages on a line that begins in the wrong column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +71,16 @@ def parse_yaml(text: str, source: Source, builder: type[YamlBuilder] | None = No
     ``builder`` makes the values, where another format than that of suites is read.
     """
     check_characters(source, text)
+    # YAML 1.2 ends no line at these, and PyYAML does: others stand for them. lm-eval's files are read as it reads them.
+    found = [character for character in _NO_BREAKS if character in text] if builder is None else []
+    free = (chr(code) for code in _PRIVATE if chr(code) not in text)
+    stand_ins = dict(zip(found, free, strict=False))
+    text = text.translate({ord(character): other for character, other in stand_ins.items()})
     loader = _LOADER(text)
     try:
-        return (builder or YamlBuilder)(source, loader).document()
+        made = (builder or YamlBuilder)(source, loader)
+        made.restored = {ord(other): character for character, other in stand_ins.items()}
+        return made.document()
     except yaml.MarkedYAMLError as error:
         at_end = "end of stream" in (error.problem or "")
         mark = (error.context_mark if at_end else None) or error.problem_mark or error.context_mark
@@ -88,13 +101,31 @@ def _syntax_message(text: str, mark: yaml.Mark | None, error: yaml.MarkedYAMLErr
         return "is not YAML: found a quote that is never closed"
     problem = (error.problem or "it cannot be parsed").replace("did not find expected", "expected")
     hint = ""
-    if "mapping values are not allowed" in problem:
-        hint = "; quote a text that holds ': '"
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    before = line[: mark.column] if mark is not None else ""
+    if "mapping values are not allowed" in problem and ": " in before:
+        hint = f"; quote {'the template' if _BRACES.search(line) else 'a text'} that holds ': '"
+    elif mark is not None and line and any(part in problem for part in _OF_INDENTATION):
+        hint = _indentation_hint(lines, mark.line)
     elif "cannot start any token" in problem and mark is not None:
-        character = lines[mark.line][mark.column : mark.column + 1]
-        problem, hint = f"found {quoted(character)} at the start of a value", "; quote the text"
+        hint = "; quote the template" if before.endswith("{") else "; quote the text"
+        problem = f"found {quoted(line[mark.column : mark.column + 1])} at the start of a value"
     column = "" if mark is None else f" (column {mark.column + 1})"
     return f"is not YAML: {problem}{column}{hint}"
+
+
+def _indentation_hint(lines: list[str], number: int) -> str:
+    """``; is line 4 indented like its neighbours? It begins with 3 spaces, line 3 with 2``; lines count from 0 here."""
+    above = next((place for place in range(number - 1, -1, -1) if _CONTENT.match(lines[place])), None)
+    own = _num_spaces(lines[number])
+    if above is None or own == _num_spaces(lines[above]):
+        return ""
+    shown = "1 space" if own == 1 else f"{own} spaces"
+    return f"; the line begins with {shown}, line {above + 1} with {_num_spaces(lines[above])}: check the indentation"
+
+
+def _num_spaces(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 @dataclass(slots=True)
@@ -107,6 +138,8 @@ class YamlBuilder:
     anchors: dict[str, tuple[JSON, int]] = field(default_factory=dict)
     num_nodes: int = 0
     num_aliased: int = 0
+    restored: Mapping[int, str] = field(default_factory=dict)
+    """Characters of texts, by what stands for them while PyYAML reads."""
     last_wins: ClassVar[bool] = False
 
     def document(self) -> Document:
@@ -213,7 +246,9 @@ class YamlBuilder:
         else:
             found = "a mapping" if isinstance(event, yaml.MappingStartEvent) else "a list"
             raise self.source.error(
-                f"found {found} as a key, expected text; put a template such as '{{{{ x }}}}' in quotes", line
+                f"found {found} as a key, expected text; quote the template: "
+                "'{{ question }}', not {{ question }}",
+                line,
             )
         if not isinstance(key, str):
             raise self.source.error(f"found {describe(key)} as a key, expected text; put it in quotes", line)
@@ -229,7 +264,7 @@ class YamlBuilder:
         return merged
 
     def scalar(self, event: Any, line: int) -> JSON:
-        text: str = event.value
+        text: str = event.value.translate(self.restored)
         tag = event.tag
         if tag is not None and tag != "!":
             if tag not in _SCALAR_TAGS:

@@ -119,13 +119,15 @@ def made_up(task: Any, evaluation: Evaluation, seed: str) -> tuple[list[list[Any
         their_own: list[Any] = []
         our_own: list[Response] = []
         epochs = evaluation.suite.spec.epochs
+        said: dict[Any, tuple[float, bool]] = {}  # synthetic rows have equal options, and a model says the same to both
         for instance in instances:
             if task.OUTPUT_TYPE == "generate_until":
                 texts = [_reply(task, instance.doc, stream) for _ in range(epochs.count if epochs else 1)]
                 their_own.append(texts)
                 our_own += [GenerateResponse(text=text, num_tokens=3) for text in texts]
                 continue
-            value, greedy = -stream.uniform(0.1, 30.0), stream.random() < 0.4
+            drawn = (-stream.uniform(0.1, 30.0), stream.random() < 0.4)
+            value, greedy = said.setdefault(repr(instance.args), drawn)
             rolling = task.OUTPUT_TYPE == "loglikelihood_rolling"
             their_own.append([value if rolling else (value, greedy)])
             our_own.append(LoglikelihoodResponse(loglikelihood=value, num_tokens=2, is_greedy=greedy))

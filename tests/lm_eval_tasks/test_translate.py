@@ -80,8 +80,34 @@ def test_a_choice_task(tmp_path: Path) -> None:
                 "delimiter": "\n\n",
             },
         },
-        "score": {"choice": {"normalize": "sum"}},
+        "score": {"choice": {"normalize": "sum", "ties": "first"}},
     }
+
+
+def metrics_of(*names: str) -> str:
+    return CHOICE + "metric_list:\n" + "".join(f"  - metric: {name}\n" for name in names)
+
+
+def test_accuracy_is_the_first_of_the_tasks_accuracies(tmp_path: Path) -> None:
+    """As in mmlu_pro_plus and others: mutual information beside acc takes nothing from it."""
+    made = native(metrics_of("acc", "acc_mutual_info", "brier_score"), tmp_path)
+    assert made["score"] == {"choice": {"normalize": "sum", "ties": "first", "metrics": ["accuracy_pmi"]}}
+    assert [(pair.metric, pair.name) for pair in metric_pairs(tmp_path / "task.yaml")] == [
+        ("acc", "accuracy_sum_first"),
+        ("acc_mutual_info", "accuracy_pmi_first"),
+        ("brier_score", "brier_sum"),
+    ]
+    assert native(metrics_of("acc_mutual_info", "acc"), tmp_path)["score"]["choice"]["normalize"] == "pmi"
+    assert native(metrics_of("mcc", "acc_norm", "acc"), tmp_path)["score"]["choice"]["normalize"] == "char"
+
+
+@pytest.mark.parametrize("first", ["acc_norm", "acc_mutual_info"])
+def test_a_brier_score_of_other_probabilities_than_its_own_is_refused(tmp_path: Path, first: str) -> None:
+    found = refusal(metrics_of(first, "acc", "brier_score"), tmp_path)
+    assert found.endswith(
+        f"metric_list.2: brier_score is of the same probabilities as acc; write the metric acc before {first}"
+    )
+    native(metrics_of("acc", first, "brier_score"), tmp_path)
 
 
 def test_several_pipelines_and_metrics_are_several_scorers(tmp_path: Path) -> None:

@@ -37,11 +37,11 @@ class Case:
     format: str = "jsonl"
 
 
-CHOICE = {"acc": "accuracy_sum", "acc_norm": "accuracy_char"}
+CHOICE = {"acc": "accuracy_sum_first", "acc_norm": "accuracy_char_first"}
 CASES = [
     Case("mmlu", "mmlu/default/mmlu_anatomy.yaml", rows.MMLU, {"acc": "accuracy"}, shots=rows.MMLU_DEV,
          shots_split="dev", num_fewshot=5),
-    Case("mmlu", "mmlu/default/mmlu_high_school_us_history.yaml", rows.MMLU_HISTORY, {"acc": "accuracy_sum"},
+    Case("mmlu", "mmlu/default/mmlu_high_school_us_history.yaml", rows.MMLU_HISTORY, {"acc": "accuracy_sum_first"},
          shots=rows.MMLU_HISTORY_DEV, shots_split="dev", num_fewshot=3, more={"prompt": {"fewshot": {"count": 3}}}),
     Case("arc-easy", "arc/arc_easy.yaml", rows.ARC, CHOICE),
     Case("arc-challenge", "arc/arc_challenge.yaml", rows.ARC, CHOICE),

@@ -236,6 +236,31 @@ def test_a_field_may_be_written_in_either_place(load: Load, preset: str, own: di
         assert sample.category == "k"
 
 
+CHRONOLOGIC = {
+    "main_question": "When?",
+    "question_category": "year",
+    "answer_strings": ["1989", "May", "not 1989"],
+    "answer_types": ["correct", "distractor", "negation"],
+    "answer_probabilities": [1.0, 0.0, 0.0],
+}
+
+
+@pytest.mark.parametrize("preset", ["chronologic-brier", "chronologic-mcq"])
+def test_chronologic_rows_need_no_metadata_frame(load: Load, preset: str) -> None:
+    text = f"suite: s\npreset: {preset}\ndataset: {{path: r.jsonl}}\n"
+    suite = load(text, {"r.jsonl": [CHRONOLOGIC, {**CHRONOLOGIC, "metadata_frame": "Notes of 2021."}]})
+    without, with_frame = (Evaluation(suite).question(sample).prompt for sample in suite.samples)
+    assert str(without).startswith("QUESTION: When?\n")
+    assert str(with_frame).startswith("Notes of 2021.\nQUESTION: When?\n")
+
+
+def test_chronologic_probabilities_are_one_for_each_answer(load: Load) -> None:
+    text = "suite: s\npreset: chronologic-brier\ndataset: {path: r.jsonl}\n"
+    short = {**CHRONOLOGIC, "answer_probabilities": [1.0, 0.0]}
+    with pytest.raises(SuiteError, match=r"r\.jsonl:2.* found 2 values, expected one for each of 3"):
+        load(text, {"r.jsonl": [CHRONOLOGIC, short]})
+
+
 def test_null_removes_a_field_of_the_preset(load: Load) -> None:
     text = """
 suite: s
@@ -372,7 +397,7 @@ def test_boolq_by_its_reply_in_both_published_forms(load: Load) -> None:
     published = [
         {"question": row["question"], "passage": row["passage"], "answer": bool(row["label"])} for row in rows.BOOLQ
     ]
-    replies = [" Yes", "no.", "No", " no", "yes"]
+    replies = [" Yes", "no.", "No", "not known", "yes"]  # the first three characters decide
     for some in (rows.BOOLQ, published):
         scores = of_reply(Evaluation(load(text, {"r.jsonl": some})), replies)
         assert [score.status for score in scores] == ["correct", "correct", "wrong", "correct", "correct"]
@@ -388,6 +413,7 @@ def test_chronologic_by_likelihood_and_by_letter(load: Load) -> None:
         load("suite: s\npreset: chronologic-mcq\ndataset: {path: r.jsonl}\n", {"r.jsonl": rows.EVENTS})
     )
     assert "not fire" not in str(letters.question(letters.suite.samples[1]).prompt)
+    assert [score.answer for score in of_reply(letters, ["Answer: B", "The answer is B"])] == ["A", None]
     assert [sample.category for sample in letters.suite.samples] == ["year", "order"]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import json
 from pathlib import Path
 
@@ -190,3 +193,27 @@ def test_values_keep_their_types(load: Load) -> None:
     assert sample.target == 123456789012345678901234567890
     assert sample.variables["b"] == [True, None, 1.0]
     assert sample.variables["row"] == {"target": sample.target, "b": [True, None, 1.0]}
+
+
+BREAKS = ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r")
+"""What ``str.splitlines`` takes for the end of a line beside a line feed, and JSON and CSV do not."""
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz", "r.json", "r.csv", "r.tsv"])
+def test_a_line_ends_at_a_line_feed_only(load: Load, name: str) -> None:
+    rows = [{"id": f"i{place}", "question": f"Q{end}{place}?", "target": "t"} for place, end in enumerate(BREAKS)]
+    file = io.StringIO(newline="")
+    if ".jsonl" in name:  # JSON has no control characters of ASCII in a text, and may have all others
+        lines = [json.dumps(row, ensure_ascii=row["question"].isascii()) for row in rows]
+        file.write("\r\n".join([*lines, ""]))
+    elif name == "r.json":
+        json.dump(rows, file, ensure_ascii=False)
+    else:
+        writer = csv.DictWriter(file, ["id", "question", "target"], delimiter="\t" if name == "r.tsv" else ",")
+        writer.writeheader()
+        writer.writerows(rows)
+    data = file.getvalue().encode()
+    suite = load(HEAD + f"{name}\n", {name: gzip.compress(data) if name.endswith(".gz") else data})
+    assert [sample.question for sample in suite.samples] == [row["question"] for row in rows]
+    if ".jsonl" in name:
+        assert [sample.line for sample in suite.samples] == list(range(1, len(rows) + 1))

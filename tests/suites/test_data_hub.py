@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites import hub_reach
 from pytest_llmeval.suites.sources import HubDataset, read_hub
 from tests.suites.conftest import Load
 from tests.suites.hub_cache import as_jsonl, as_parquet, cache_files, cache_tables, configs_card
@@ -214,7 +216,7 @@ def test_streaming_reads_no_more_than_it_needs(load: Load, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def calls(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+def calls(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, Any]]]]:
     """What ``load_dataset`` was called with. With a network, in which one data set of two splits is found."""
     calls: list[tuple[str, dict[str, Any]]] = []
     table = datasets.Dataset.from_list(ROWS)
@@ -235,7 +237,11 @@ def calls(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[s
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
-    return calls
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub_reach, "answers", lambda endpoint, timeout_s: True)
+    hub_reach.hub_answers.cache_clear()
+    yield calls
+    hub_reach.hub_answers.cache_clear()
 
 
 def test_what_load_dataset_is_called_with(load: Load, calls: list[tuple[str, dict[str, Any]]]) -> None:
@@ -269,6 +275,35 @@ def test_what_is_said_with_a_network(load: Load, source: str, message: str) -> N
     with pytest.raises(SuiteError) as caught:
         load(SUITE % source)
     assert str(caught.value) == f"s.yaml:3: dataset.{message}"
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_not_waited_for(
+    load: Load, calls: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    seen: list[bool] = []
+
+    def load_dataset(path: str, **arguments: Any) -> Any:
+        seen.append(datasets.config.HF_HUB_OFFLINE and huggingface_hub.constants.HF_HUB_OFFLINE)
+        raise ConnectionError("offline")
+
+    def answers(endpoint: str, timeout_s: float) -> bool:
+        asked.append(endpoint)
+        return False
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(hub_reach, "answers", answers)
+    for _ in range(2):
+        with pytest.raises(SuiteError, match=r"^s\.yaml:3: dataset\.hub: the hub cannot be reached, and the "):
+            load(SUITE % "hub: org/far, split: test")
+    assert (len(asked), seen, datasets.config.HF_HUB_OFFLINE) == (1, [True, True], False)
+
+
+def test_a_server_that_takes_calls_and_says_nothing_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not hub_reach.answers(f"http://127.0.0.1:{port}", 0.2)
+    assert not hub_reach.answers(f"http://127.0.0.1:{port}", 5.0)  # nobody takes the call
 
 
 def test_how_to_install_datasets(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ UNREADABLE = {
     "mmlu: suite=other": "the name of a suite cannot be set",
     "mmlu: tags=[a": "the value is not YAML: expected ',' or ']' (column 1); put a text with ':', '{' or '#' in quotes",
     "mmlu: prompt.template={{ question }}": (
-        "the value found a mapping as a key, expected text; put a template such as '{{ x }}' in quotes; "
+        "the value found a mapping as a key, expected text; quote the template: '{{ question }}', not {{ question }}; "
         "put a text with ':', '{' or '#' in quotes"
     ),
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.loader import load_suite, read_suite_name
 from pytest_llmeval.suites.schema import SCORERS, SuiteSpec
 from tests.suites.conftest import Load
@@ -35,6 +36,33 @@ NOT_YAML = {
         "suite: s: t\n",
         "1: is not YAML: mapping values are not allowed in this context (column 9); quote a text that holds ': '",
     ),
+    "indented too far": (
+        HEAD + "dataset:\n  path: r.jsonl\n   format: jsonl\n",
+        "5: is not YAML: mapping values are not allowed in this context (column 10); the line begins with 3 spaces, "
+        "line 4 with 2: check the indentation",
+    ),
+    "indented at the top": (
+        "suite: s\n # a comment\n score: exact\n",
+        "3: is not YAML: expected key (column 2); the line begins with 1 space, line 1 with 0: check the indentation",
+    ),
+    "indented too little": (
+        HEAD + "dataset:\n    path: r.jsonl\n  format: jsonl\n",
+        "5: is not YAML: expected key (column 3); the line begins with 2 spaces, line 4 with 4: check the indentation",
+    ),
+    "an entry's keys": (
+        HEAD + "samples:\n  - question: a\n   target: b\n",
+        "5: is not YAML: expected '-' indicator (column 4); the line begins with 3 spaces, line 4 with 2: check the "
+        "indentation",
+    ),
+    "a template after a text": (
+        HEAD + "target: Q: {{ question }}\n",
+        "3: is not YAML: mapping values are not allowed in this context (column 10); quote the template that "
+        "holds ': '",
+    ),
+    "a template that begins with a statement": (
+        HEAD + "target: {% if a %}b{% endif %}\n",
+        "3: is not YAML: found '%' at the start of a value (column 10); quote the template",
+    ),
     "open bracket": ("suite: s\nscore: [exact\nsamples: []\n", "3: is not YAML: expected ',' or ']' (column 8)"),
     "open quote": ("suite: s\nscore: 'exact\n", "2: is not YAML: found a quote that is never closed"),
     "at sign": ("suite: @s\n", "1: is not YAML: found '@' at the start of a value (column 8); quote the text"),
@@ -62,7 +90,7 @@ NOT_YAML = {
     "brackets": (HEAD + "samples: " + "[" * 100_000, "3: is nested more than 100 levels deep; flatten it"),
     "template without quotes": (
         HEAD + "target: {{ x }}\n",
-        "3: found a mapping as a key, expected text; put a template such as '{{ x }}' in quotes",
+        "3: found a mapping as a key, expected text; quote the template: '{{ question }}', not {{ question }}",
     ),
     "number as a key": (HEAD + "1: x\n", "3: found 1 (a whole number) as a key, expected text; put it in quotes"),
     "merge of text": (
@@ -333,3 +361,24 @@ def test_read_suite_name_of_a_file_without_one(tmp_path: Path) -> None:
     path.write_text("a: 1\n")
     with pytest.raises(SuiteError, match=r"suite: found nothing \(null\), expected the suite's name$"):
         read_suite_name(path)
+
+
+@pytest.mark.parametrize(
+    ("score", "more", "name"),
+    [("exact", "", "target"), ("choice", "", "choices"), ("choice", "choices: [a, b]\n", "target")],
+)
+def test_a_field_that_no_column_fills(load: Load, score: str, more: str, name: str) -> None:
+    """The data are right: it is the suite that does not say which column is meant."""
+    text = f"suite: s\nscore: {score}\ndataset: {{path: r.jsonl}}\n{more}"
+    with pytest.raises(SuiteError) as caught:
+        Evaluation(load(text, {"r.jsonl": '{"question": "q", "answer": "b"}\n'})).fingerprints()
+    assert str(caught.value) == (
+        f"s.yaml:3: dataset: no column {name!r} in r.jsonl, and no dataset.fields.{name} that says what takes its "
+        "place: a column or a template; found the columns question, answer"
+    )
+
+
+def test_a_column_that_is_there_and_empty_is_the_data_s_mistake(load: Load) -> None:
+    text = "suite: s\nscore: exact\ndataset: {path: r.jsonl}\n"
+    with pytest.raises(SuiteError, match=r"^r\.jsonl:1: sample '1': the sample has no target"):
+        Evaluation(load(text, {"r.jsonl": '{"question": "q", "target": null}\n'})).fingerprints()

@@ -127,6 +127,7 @@ VALUES: dict[str, object] = {
     "{{ (1, 2) }}": [1, 2],
     "{{ [1.0, 0.0, 1.0] | indices(1.0) }}": [0, 2],
     "{{ xs | indices(9) }}": [],
+    "{{ xs | indices(2, beside=['a', 'b', 'c']) }}": [1],
     "{{ items }}": "a column",
     "{{ q.keys }}": 4,
     "{{ q.items() | list | length }}": 2,

@@ -110,3 +110,13 @@ def test_refused_scalars(text: str, message: str) -> None:
     with pytest.raises(SuiteError) as caught:
         parse(f"a: {text}\n")
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize("quotes", ["", '"', "'"])
+def test_a_line_ends_at_a_line_feed_only(end: str, quotes: str) -> None:
+    """As YAML 1.2 says; the stand-ins of such characters are none that the text has."""
+    text = f"a: {quotes}x{end}y\ue000{quotes}\nb{end}c: 1\nd: |\n  e{end}f\n"
+    document = parse_yaml(text, Source(Path("s.yaml"), "s.yaml"))
+    assert document.value == {"a": f"x{end}y\ue000", f"b{end}c": 1, "d": f"e{end}f\n"}
+    assert document.line(("d",)) == 3

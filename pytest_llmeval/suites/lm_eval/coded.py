@@ -11,15 +11,17 @@ from typing import Any
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.dataset_spec import RowsSpec
 from pytest_llmeval.suites.files import Source
-from pytest_llmeval.suites.hub import HubDataset, load_split
+from pytest_llmeval.suites.hub import HubDataset, load_split, table_of
 from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, example_split, load_arguments
 from pytest_llmeval.suites.lm_eval.keys import check_fewshot_config
 from pytest_llmeval.suites.lm_eval.scores import WEIGHTED_F1
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.rows import Row
+from pytest_llmeval.suites.sources import rows_of, shown_source
 from pytest_llmeval.suites.suite import Origin
 from pytest_llmeval.suites.wording import Keys, describe, dotted
+from pytest_llmeval.suites.yaml_lines import Document
 
 __all__ = ["CodedTask", "coded_task"]
 
@@ -37,32 +39,64 @@ class CodedTask:
     task: TaskFile
     code: TaskCode
     multiple_input: bool = False
-    _documents: dict[tuple[str, bool], list[dict[str, Any]]] = field(default_factory=dict)
+    _documents: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = field(default_factory=dict)
 
     def read_rows(self, spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
         """The processed documents of a split, with the columns of the functions. Raises ``SuiteError``."""
         as_examples = keys != ("dataset",)
-        split = spec.split or ""
-        documents = self.documents(split, as_examples=as_examples)
         shares_rows = not as_examples  # examples may be drawn from the rows that are evaluated
-        source = Source(
-            Path(f"{self.task.value.get('dataset_path')} ({split})"), f"{self.task.value.get('dataset_path')}"
-        )
+        if self._is_of_task(spec):
+            documents = self.documents(spec.split or "", as_examples=as_examples)
+            shown = f"{self.task.value.get('dataset_path')}"
+            source = Source(Path(f"{shown} ({spec.split or ''})"), shown)
+        else:
+            documents = self._own_documents(spec, keys, origin)
+            shown = shown_source(spec, origin)
+            source = Source(Path(shown), shown)
         for number, document in enumerate(documents, 1):
             made = dict(self._columns(document, number, as_examples=as_examples, both=shares_rows))
             yield Row({**document, **made}, source, number, None)
 
     def documents(self, split: str, *, as_examples: bool = False) -> list[dict[str, Any]]:
         """The documents of a split after ``process_docs``, which runs once for each split."""
-        own = ("fewshot_config", "process_docs")
-        keys = own if as_examples and own in self.code.functions else ("process_docs",)
-        key = (split, keys == own)
+        function = self._process_docs(as_examples=as_examples)
+        key = (split, function)
         if key not in self._documents:
-            table = self._table(split)
-            process = self.code.get(*keys)
-            made: Iterable[Any] = table if process is None else self.code.call(keys, f"the split {split}", table)
-            self._documents[key] = [dict(document) for document in made]
+            self._documents[key] = self._processed(self._table(split), function, f"the split {split}")
         return self._documents[key]
+
+    def first_document(self, rows: RowsSpec | None) -> list[dict[str, Any]]:
+        """The first document that is evaluated, of ``rows`` where they are not the task's own; none where none is."""
+        if rows is None or self._is_of_task(rows):
+            return self.documents(evaluated_split(self.code.task))[:1]
+        return self._own_documents(rows, ("dataset",), Origin(Document(self.code.task.source, {}, {})))[:1]
+
+    def _is_of_task(self, spec: RowsSpec) -> bool:
+        """Whether ``spec`` is what the task itself says of its rows, but for the split."""
+        named = (self.task.value.get("dataset_path"), self.task.value.get("dataset_name"))
+        revision = load_arguments(self.code.task).get("revision")
+        return spec.path is None and (spec.hub, spec.config, spec.revision) == (*named, revision)
+
+    def _own_documents(self, spec: RowsSpec, keys: Keys, origin: Origin) -> list[dict[str, Any]]:
+        rows = [row.columns for row in rows_of(spec, keys, origin)]
+        function = self._process_docs(as_examples=keys != ("dataset",))
+        what = shown_source(spec, origin)
+        if self.code.get(*function) is None:
+            return rows
+        try:
+            table = table_of(rows)
+        except ValueError as problem:
+            message = f"{dotted(keys)}: {what} makes no table, which the task's function needs: {problem}"
+            raise origin.error(message, keys) from None
+        return self._processed(table, function, what)
+
+    def _process_docs(self, *, as_examples: bool) -> tuple[str, ...]:
+        own = ("fewshot_config", "process_docs")
+        return own if as_examples and own in self.code.functions else ("process_docs",)
+
+    def _processed(self, table: Any, function: tuple[str, ...], what: str) -> list[dict[str, Any]]:
+        made: Iterable[Any] = table if self.code.get(*function) is None else self.code.call(function, what, table)
+        return [dict(document) for document in made]
 
     def _table(self, split: str) -> Any:
         task, path = self.code.task, self.code.task.value.get("dataset_path")
@@ -112,8 +146,11 @@ class CodedTask:
         return list(made) if isinstance(made, tuple) else made
 
 
-def coded_task(code: TaskCode) -> CodedTask:
-    """The task without its functions, and the rows that have their values. Raises ``SuiteError``."""
+def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
+    """The task without its functions, and the rows that have their values. Raises ``SuiteError``.
+
+    ``rows`` is where the evaluated rows come from, if not from where the task says.
+    """
     task = code.task
     value = {key: part for key, part in task.value.items() if key not in ("process_docs", "process_results")}
     for key in ("doc_to_decontamination_query", "dataset_kwargs"):
@@ -136,7 +173,7 @@ def coded_task(code: TaskCode) -> CodedTask:
         value["fewshot_config"] = config
     coded = CodedTask(replace(task, value=value), code)
     if ("doc_to_text",) in code.functions and value.get("doc_to_choice") is not None:
-        first = coded.documents(evaluated_split(task))[:1]
+        first = coded.first_document(rows)
         coded.multiple_input = any(isinstance(coded._called(("doc_to_text",), one, 1), int) for one in first)
     if config.get("samples") is not None and example_split(task, config) is None:
         config["samples"] = [_with_columns(coded, sample, place) for place, sample in enumerate(config["samples"], 1)]

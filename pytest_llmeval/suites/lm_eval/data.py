@@ -15,7 +15,7 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.wording import Keys, describe, expected_one_of, quoted
 
-__all__ = ["Rows", "evaluated_rows", "example_rows"]
+__all__ = ["Rows", "beside", "evaluated_rows", "example_rows"]
 
 FILE_BUILDERS = {"json": None, "csv": "csv", "parquet": "parquet", "text": "text"}
 """Builders of ``datasets`` that read files, and the format of a suite; None where the suffix says it."""
@@ -167,7 +167,7 @@ def _files(task: TaskFile, builder: str, split: str, arguments: Mapping[str, Any
             message = f"dataset_kwargs.{key}: found it for files of this machine, which have none; remove it"
             raise task.error(message, ("dataset_kwargs", key))
     base = str(arguments.get("data_dir", ""))
-    value: dict[str, Any] = {"path": _beside(task.source.path, os.path.join(base, found))}
+    value: dict[str, Any] = {"path": beside(task.source.path, os.path.join(base, found))}
     format_ = FILE_BUILDERS[builder]
     if builder == "json":
         format_ = _json_format(found)
@@ -184,7 +184,7 @@ def _json_format(name: str) -> str | None:
     return None if any(suffix in (".json", ".jsonl", ".ndjson") for suffix in suffixes) else "jsonl"
 
 
-def _beside(task_path: Path, name: str) -> str:
+def beside(task_path: Path, name: str) -> str:
     """A file, which lm-eval looks for in the current folder, as seen from the task file's folder."""
     if os.path.isabs(name):
         return name

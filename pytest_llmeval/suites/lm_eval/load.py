@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.dataset_spec import RowsSpec
 from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
 from pytest_llmeval.suites.lm_eval.keys import check_keys, functions
 from pytest_llmeval.suites.lm_eval.native import NativeSuite, origin_factory
+from pytest_llmeval.suites.lm_eval.own_rows import own_rows, with_own_rows
 from pytest_llmeval.suites.lm_eval.results import SCORER, ResultsSpec, results_scoring
 from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
@@ -47,8 +49,10 @@ def load_task(
     task = read_leaf(leaf)
     if results_scorer is None or next(functions(task.value), None) is None:
         native, _ = translate(task)
+        overrides = with_own_rows(native, overrides)
         return suite_of(native.document(), overrides=overrides, origin_of=origin_factory(native), scorers=scorers)
-    native, _, coded, results = translate_coded(task)
+    native, _, coded, results = translate_coded(task, own_rows(task, overrides))
+    overrides = with_own_rows(native, overrides)
     if results is not None:
         scorers = {**scorers, SCORER: results_scorer(results)}
     return suite_of(
@@ -61,12 +65,15 @@ def load_task(
 
 
 def translate_coded(
-    task: TaskFile,
+    task: TaskFile, rows: RowsSpec | None = None
 ) -> tuple[NativeSuite, tuple[MetricPair, ...], CodedTask, ResultsSpec | None]:
-    """A task whose functions are run: its suite, metrics, rows and results. Raises ``SuiteError``."""
+    """A task whose functions are run: its suite, metrics, rows and results. Raises ``SuiteError``.
+
+    ``rows`` is where the evaluated rows come from, if not from where the task says.
+    """
     check_keys(task)
     code = load_task_code(task)
-    coded = coded_task(code)
+    coded = coded_task(code, rows)
     results = scoring = None
     if ("process_results",) in code.functions:
         output_type = task.value.get("output_type", "generate_until")
@@ -76,7 +83,7 @@ def translate_coded(
 
 
 def metric_pairs(path: str | os.PathLike[str], *, trust_code: bool = False) -> tuple[MetricPair, ...]:
-    """What each metric of a task is called here: ``acc,none`` is ``MetricPair("acc", "none", "accuracy_sum")``.
+    """What each metric of a task is called here: ``acc,none`` is ``MetricPair("acc", "none", "accuracy_sum_first")``.
 
     ``trust_code``: for a task of the installed lm_eval package that calls functions. Raises ``SuiteError``.
     """

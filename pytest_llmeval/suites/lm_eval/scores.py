@@ -35,10 +35,10 @@ DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 _OF_CHOICE = MappingProxyType(
     {
-        "acc": "accuracy_sum",
-        "acc_norm": "accuracy_char",
-        "acc_bytes": "accuracy_byte",
-        "acc_mutual_info": "accuracy_pmi",
+        "acc": "accuracy_sum_first",  # of equally likely options it takes the first
+        "acc_norm": "accuracy_char_first",
+        "acc_bytes": "accuracy_byte_first",
+        "acc_mutual_info": "accuracy_pmi_first",
         "brier_score": "brier_sum",
         "f1": "f1_binary",
         "mcc": "mcc",
@@ -196,15 +196,16 @@ def _pairs(task: TaskFile, metrics: Metrics) -> tuple[MetricPair, ...]:
 
 
 def _choice(task: TaskFile, metrics: Metrics) -> Scoring:
-    settings: dict[str, Any] = {}
-    settings["normalize"] = next((_NORMALIZE[name] for name in metrics.names if name in _NORMALIZE), "sum")
-    if "acc_mutual_info" in metrics.names:
-        settings["normalize"] = "pmi"
+    """``accuracy`` is the first of the task's accuracies."""
+    first = next((name for name in metrics.names if name in _NORMALIZE), "acc")
+    settings: dict[str, Any] = {"normalize": _NORMALIZE[first], "ties": "first"}
     if "brier_score" in metrics.names and settings["normalize"] != "sum":
         place = metrics.names.index("brier_score")
-        message = "brier_score is of the same probabilities as acc; put acc before the other metrics"
+        message = f"brier_score is of the same probabilities as acc; write the metric acc before {first}"
         raise task.error(f"metric_list.{place}: {message}", metrics.entries[place].keys)
     further = [entry.ours for entry in metrics.entries if entry.name in ("f1", "mcc", "exact_match")]
+    if "acc_mutual_info" in metrics.names and settings["normalize"] != "pmi":
+        further.append("accuracy_pmi")
     if further:
         settings["metrics"] = further
     return Scoring({"choice": settings}, [], None, _pairs(task, metrics))

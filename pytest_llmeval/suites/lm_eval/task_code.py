@@ -1,7 +1,8 @@
 """Runs the Python functions of the tasks of the installed lm_eval package, for ``--llm-trust-task-code`` alone.
 
 A function's file has to lie in the installed package, and so does the task file that names it: what an installed
-package does is its user's decision, what a YAML file from anywhere names is not.
+package does is its user's decision, what a YAML file from anywhere names is not. One from anywhere may include such a
+task file, and give its functions other rows.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _loaded(
     root = installed_tasks()
     folder = reference.source.path.resolve().parent
     module_name, _, name = reference.name.rpartition(".")
-    if root is None or not folder.is_relative_to(root) or not task.source.path.resolve().is_relative_to(root):
+    if root is None or not folder.is_relative_to(root):
         raise task.error(
             f"{dotted(keys)}: found {quoted(str(reference))} in a task file that is none of the installed lm_eval "
             "package; --llm-trust-task-code runs the functions of those alone",

@@ -14,6 +14,7 @@ __all__ = [
     "ChrfSettings",
     "F1Settings",
     "MeteorSettings",
+    "ReferenceSettings",
     "RougeSettings",
     "RougeType",
     "Smoothing",
@@ -22,7 +23,7 @@ __all__ = [
 
 Smoothing: TypeAlias = Literal["exp", "floor", "add-k", "none"]
 _T = TypeVar("_T")
-RougeType: TypeAlias = Literal["1", "2", "3", "4", "5", "6", "7", "8", "9", "L", "Lsum"]
+RougeType: TypeAlias = Literal["1", "2", "3", "4", "5", "6", "7", "8", "9", "L", "Lsum", "S", "S1", "S2", "S3", "S4"]
 
 
 def _as_text(type: object) -> object:
@@ -32,8 +33,25 @@ def _as_text(type: object) -> object:
     return _LOWER.get(type, type) if isinstance(type, str) else type
 
 
-_LOWER = {"l": "L", "lsum": "Lsum"}
+_LOWER = {"l": "L", "lsum": "Lsum", "s": "S", "s1": "S1", "s2": "S2", "s3": "S3", "s4": "S4"}
 _EACH_ONCE: JsonDict = {"minItems": 1, "uniqueItems": True}
+
+
+class ReferenceSettings(Spec):
+    """What the scorers share that compare a reply with reference texts by a library."""
+
+    kind: str
+    max_reply_chars: int = Field(
+        100_000,
+        ge=1,
+        description="Characters of a reply that are judged, from its start; the record says where it was longer.",
+    )
+    timeout_s: float = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="Seconds of processor time that one comparison may take; a sample that needs more is unscored.",
+    )
 
 
 class F1Settings(Spec):
@@ -42,7 +60,7 @@ class F1Settings(Spec):
     kind: Literal["f1"] = "f1"
 
 
-class BleuSettings(Spec):
+class BleuSettings(ReferenceSettings):
     """BLEU against the references, by sacrebleu."""
 
     kind: Literal["bleu"] = "bleu"
@@ -75,8 +93,8 @@ class BleuSettings(Spec):
         return self
 
 
-class RougeSettings(Spec):
-    """ROUGE against the references, as F1, by rouge_score."""
+class RougeSettings(ReferenceSettings):
+    """ROUGE against the references, as F1, by rouge_score; ROUGE-S by its formula."""
 
     kind: Literal["rouge"] = "rouge"
     types: Annotated[
@@ -92,7 +110,8 @@ class RougeSettings(Spec):
     ] = Field(
         ("1", "2", "L"),
         json_schema_extra=_EACH_ONCE,
-        description="ROUGE-N for a number, L, or Lsum (by lines).",
+        description="ROUGE-N for a number, L, Lsum (by lines), or S: pairs of words in their order, with any words "
+        "between them, with S4 at most four.",
     )
     stemmer: bool = Field(False, description="Compare stems (Porter's) of words.")
 
@@ -102,7 +121,7 @@ class RougeSettings(Spec):
         return _each_once(types)
 
 
-class ChrfSettings(Spec):
+class ChrfSettings(ReferenceSettings):
     """chrF against the references, by sacrebleu."""
 
     kind: Literal["chrf"] = "chrf"
@@ -121,7 +140,7 @@ class ChrfSettings(Spec):
         return _each_once(orders)
 
 
-class TerSettings(Spec):
+class TerSettings(ReferenceSettings):
     """Translation edit rate against the references, by sacrebleu."""
 
     kind: Literal["ter"] = "ter"
@@ -131,13 +150,14 @@ class TerSettings(Spec):
     case_sensitive: bool = Field(False, description="Compare with regard to case.")
 
 
-class MeteorSettings(Spec):
+class MeteorSettings(ReferenceSettings):
     """METEOR against the references, by nltk."""
 
     kind: Literal["meteor"] = "meteor"
     synonyms: bool = Field(
-        True, description="Match synonyms too, which needs WordNet's data; without them, words and stems match."
+        True, description="Match synonyms too, which needs WordNet's data; without, stems still match."
     )
+    stem: bool = Field(True, description="Match words of one stem (Porter's) too; without, words as they are.")
     tokenize: Literal["words", "whitespace"] = Field(
         "words", description="Words and punctuation as nltk's word tokenizer finds them, or what white space separates."
     )
