@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
 
@@ -29,7 +30,9 @@ __all__ = [
     "Failed",
     "Model",
     "ModelIdentity",
+    "OnStopped",
     "SampleModel",
+    "answers_one_by_one",
     "answers_samples",
     "identify",
 ]
@@ -38,6 +41,9 @@ _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
 
 Failed: TypeAlias = RequestError
 """Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
+
+OnStopped: TypeAlias = Callable[[Mapping[int, "Response | Failed"]], None] | None
+"""What ``Backend.on_stopped`` may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,10 @@ class Model(Protocol):
     ``identity`` (a ``ModelIdentity``) names the model in reports. An optional method ``audit`` is given some requests
     of a suite before its first answer, and returns the model that the suite is to ask, with an ``EngineUse``. A model
     that has the methods of ``SampleModel`` is asked by sample.
+
+    Samples are asked for together, ahead of their tests. An optional attribute ``answers_one_by_one`` (True) says that
+    this saves the model no time: then each is asked for when its test runs, and recorded when its reply is there. A
+    method may be a generator: of a call that is stopped (Ctrl-C), what it has yielded is scored.
     """
 
     def loglikelihood(
@@ -138,6 +148,11 @@ def answers_samples(model: object) -> TypeGuard[SampleModel]:
     return callable(getattr(model, "answer_samples", None)) and callable(getattr(model, "prepare", None))
 
 
+def answers_one_by_one(model: object) -> bool:
+    """Whether the model says that requests which reach it together are answered one after another."""
+    return getattr(model, "answers_one_by_one", False) is True
+
+
 def identify(model: object) -> ModelIdentity:
     """The model's own ``identity`` if it has one, else one made from its class name."""
     identity = getattr(model, "identity", None)
@@ -153,10 +168,27 @@ class Backend(ABC):
     Subclasses implement ``identity``, ``run_loglikelihood`` and ``run_generate``.
 
     ``on_progress``, where somebody sets it, is called in the course of a call with ``(done, total)``: how many of the
-    call's requests are answered.
+    call's requests are answered. ``on_stopped``, likewise, when a call ends by an exception (Ctrl-C, a time limit):
+    with the responses that were finished by then, by the place of their requests in the call.
     """
 
     on_progress: Callable[[int, int], None] | None = None
+    on_stopped: OnStopped = None
+
+    @property
+    def answers_one_by_one(self) -> bool:
+        """Whether requests that reach the model together take as long as one by one."""
+        return False
+
+    @contextmanager
+    def handing_over(self, finished: Callable[[], Mapping[int, Response | Failed]]) -> Iterator[None]:
+        """Tell ``on_stopped`` what ``finished`` finds when an exception ends what is done in this context."""
+        try:
+            yield
+        except BaseException:
+            if self.on_stopped is not None:
+                self.on_stopped(finished())
+            raise
 
     @property
     @abstractmethod

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import AskedSample, Failed, SampleModel, identify
+from pytest_llmeval.models.base import AskedSample, Backend, Failed, SampleModel, identify
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
@@ -28,19 +29,27 @@ _METHODS = (
 )
 
 
-def ask(model: object, requests: Sequence[Request]) -> list[Response | Failed]:
+def ask(
+    model: object, requests: Sequence[Request], finished: dict[int, Response | Failed] | None = None
+) -> list[Response | Failed]:
     """One response, or the ``RequestError`` in its place, for each request, in order.
 
     Requests of one kind reach the model in one call. Numbers in responses come back as Python's own. Raises
     ``ModelError`` when the model lacks the method, returns another number of responses, or returns something else; what
-    the model itself raises comes through.
+    the model itself raises comes through. Then ``finished`` has the responses that were there by then, by place.
     """
     __tracebackhide__ = True
-    answers: dict[int, Response | Failed] = {}
+    answers: dict[int, Response | Failed] = {} if finished is None else finished
     for kind, method in _METHODS:
         places = [place for place, request in enumerate(requests) if isinstance(request, kind)]
         if places:
-            responses = _call(model, method, [requests[place] for place in places])
+
+            def keep(found: Mapping[int, object], method: str = method, places: Sequence[int] = places) -> None:
+                for place, response in found.items():
+                    with suppress(ModelError, IndexError):  # what ended the call is what there is to say
+                        answers[places[place]] = _checked(model, method, response)
+
+            responses = _call(model, method, [requests[place] for place in places], keep)
             answers.update(zip(places, responses, strict=True))
     return [answers[place] for place in range(len(requests))]
 
@@ -50,24 +59,41 @@ def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Respon
     __tracebackhide__ = True
     requests = [request for sample in asked for request in sample.requests]
     methods = [next(method for kind, method in _METHODS if isinstance(request, kind)) for request in requests]
-    responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests))
+    responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests), lambda found: None)
     return [_checked(model, method, response) for method, response in zip(methods, responses, strict=True)]
 
 
-def _call(model: object, method: str, requests: Sequence[Request]) -> list[Response | Failed]:
+def _call(
+    model: object, method: str, requests: Sequence[Request], keep: Callable[[Mapping[int, object]], None]
+) -> list[Response | Failed]:
     __tracebackhide__ = True
     call = getattr(model, method, None)
     if not callable(call):
         raise _error(model, f"has no method {method}(requests), which this suite's scorer needs")
-    responses = _listed(model, method, call(requests), len(requests))
+    backend = model if isinstance(model, Backend) else None
+    try:
+        if backend is not None:
+            backend.on_stopped = keep
+        responses = _listed(model, method, call(requests), len(requests), keep)
+    finally:
+        if backend is not None:
+            backend.on_stopped = None
     return [_checked(model, method, response) for response in responses]
 
 
-def _listed(model: object, method: str, returned: object, count: int) -> list[object]:
+def _listed(
+    model: object, method: str, returned: object, count: int, keep: Callable[[Mapping[int, object]], None]
+) -> list[object]:
     if isinstance(returned, str) or not isinstance(returned, Iterable):
         found = "None" if returned is None else f"a {type(returned).__name__}"
         raise _error(model, f"{method} returned {found}, expected one response for each request")
-    responses = list(returned)
+    responses: list[object] = []
+    try:
+        for response in returned:
+            responses.append(response)  # noqa: PERF402 - what came before an exception is kept
+    except BaseException:  # a generator, in the midst of its work
+        keep(dict(enumerate(responses)))
+        raise
     if len(responses) != count:
         raise _error(model, f"{method} returned {len(responses)} responses to {count} requests")
     return responses
@@ -84,6 +110,7 @@ def _checked(model: object, method: str, response: object) -> Response | Failed:
                 num_context_tokens=_count("num_context_tokens", response.num_context_tokens),
                 seconds=_seconds(response.seconds),
                 measure=response.measure,
+                is_timed=bool(response.is_timed),
             )
         if isinstance(response, GenerateResponse) and method == "generate":
             return GenerateResponse(
@@ -92,6 +119,8 @@ def _checked(model: object, method: str, response: object) -> Response | Failed:
                 num_prompt_tokens=_count("num_prompt_tokens", response.num_prompt_tokens),
                 num_tokens=_count("num_tokens", response.num_tokens),
                 seconds=_seconds(response.seconds),
+                is_timed=bool(response.is_timed),
+                prefill_seconds=None if response.prefill_seconds is None else _seconds(response.prefill_seconds),
             )
     except ValueError as error:
         raise _error(model, f"{method} returned a response whose {error}") from None

@@ -108,6 +108,15 @@ class Encoder:
         tokens = self._encode(text, begins_with=self._prefix_text)
         return self.prefix_token, self._checked(tokens) if tokens else ()
 
+    @property
+    def scores_bos(self) -> bool:
+        """Whether ``text`` puts the token that stands before a text at its beginning as well, where it is scored."""
+        try:
+            prefix_token, tokens = self.text("a")
+        except RequestError:
+            return False
+        return tokens[:1] == (prefix_token,)
+
     def prompt(self, prompt: Prompt) -> tuple[int, ...]:
         """Encode what ``GenerateRequest`` holds; an empty prompt is BOS, else EOS. Raises ``RequestError``."""
         tokens = self._encode(self.render(prompt), begins_with=self._tokenizer.bos_token)

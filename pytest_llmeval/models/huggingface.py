@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.base import Backend, EngineUse, Failed, ModelIdentity
+from pytest_llmeval.models.base import Backend, EngineUse, Failed, ModelIdentity, OnStopped
 from pytest_llmeval.models.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.fingerprint import fingerprint_files
@@ -27,8 +27,9 @@ from pytest_llmeval.models.huggingface_generate import (
     clean_generation_config,
     end_tokens,
 )
-from pytest_llmeval.models.huggingface_generate_engine import Text, TextEngine
+from pytest_llmeval.models.huggingface_generate_engine import Text, TextEngine, Written
 from pytest_llmeval.models.huggingface_load import LoadedCheckpoint, load_checkpoint, quiet
+from pytest_llmeval.models.huggingface_threads import Threads
 from pytest_llmeval.models.messages import model_error
 from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.rolling import rolling_windows, score_texts
@@ -47,6 +48,7 @@ __all__ = ["HuggingFaceModel", "configure_threads", "resolve_device", "resolve_m
 
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
 _NO_LENGTH = 10**9
+_SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
 """transformers writes 1e30 where a tokenizer's length is not known."""
 
 
@@ -82,6 +84,7 @@ class HuggingFaceModel(Backend):
         self._spec = spec
         self._settings = settings
         self._loaded = loaded
+        self._threads: Threads | None = None
         self.model = loaded.model
         self.tokenizer = loaded.tokenizer
         arguments = settings.model_args
@@ -121,6 +124,20 @@ class HuggingFaceModel(Backend):
         from pytest_llmeval.models.huggingface_encoder_decoder import HuggingFaceEncoderDecoderModel
 
         return HuggingFaceEncoderDecoderModel(spec, settings, loaded)
+
+    def use_threads(self, threads: Threads) -> None:
+        """Have the process's threads follow the load of the machine, from call to call."""
+        threads.use_for(int(self.model.num_parameters()))
+        self._threads = threads
+
+    @property
+    def _is_timed(self) -> bool:
+        """Whether requests are computed one by one, so that each has seconds of its own."""
+        return self._settings.batch_size == 1
+
+    def _threads_adapt(self) -> None:
+        if self._threads is not None:
+            self._threads.adapt()
 
     @functools.cached_property
     def _identity(self) -> ModelIdentity:
@@ -200,8 +217,11 @@ class HuggingFaceModel(Backend):
         that is scored as a whole the first window is compared. Requests for replies are left out.
         """
         engine = self.engine
+        is_of_texts = any(isinstance(request, LoglikelihoodRollingRequest) for request in requests)
+        note = _SCORES_BOS if is_of_texts and self._encoder.scores_bos else ""
+        reason = f"{engine.reason}{note}"
         if engine.name == "plain":
-            return self, EngineUse(engine="plain", reason=engine.reason)
+            return self, EngineUse(engine="plain", reason=reason)
         pairs: dict[int, EncodedPair] = {}
         for index, request in enumerate(requests):
             with contextlib.suppress(RequestError, StopIteration):  # its own sample will say so
@@ -212,20 +232,21 @@ class HuggingFaceModel(Backend):
         found = compare(engine, pairs, self.model.dtype)
         use = EngineUse(
             engine="tree",
-            reason=engine.reason,
+            reason=reason,
             num_audited=found.num_requests,
             largest_difference=found.largest_difference,
             tolerance=found.tolerance,
         )
         if found.is_close or self._settings.engine == "tree":
-            return self, use if found.num_requests else EngineUse(engine="tree", reason=engine.reason)
-        reason = f"the tree was off by {found.largest_difference:.1e} in the audit"
+            return self, use if found.num_requests else EngineUse(engine="tree", reason=reason)
+        reason = f"the tree was off by {found.largest_difference:.1e} in the audit{note}"
         return PlainModel(self), dataclasses.replace(use, engine="plain", reason=reason)
 
     def run_loglikelihood(
         self, requests: Sequence[LoglikelihoodRequest], *, plain: bool = False
     ) -> list[LoglikelihoodResponse | Failed]:
         """Score ``requests``; equal inputs are computed once. ``plain`` leaves the tree aside. See ``Backend``."""
+        self._threads_adapt()
         responses: dict[int, LoglikelihoodResponse | Failed] = {}
         pairs: dict[int, EncodedPair] = {}
         for index, request in enumerate(requests):
@@ -233,41 +254,55 @@ class HuggingFaceModel(Backend):
                 pairs[index] = self._encode_pair(request)
             except RequestError as error:
                 responses[index] = error
-        outcomes = self._score_pairs(pairs, total=len(requests), plain=plain)
+        left_out = len(responses)
+
+        def tell(done: int) -> None:
+            if self.on_progress is not None:
+                self.on_progress(left_out + done, len(requests))
+
+        outcomes: dict[int, Outcome | RequestError] = {}
+        with self.handing_over(lambda: {**responses, **self._finished(outcomes, pairs)}):
+            self.engine.score(pairs, plain=plain, on_progress=tell, into=outcomes)
         for index, pair in pairs.items():
             responses[index] = self._response(outcomes[index], pair)
         return [responses[index] for index in range(len(requests))]
 
-    def _score_pairs(
-        self, pairs: Mapping[int, EncodedPair], *, total: int, plain: bool = False
-    ) -> dict[int, Outcome | RequestError]:
-        """The outcome of every pair, by its key. ``total`` requests are what progress is told of."""
-        left_out = total - len(pairs)
-
-        def tell(done: int) -> None:
-            if self.on_progress is not None:
-                self.on_progress(left_out + done, total)
-
-        return self.engine.score(pairs, plain=plain, on_progress=tell)
+    def _finished(
+        self, outcomes: Mapping[int, Outcome | RequestError], pairs: Mapping[int, EncodedPair]
+    ) -> dict[int, LoglikelihoodResponse | Failed]:
+        """The responses that are known while the engine is at work; what is no number may be computed again."""
+        found = {index: self._response(outcome, pairs[index]) for index, outcome in outcomes.items()}
+        return {index: response for index, response in found.items() if isinstance(response, LoglikelihoodResponse)}
 
     def run_loglikelihood_rolling(
         self, requests: Sequence[LoglikelihoodRollingRequest], *, plain: bool = False
     ) -> list[LoglikelihoodResponse | Failed]:
         """Score whole texts, long ones in windows (``models/rolling.py``). See ``Backend``."""
+        self._threads_adapt()
+        finished: dict[int, LoglikelihoodResponse | Failed] = {}
 
         def score(
-            pairs: Mapping[int, EncodedPair], tell: Callable[[int], None]
-        ) -> dict[int, LoglikelihoodResponse | Failed]:
-            outcomes = self.engine.score(pairs, plain=plain, on_progress=tell)
-            return {index: self._response(outcomes[index], pair) for index, pair in pairs.items()}
+            pairs: Mapping[int, EncodedPair],
+            tell: Callable[[int], None],
+            into: dict[int, LoglikelihoodResponse | Failed],
+        ) -> None:
+            outcomes: dict[int, Outcome | RequestError] = {}
+            try:
+                self.engine.score(pairs, plain=plain, on_progress=tell, into=outcomes)
+            except BaseException:
+                into.update(self._finished(outcomes, pairs))
+                raise
+            into.update({index: self._response(outcomes[index], pair) for index, pair in pairs.items()})
 
-        return score_texts(
-            requests,
-            encode=self._encoder.text,
-            max_length=self.max_length,
-            score=score,
-            on_progress=self.on_progress,
-        )
+        with self.handing_over(lambda: finished):
+            return score_texts(
+                requests,
+                encode=self._encoder.text,
+                max_length=self.max_length,
+                score=score,
+                on_progress=self.on_progress,
+                finished=finished,
+            )
 
     def _windows(self, request: LoglikelihoodRollingRequest) -> Iterator[EncodedPair]:
         prefix_token, tokens = self._encoder.text(request.text)
@@ -291,12 +326,14 @@ class HuggingFaceModel(Backend):
             is_greedy=outcome.is_greedy,
             num_context_tokens=len(pair.context),
             seconds=outcome.seconds,
+            is_timed=self._is_timed,
         )
 
     # Generation
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """Write texts; equal requests are computed once. See ``Backend``."""
+        self._threads_adapt()
         responses: dict[int, GenerateResponse | Failed] = {}
         members: dict[Text, list[int]] = {}
         for index, request in enumerate(requests):
@@ -319,14 +356,24 @@ class HuggingFaceModel(Backend):
             if self.on_progress is not None:
                 self.on_progress(len(done), len(requests))
 
-        for text, (outcome, seconds) in zip(texts, self.text_engine.write(texts, on_finished=on_finished), strict=True):
-            for index in members[text]:
-                responses[index] = (
+        written: dict[int, Written] = {}
+
+        def finished() -> dict[int, GenerateResponse | Failed]:
+            found = dict(responses)
+            for place, (outcome, seconds) in written.items():
+                text = texts[place]
+                response = (
                     outcome
                     if isinstance(outcome, RequestError)
-                    else self._text_response(outcome, len(text.prompt), seconds / len(members[text]))
+                    else self._text_response(outcome, len(text.prompt), seconds, len(members[text]))
                 )
-        return [responses[index] for index in range(len(requests))]
+                found.update(dict.fromkeys(members[text], response))
+            return found
+
+        with self.handing_over(finished):
+            self.text_engine.write(texts, on_finished=on_finished, into=written)
+        found = finished()
+        return [found[index] for index in range(len(requests))]
 
     @functools.cached_property
     def text_engine(self) -> TextEngine:
@@ -357,7 +404,10 @@ class HuggingFaceModel(Backend):
         if self.max_length is not None and num_tokens > self.max_length:
             raise ContextLengthError(num_tokens=num_tokens, max_tokens=self.max_length)
 
-    def _text_response(self, generated: Generated, num_prompt_tokens: int, seconds: float) -> GenerateResponse | Failed:
+    def _text_response(
+        self, generated: Generated, num_prompt_tokens: int, seconds: float, num_requests: int
+    ) -> GenerateResponse | Failed:
+        """The response to each of ``num_requests`` equal requests, which share the ``seconds``."""
         if generated.saw_nan:
             return self._not_a_number()
         return GenerateResponse(
@@ -365,7 +415,9 @@ class HuggingFaceModel(Backend):
             finish_reason=generated.finish_reason,
             num_prompt_tokens=num_prompt_tokens,
             num_tokens=generated.num_tokens,
-            seconds=seconds,
+            seconds=seconds / num_requests,
+            is_timed=self._is_timed,
+            prefill_seconds=None if generated.prefill_seconds is None else generated.prefill_seconds / num_requests,
         )
 
     # Both
@@ -386,6 +438,15 @@ class PlainModel(Backend):
     def identity(self) -> ModelIdentity:
         """The model's own."""
         return self._model.identity
+
+    @property
+    def on_stopped(self) -> OnStopped:
+        """See ``Backend``."""
+        return self._model.on_stopped
+
+    @on_stopped.setter
+    def on_stopped(self, on_stopped: OnStopped) -> None:
+        self._model.on_stopped = on_stopped
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
         """See ``Backend``."""

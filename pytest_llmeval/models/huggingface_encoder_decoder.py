@@ -113,6 +113,7 @@ class EncoderDecoderEngine(Engine):
         plain: bool = False,
         alone: bool = False,
         on_progress: Callable[[int], None] | None = None,
+        into: dict[int, Outcome | RequestError] | None = None,
     ) -> dict[int, Outcome | RequestError]:
         """The outcome of every pair, by its key; see ``Engine``. All is plain here, whatever ``plain`` says."""
         rows = plan_decoder_rows(pairs, self._start_token)
@@ -126,7 +127,7 @@ class EncoderDecoderEngine(Engine):
             max_rows=1 if alone or not self._takes_padding else self._batch_size,
             max_tokens=self._plain_tokens,
         )
-        outcomes: dict[int, Outcome | RequestError] = {}
+        outcomes: dict[int, Outcome | RequestError] = {} if into is None else into
         for batch in batches:
             for row, scored, seconds in in_halves([rows[i] for i in batch], self._run_rows, self._model.device):
                 share = seconds / len(row.targets)
@@ -205,7 +206,7 @@ class EncoderDecoderTextEngine(TextEngine):
         self._generation_settings = generation_settings
 
     def _compute(
-        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int], None]
+        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int, Generated], None]
     ) -> list[Generated]:
         return generate_rows(
             self._model,

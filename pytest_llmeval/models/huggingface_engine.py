@@ -145,8 +145,12 @@ class Engine:
         plain: bool = False,
         alone: bool = False,
         on_progress: Callable[[int], None] | None = None,
+        into: dict[int, Outcome | RequestError] | None = None,
     ) -> dict[int, Outcome | RequestError]:
         """The outcome of every pair, by its key. ``on_progress`` is told how many have theirs.
+
+        ``into`` is the mapping to fill and return: whoever stops the call keeps what is in it. What is no number there
+        may still be computed again.
 
         ``plain`` leaves the tree aside; ``alone`` also padding: every row is a forward pass of its own.
         """
@@ -158,7 +162,7 @@ class Engine:
             limit = self.attention.max_positions or math.inf
             by_tree = [row for row in rows if len(row.tokens) <= limit]
             by_plain = [row for row in rows if len(row.tokens) > limit]
-        outcomes: dict[int, Outcome | RequestError] = {}
+        outcomes: dict[int, Outcome | RequestError] = {} if into is None else into
 
         def tell() -> None:
             if on_progress is not None:

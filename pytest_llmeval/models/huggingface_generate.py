@@ -6,6 +6,7 @@ next token is chosen (``huggingface_generate_writer.py``).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,13 +64,14 @@ def generate_rows(
     ends: Sequence[int],
     pad_token: int,
     pads_right: bool = False,
-    on_finished: Callable[[int], None] | None = None,
+    on_finished: Callable[[int, Generated], None] | None = None,
     **settings: Any,
 ) -> list[Generated]:
     """What the model writes after each prompt (tokens) by its plan, in order.
 
     Prompts are padded and masked: on the left, or with ``pads_right`` on the right, as encoders are used to.
-    ``on_finished`` is told the index of each row when its text has ended. ``settings`` go into the generation config.
+    ``on_finished`` is told the index of each row when its text has ended, and the text. ``settings`` go into the
+    generation config.
     """
     longest = max(map(len, prompts))
     input_ids = torch.full((len(prompts), longest), pad_token, dtype=torch.long)
@@ -83,14 +85,24 @@ def generate_rows(
     for name, value in settings.items():
         setattr(config, name, value)
     rows = [Writer(tokenizer, prompt, plan, frozenset(ends)) for prompt, plan in zip(prompts, plans, strict=True)]
+    chooser = _Chooser(rows)
+    started = time.perf_counter()
+
+    def prefill_s() -> float | None:
+        return None if chooser.began is None else (chooser.began - started) / len(prompts)
+
+    def tell(place: int) -> None:
+        if on_finished is not None:
+            on_finished(place, rows[place].result(prefill_s()))
+
     model.generate(
         input_ids=input_ids.to(model.device),
         attention_mask=mask.to(model.device),
         generation_config=config,
-        stopping_criteria=transformers.StoppingCriteriaList([_Writers(rows, on_finished)]),
-        logits_processor=transformers.LogitsProcessorList([_Chooser(rows)]),
+        stopping_criteria=transformers.StoppingCriteriaList([_Writers(rows, tell)]),
+        logits_processor=transformers.LogitsProcessorList([chooser]),
     )
-    return [row.result() for row in rows]
+    return [row.result(prefill_s()) for row in rows]
 
 
 class _Chooser(transformers.LogitsProcessor):
@@ -98,19 +110,23 @@ class _Chooser(transformers.LogitsProcessor):
 
     def __init__(self, rows: Sequence[Writer]) -> None:
         self._rows = rows
+        self.began: float | None = None
+        """When the first tokens were there, by ``time.perf_counter``."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Chooser:
         return self
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         tokens = torch.tensor(choose_tokens(scores, self._rows), device=scores.device)
+        if self.began is None:
+            self.began = time.perf_counter()
         return torch.full_like(scores, -torch.inf).scatter_(1, tokens[:, None], 0.0)
 
 
 class _Writers(transformers.StoppingCriteria):
     """Gives each row its token, and tells ``generate`` which rows are done."""
 
-    def __init__(self, rows: Sequence[Writer], on_finished: Callable[[int], None] | None) -> None:
+    def __init__(self, rows: Sequence[Writer], on_finished: Callable[[int], None]) -> None:
         self._rows = rows
         self._on_finished = on_finished
         self._finished: set[int] = set()
@@ -123,6 +139,5 @@ class _Writers(transformers.StoppingCriteria):
             row.add(token)
             if row.is_done and i not in self._finished:
                 self._finished.add(i)
-                if self._on_finished is not None:
-                    self._on_finished(i)
+                self._on_finished(i)
         return torch.tensor([row.is_done for row in self._rows], device=input_ids.device)

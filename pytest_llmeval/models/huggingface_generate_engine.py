@@ -5,9 +5,10 @@ Here it is decided which texts share a batch. What is in a batch does not change
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -21,7 +22,10 @@ from pytest_llmeval.models.huggingface_generate_loop import RowsWriter, can_driv
 from pytest_llmeval.models.huggingface_load import quiet
 from pytest_llmeval.models.planning import group_by, plan_batches
 
-__all__ = ["Text", "TextEngine"]
+__all__ = ["Text", "TextEngine", "Written"]
+
+Written: TypeAlias = tuple[Generated | RequestError, float]
+"""One text and the seconds that it took: its share of its batch's."""
 
 _MAX_CACHE_BYTES_ON_CPU = 1 << 30
 _MAX_ROWS_ON_CPU = 64
@@ -76,15 +80,25 @@ class TextEngine:
         )
 
     def write(
-        self, texts: Sequence[Text], *, on_finished: Callable[[int], None] | None = None
-    ) -> list[tuple[Generated | RequestError, float]]:
-        """``(what was written, seconds)`` for each text, in order. ``on_finished`` is told each index at least once."""
-        results: dict[int, tuple[Generated | RequestError, float]] = {}
+        self,
+        texts: Sequence[Text],
+        *,
+        on_finished: Callable[[int], None] | None = None,
+        into: dict[int, Written] | None = None,
+    ) -> list[Written]:
+        """What was written for each text, in order. ``on_finished`` is told each index at least once.
+
+        ``into`` is filled meanwhile, by index: whoever stops the call keeps what is in it.
+        """
+        results: dict[int, Written] = {} if into is None else into
         for part, num_header_tokens, equal_lengths in self._parts(texts):
             for batch in self._batches([texts[i] for i in part], num_header_tokens, equal_lengths):
 
                 def compute(members: Sequence[int], num_header_tokens: int = num_header_tokens) -> list[Generated]:
-                    def tell(row: int) -> None:
+                    started = time.perf_counter()
+
+                    def tell(row: int, generated: Generated) -> None:
+                        results[members[row]] = (generated, (time.perf_counter() - started) / len(members))
                         if on_finished is not None:
                             on_finished(members[row])
 
@@ -134,7 +148,7 @@ class TextEngine:
         ]
 
     def _compute(
-        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int], None]
+        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int, Generated], None]
     ) -> list[Generated]:
         prompts, plans = [text.prompt for text in texts], [text.plan for text in texts]
         if self._attention.max_positions is not None:  # a short text makes transformers forget the longest one so far

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -117,13 +118,14 @@ class RowsWriter:
         plans: Sequence[GenerationPlan],
         *,
         num_header_tokens: int = 0,
-        on_finished: Callable[[int], None] | None = None,
+        on_finished: Callable[[int, Generated], None] | None = None,
     ) -> list[Generated]:
         """What the model writes after each prompt (tokens) by its plan, in order.
 
         The prompts share their first ``num_header_tokens``, and each has more than that. ``on_finished`` is told the
-        index of each row when its text has ended.
+        index of each row when its text has ended, and the text.
         """
+        started, prefill_s = time.perf_counter(), None
         header = self._header(prompts[0][:num_header_tokens]) if num_header_tokens else None
         skip = len(header.tokens) if header is not None else 0
         writers = [
@@ -136,17 +138,19 @@ class RowsWriter:
             while True:
                 active = [writers[i] for i in order]
                 chosen = choose_tokens(logits, active)
+                if prefill_s is None:  # tokens are numbers here: the device has done what it was asked to do
+                    prefill_s = (time.perf_counter() - started) / len(prompts)
                 for writer, token in zip(active, chosen, strict=True):
                     writer.add(token)
                 for place in reversed([place for place, writer in enumerate(active) if writer.is_done]):
                     if on_finished is not None:
-                        on_finished(order[place])
+                        on_finished(order[place], active[place].result(prefill_s))
                     batch.drop(place)
                     order[place], chosen[place] = order[-1], chosen[-1]
                     order.pop()
                     chosen.pop()
                 if not order:
-                    return [writer.result() for writer in writers]
+                    return [writer.result(prefill_s) for writer in writers]
                 logits = batch.read(chosen)
 
     def _agrees(self, prompts: Sequence[tuple[int, ...]], num_header_tokens: int) -> bool:

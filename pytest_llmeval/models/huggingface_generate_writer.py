@@ -36,12 +36,16 @@ class GenerationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """``num_tokens`` counts all that the model wrote, the end-of-text token and the stop string's tokens included."""
+    """``num_tokens`` counts all that the model wrote, the end-of-text token and the stop string's tokens included.
+
+    ``prefill_seconds``: its share of the time until its batch had its first tokens, which is that of reading prompts.
+    """
 
     text: str
     finish_reason: Literal["stop", "length"]
     num_tokens: int
     saw_nan: bool
+    prefill_seconds: float | None = None
 
 
 def cut_at_stop(text: str, stop: Collection[str]) -> tuple[str, bool]:
@@ -99,7 +103,7 @@ class Writer:
         """The model's logits were no numbers."""
         self.saw_nan = self.is_done = True
 
-    def result(self) -> Generated:
+    def result(self, prefill_seconds: float | None = None) -> Generated:
         """What was written."""
         text, was_cut = cut_at_stop(self._text(self.tokens), self._stop)
         return Generated(
@@ -107,6 +111,7 @@ class Writer:
             finish_reason="stop" if self._has_stopped or was_cut else "length",
             num_tokens=len(self.tokens),
             saw_nan=self.saw_nan,
+            prefill_seconds=prefill_seconds,
         )
 
     def _ends_with_stop(self) -> bool:

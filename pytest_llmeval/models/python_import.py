@@ -18,8 +18,10 @@ from pytest_llmeval.models.messages import describe, one_line, redact
 from pytest_llmeval.types import JSON
 
 __all__ = [
+    "METHODS",
     "concurrency_of",
     "find_object",
+    "is_factory",
     "make_answerer",
     "missing_module",
     "offered_settings",
@@ -32,7 +34,8 @@ _PROMPT_NAMES = frozenset(
     ("prompt", "prompts", "question", "query", "text", "message", "messages", "input", "inputs", "x", "task", "user")
 )
 _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch")
-_METHODS = ("generate", "loglikelihood", "answer_samples")
+METHODS = ("generate", "loglikelihood", "answer_samples")
+"""By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
 _CONCURRENCY = 8
 
@@ -138,7 +141,7 @@ def make_answerer(found: Any, arguments: Mapping[str, JSON], model: str, name: s
     """
     if inspect.isclass(found):
         return _constructed(found, arguments, model, name), {}
-    if any(callable(getattr(found, method, None)) for method in _METHODS):
+    if any(callable(getattr(found, method, None)) for method in METHODS):
         if arguments:
             raise ModelError(f"model {model}: {name} is an object, and {_names(arguments)} have nowhere to go")
         return found, {}
@@ -150,7 +153,7 @@ def make_answerer(found: Any, arguments: Mapping[str, JSON], model: str, name: s
     signature = signature_of(found)
     if signature is None:
         return found, dict(arguments)
-    if _is_factory(signature, arguments):
+    if is_factory(signature, arguments):
         return _constructed(found, arguments, model, name), {}
     _check_arguments(signature, arguments, model, name, takes_prompt=True)
     return found, dict(arguments)
@@ -165,7 +168,7 @@ def _constructed(make: Callable[..., Any], arguments: Mapping[str, JSON], model:
     except Exception as error:
         problem = f"model {model}: {name}({_names(arguments)}) raised {describe(error)}"
         raise ModelError("\n".join((problem, *own_traceback(error)))) from None
-    if callable(made) or any(callable(getattr(made, method, None)) for method in _METHODS):
+    if callable(made) or any(callable(getattr(made, method, None)) for method in METHODS):
         return made
     raise ModelError(
         f"model {model}: {name}({_names(arguments)}) made {_a(made)}, expected something to call with a prompt, or an "
@@ -174,7 +177,7 @@ def _constructed(make: Callable[..., Any], arguments: Mapping[str, JSON], model:
     )
 
 
-def _is_factory(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> bool:
+def is_factory(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> bool:
     """Whether a function has no place for a prompt: what the arguments leave has defaults, and none is named like one.
 
     ``*args`` take a prompt.

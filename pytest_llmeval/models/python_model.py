@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
 import weakref
@@ -88,8 +89,8 @@ class CallableModel(Backend):
 
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
     (max_tokens, stop, temperature, top_p, seed, epoch) those that it has a parameter for. Where it takes no ``stop``
-    its text is cut at the first stop string. Of an async one at most ``concurrency`` calls run at a time. ``secrets``
-    are kept out of messages.
+    its text is cut at the first stop string. Of an async one at most ``concurrency`` calls run at a time; where that is
+    one, or the function is not async, the model answers one by one. ``secrets`` are kept out of messages.
     """
 
     def __init__(
@@ -115,15 +116,22 @@ class CallableModel(Backend):
         """See ``Backend``."""
         return self._identity
 
+    @property
+    def answers_one_by_one(self) -> bool:
+        """See ``Backend``."""
+        return self._concurrency == 1 or not _is_async(self._function)
+
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """Call the function for each request. What it raises is a ``CallError`` in that request's place."""
-        if _is_async(self._function):
-            return self._run(self._gather(requests))
-        responses: list[GenerateResponse | Failed] = []
-        for request in requests:
-            responses.append(self._call(request))
-            self._tell(len(responses), len(requests))
-        return responses
+        responses: dict[int, GenerateResponse | Failed] = {}
+        with self.handing_over(lambda: responses):
+            if _is_async(self._function):
+                self._run(self._gather(requests, responses))
+            else:
+                for place, request in enumerate(requests):
+                    responses[place] = self._call(request)
+                    self._tell(len(responses), len(requests))
+        return [responses[place] for place in range(len(requests))]
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
         """Raises ``ModelError``: a text says nothing of likelihoods."""
@@ -141,23 +149,22 @@ class CallableModel(Backend):
             f"name a class or an object with a method {method}(requests), or score a reply (letter, exact, …)"
         )
 
-    async def _gather(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+    async def _gather(
+        self, requests: Sequence[GenerateRequest], responses: dict[int, GenerateResponse | Failed]
+    ) -> None:
         limit = asyncio.Semaphore(self._concurrency)
-        num_done = 0
 
-        async def one(request: GenerateRequest) -> GenerateResponse | Failed:
-            nonlocal num_done
+        async def one(place: int, request: GenerateRequest) -> None:
             async with limit:
-                response = await self._call_async(request)
-            num_done += 1
-            self._tell(num_done, len(requests))
-            return response
+                responses[place] = await self._call_async(request)
+            self._tell(len(responses), len(requests))
 
         if len(requests) == 1:  # what is raised comes through as it is
-            return [await one(requests[0])]
+            await one(0, requests[0])
+            return
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(request)) for request in requests]
-        return [task.result() for task in tasks]
+            for place, request in enumerate(requests):
+                group.create_task(one(place, request))
 
     def _run(self, calls: Coroutine[Any, Any, _T]) -> _T:
         """In one event loop for all calls: clients of HTTP belong to the loop in which they were first used."""
@@ -165,7 +172,11 @@ class CallableModel(Backend):
             loop = asyncio.new_event_loop()
             self._runner = asyncio.Runner(loop_factory=lambda: loop)
             weakref.finalize(self, loop.close)
-        return self._runner.run(calls)
+        try:
+            return self._runner.run(calls)
+        except BaseException:
+            _end_tasks(self._runner.get_loop())
+            raise
 
     def _tell(self, done: int, total: int) -> None:
         if self.on_progress is not None:
@@ -205,11 +216,24 @@ class CallableModel(Backend):
         if "stop" not in self._offered:
             starts = [start for stop in request.stop if stop and (start := text.find(stop)) >= 0]
             text = text[: min(starts)] if starts else text
-        return GenerateResponse(text=text, seconds=seconds)
+        return GenerateResponse(text=text, seconds=seconds, is_timed=True)
 
     def _failed(self, error: Exception) -> CallError:
         lines = [f"{self._identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
         return CallError(_without("\n".join(lines), self._secrets))
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what Ctrl-C has left in the loop, and wait for its end: asyncio would complain of it when pytest ends."""
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    ends = asyncio.gather(*tasks, return_exceptions=True)
+    for _ in range(2):  # Ctrl-C comes through once more, from the task that waited for the one that it hit
+        with contextlib.suppress(KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+            loop.run_until_complete(ends)
 
 
 async def _waited(awaitable: Awaitable[Any]) -> Any:

@@ -22,6 +22,7 @@ from pytest_llmeval.models.messages import model_error, one_line
 from pytest_llmeval.models.python_import import concurrency_of, missing_module, split_target
 from pytest_llmeval.models.settings import ModelSettings, check_settings
 from pytest_llmeval.models.spec_arguments import check_names, hide_secrets, parse_arguments, split_arguments
+from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.suites.files import Source, open_bytes
 from pytest_llmeval.types import JSON
 
@@ -234,7 +235,10 @@ def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
 
             seed = spec.arguments["seed"]
             return GuessingModel(spec.name, cast("Literal['random', 'majority']", spec.location), cast("int", seed))
-    with warnings.catch_warnings():  # under -W error, what a library warns of at its import would end the run
+    with (
+        waiting_briefly(),
+        warnings.catch_warnings(),
+    ):  # under -W error, what a library warns of at its import would end the run
         warnings.simplefilter("ignore")
         from pytest_llmeval.models.huggingface import HuggingFaceModel
 

@@ -64,6 +64,16 @@ class ReplayModel(SampleBackend):
         except ReplyProblem as problem:
             raise ModelError(f"model {self.identity.name}: {problem}") from None
 
+    def lacks_method(self, suite: str, method: str) -> bool:
+        """Whether no reply to the suite, which was prepared, is what this method of ``Model`` would return."""
+        replies = [reply for own in self._assigned[suite].values() for reply in own if not reply.is_empty]
+        if method == "generate":
+            return bool(replies) and all(reply.response is None for reply in replies)
+        return bool(replies) and all(
+            reply.loglikelihoods is None and reply.scores is None and isinstance(parsed_list(reply.response), str)
+            for reply in replies
+        )
+
     def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
         """See ``SampleModel``. With ``partial`` a ``LeftOutError`` for a sample without a reply."""
         return [response for sample in asked for response in self._answer(sample)]

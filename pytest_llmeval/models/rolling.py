@@ -24,29 +24,57 @@ def score_texts(
     *,
     encode: Callable[[str], tuple[int, tuple[int, ...]]],
     max_length: int | None,
-    score: Callable[[Mapping[int, EncodedPair], Callable[[int], None]], Mapping[int, Outcome]],
+    score: Callable[[Mapping[int, EncodedPair], Callable[[int], None], dict[int, Outcome]], None],
     on_progress: Callable[[int, int], None] | None = None,
+    finished: dict[int, Outcome] | None = None,
     max_tokens_planned: int = _MAX_TOKENS_PLANNED,
 ) -> list[Outcome]:
     """One response (or ``RequestError``) for each text: the sums over its windows.
 
-    ``encode`` gives the token before a text, and the text's tokens; ``score`` an outcome for each window under its key,
-    and tells meanwhile how many windows have theirs. ``on_progress`` is that of ``Backend``; texts count as the windows
-    are done. A text without tokens has a log-likelihood of 0, as in lm-eval.
+    ``encode`` gives the token before a text, and the text's tokens; ``score`` fills a mapping with an outcome for each
+    window under its key, and tells meanwhile how many windows have theirs. ``on_progress`` is that of ``Backend``;
+    texts count as the windows are done. ``finished`` is filled when ``score`` is stopped, with the texts that were done
+    by then. A text without tokens has a log-likelihood of 0, as in lm-eval.
     """
     total = len(requests)
     outcomes: dict[int, RequestError] = {}
     parts: dict[int, list[LoglikelihoodResponse]] = {index: [] for index in range(total)}
     for windows in _portions(requests, encode, max_length, outcomes, max_tokens_planned):
         tell = functools.partial(_tell, on_progress, windows[0][0], windows[-1][0] + 1, len(windows), total)
-        scored = score(dict(enumerate(pair for _, pair in windows)), tell)
-        for key, (index, _) in enumerate(windows):
-            outcome = scored[key]
-            if isinstance(outcome, RequestError):
-                outcomes.setdefault(index, outcome)
-            else:
-                parts[index].append(outcome)
-    return [outcomes[index] if index in outcomes else _total(parts[index]) for index in range(total)]
+        scored: dict[int, Outcome] = {}
+        try:
+            score(dict(enumerate(pair for _, pair in windows)), tell, scored)
+        except BaseException:
+            if finished is not None:
+                _sort_out(windows, scored, outcomes, parts)
+                missing = {index for key, (index, _) in enumerate(windows) if key not in scored}
+                # The last text may go on in windows that nobody has cut yet.
+                done = (index for index in range(windows[-1][0]) if index not in missing)
+                finished.update({index: _joined(index, outcomes, parts) for index in done})
+            raise
+        _sort_out(windows, scored, outcomes, parts)
+    return [_joined(index, outcomes, parts) for index in range(total)]
+
+
+def _sort_out(
+    windows: Sequence[tuple[int, EncodedPair]],
+    scored: Mapping[int, Outcome],
+    errors: dict[int, RequestError],
+    parts: Mapping[int, list[LoglikelihoodResponse]],
+) -> None:
+    """Give each text the outcomes of its windows, by ``windows[key][0]``."""
+    for key in sorted(scored):
+        index, outcome = windows[key][0], scored[key]
+        if isinstance(outcome, RequestError):
+            errors.setdefault(index, outcome)
+        else:
+            parts[index].append(outcome)
+
+
+def _joined(
+    index: int, errors: Mapping[int, RequestError], parts: Mapping[int, Sequence[LoglikelihoodResponse]]
+) -> Outcome:
+    return errors[index] if index in errors else _total(parts[index])
 
 
 def _tell(
@@ -92,6 +120,7 @@ def _total(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:
         is_greedy=bool(windows) and all(window.is_greedy for window in windows),
         num_context_tokens=1 if windows else 0,
         seconds=math.fsum(window.seconds for window in windows),
+        is_timed=bool(windows) and all(window.is_timed for window in windows),
     )
 
 

@@ -16,7 +16,9 @@ from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
 from pytest_llmeval.models.base import AskedSample
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.replay import ReplayModel
+from pytest_llmeval.models.replay_file import ReplayArguments, read_replies
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.suites.files import Source
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
@@ -323,3 +325,13 @@ def test_errors_are_requests_errors(tmp_path: Path) -> None:
     asked = samples("a", requests=OPTIONS)
     model.prepare("s", asked)
     assert all(type(response) is RequestError for response in model.answer_samples(asked))
+
+
+def test_a_reply_with_ends_of_lines_that_are_none(tmp_path: Path) -> None:
+    """In a file of replies a line ends at a line feed."""
+    text = "a\u2028b\u2029c\x85d\x0ce\x1cf"
+    (tmp_path / "r.jsonl").write_bytes(
+        json.dumps({"id": "1", "response": text}, ensure_ascii=False).replace("\x0c", "\\f").encode()
+    )
+    replies = read_replies(Source(tmp_path / "r.jsonl", "r.jsonl"), ReplayArguments()).replies
+    assert [(reply.id, reply.response) for reply in replies] == [("1", text)]

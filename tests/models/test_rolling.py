@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -142,9 +143,8 @@ def encode(text: str) -> tuple[int, tuple[int, ...]]:
     return PREFIX, tuple(map(ord, text))
 
 
-def score(pairs: Mapping[int, EncodedPair], tell: Callable[[int], None]) -> dict[int, Outcome]:
+def score(pairs: Mapping[int, EncodedPair], tell: Callable[[int], None], outcomes: dict[int, Outcome]) -> None:
     """A token's logprob is -1 / its code; a window with a ``?`` fails."""
-    outcomes: dict[int, Outcome] = {}
     for key, pair in pairs.items():
         outcomes[key] = (
             RequestError("no memory")
@@ -158,7 +158,6 @@ def score(pairs: Mapping[int, EncodedPair], tell: Callable[[int], None]) -> dict
             )
         )
         tell(len(outcomes))
-    return outcomes
 
 
 def ask(*texts: str, stride: int | None = None, portion: int = 1 << 20) -> list[Outcome]:
@@ -257,3 +256,38 @@ def test_a_backend_need_not_score_texts() -> None:
 
     with pytest.raises(ModelError, match=r"^model some: the backend of ours cannot score whole texts"):
         NoTexts().loglikelihood_rolling("a text")
+
+
+@given(st.lists(st.text("abcx?!", max_size=12), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 12))
+def test_of_a_stopped_call_whole_texts_are_kept(texts: list[str], portion: int, num_windows: int) -> None:
+    finished: dict[int, Outcome] = {}
+    told = 0
+
+    def stop(done: int, total: int) -> None:
+        nonlocal told
+        told += 1
+        if told == num_windows:
+            raise KeyboardInterrupt
+
+    requests = [LoglikelihoodRollingRequest(text) for text in texts]
+    with contextlib.suppress(KeyboardInterrupt):
+        score_texts(
+            requests,
+            encode=encode,
+            max_length=4,
+            score=score,
+            on_progress=stop,
+            finished=finished,
+            max_tokens_planned=portion,
+        )
+        return
+    for index, outcome in finished.items():
+        assert str(outcome) == str(ask(texts[index])[0])
+    num_scored, whole = 0, []
+    for index, text in enumerate(texts):
+        count = 0 if "!" in text else len(windows(len(text), 4, None))
+        num_scored += count
+        if count and num_scored <= num_windows:
+            whole.append(index)
+    # Of the last one nobody may know yet whether it goes on.
+    assert set(whole[:-1]) <= set(finished)

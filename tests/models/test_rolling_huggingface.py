@@ -11,7 +11,7 @@ import pytest
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface import HuggingFaceModel
 from pytest_llmeval.models.registry import demo_folder
-from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
+from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, LoglikelihoodRollingRequest
 from tests.models.support import load, naive_loglikelihood
 from tests.tiny_models import make_checkpoint
 
@@ -163,3 +163,15 @@ def test_a_sequence_takes_no_stride(gpt2: HuggingFaceModel) -> None:
     with pytest.raises(TypeError, match="each request of a sequence carries its own"):
         gpt2.loglikelihood_rolling([LoglikelihoodRollingRequest("a")], stride=3)  # type: ignore[call-overload]
     assert gpt2.loglikelihood_rolling([]) == []
+
+
+@pytest.mark.parametrize("add_bos", [True, False])
+def test_that_bos_is_scored_is_said_beside_the_number(folder: Path, add_bos: bool) -> None:
+    model = load(folder, model_args={"add_bos": add_bos})
+    _, use = model.audit([LoglikelihoodRollingRequest("Paris")])
+    with_bos = len(model.tokenizer("Paris", add_special_tokens=False)["input_ids"]) + 1
+    has_bos = model.tokenizer.bos_token is not None  # T5's has none, and ends texts with EOS
+    is_scored = has_bos and responses_of(model, ["Paris"])[0].num_tokens == with_bos
+    said = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
+    assert use.reason.endswith(said) == is_scored
+    assert said not in model.audit([LoglikelihoodRequest("Paris", " is")])[1].reason

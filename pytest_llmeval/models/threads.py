@@ -1,0 +1,111 @@
+"""How many threads a model on the CPU gets, and how they wait for each other. Imports no torch.
+
+Threads of OpenMP wait by turning in a loop, some milliseconds long. While another process needs the core, that steals
+the time of the very thread that is waited for: on two busy cores two threads take three times as long as one. They lose
+little where they sleep soon, and nothing where there is but one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["SMALL_PARAMETERS", "Busy", "choose_threads", "is_set_by_user", "waiting_briefly"]
+
+SMALL_PARAMETERS = 2_000_000
+"""Models of fewer parameters get one thread: a second one has too little to do to make up for the waiting."""
+
+_WAITING = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
+"""GNU's OpenMP (torch's own on Linux): turns of the loop, some 20 to 100 microseconds, about what it costs to sleep and
+be woken. Who waits as long as that loses at most as much again as by the better of both. Intel's: milliseconds."""
+
+_WAITING_BY_USER = ("OMP_WAIT_POLICY", *_WAITING)
+_COUNT_BY_USER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_SHORTEST_S = 0.2
+"""Processor times are counted in hundredths of a second."""
+
+
+def is_set_by_user(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the environment says how many threads there are to be."""
+    return any(environment.get(name) for name in _COUNT_BY_USER)
+
+
+@contextmanager
+def waiting_briefly() -> Iterator[None]:
+    """Import torch in this context, and its threads wait briefly before they sleep; unless the environment says how.
+
+    OpenMP reads its variables when it is loaded: later they would change nothing, and what processes that are started
+    from this one do is not ours to say.
+    """
+    if "torch" in sys.modules or any(name in os.environ for name in _WAITING_BY_USER):
+        yield
+        return
+    os.environ.update(_WAITING)
+    try:
+        yield
+    finally:
+        for name in _WAITING:
+            os.environ.pop(name, None)
+
+
+def choose_threads(limit: int, busy_elsewhere: float | None, num_cores: int) -> int:
+    """Threads for one process, 1 to ``limit``: no more than cores that others leave free.
+
+    ``busy_elsewhere``: how many of the machine's ``num_cores`` other processes keep busy, None where nobody knows.
+    Half a core is left to others before it costs a thread.
+    """
+    if busy_elsewhere is None:
+        return max(1, limit)
+    return max(1, min(limit, int(num_cores - busy_elsewhere + 0.5)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    at_s: float
+    all_s: float
+    own_s: float
+
+
+class Busy:
+    """How many cores other processes keep busy, from one call to the next; on Linux."""
+
+    def __init__(
+        self,
+        stat: Path = Path("/proc/stat"),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        own: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._stat = stat
+        self._clock = clock
+        self._own = own
+        self._last = self._read()
+        self._found: float | None = None
+
+    def cores(self) -> float | None:
+        """Since the last call; what was found then where that is less than a fifth of a second ago."""
+        now, last = self._read(), self._last
+        if now is None or last is None:
+            return None
+        seconds = now.at_s - last.at_s
+        if seconds >= _SHORTEST_S:
+            self._last = now
+            self._found = max(0.0, (now.all_s - last.all_s - (now.own_s - last.own_s)) / seconds)
+        return self._found
+
+    def _read(self) -> _Reading | None:
+        try:
+            label, *fields = self._stat.read_text(encoding="ascii").splitlines()[0].split()
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
+            ticks = os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError, AttributeError):
+            return None
+        if label != "cpu":
+            return None
+        used = user + nice + system + irq + softirq + steal
+        return _Reading(self._clock(), used / ticks, self._own())
