@@ -133,6 +133,7 @@ def record_from_json(data: Any) -> Record:
     if None in values.values():
         values = {name: math.nan if value is None else value for name, value in values.items()}
     empty = {"values": values, "choices": data.get("choices") or (), "details": data.get("details") or {}}
+    empty["not_measurable"] = data.get("not_measurable") or {}
     return Record.from_dict({**data, **empty})
 
 

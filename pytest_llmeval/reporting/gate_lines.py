@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from pytest_llmeval.reporting.escape import printable
 from pytest_llmeval.reporting.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.suite_texts import named
-from pytest_llmeval.reporting.tables import wrapped_lines
+from pytest_llmeval.reporting.tables import Coloured, wrapped_lines
 
-__all__ = ["OUTCOMES", "count_line", "gate_lines", "gate_name"]
+__all__ = ["MAX_FAILED", "OUTCOMES", "count_line", "gate_lines", "gate_name"]
 
 OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")
 """As they are shown: first what a reader has to act on."""
 
-_MAX_FAILED = 50
+_COLOURS: Mapping[GateOutcome, str] = MappingProxyType({"failed": "red", "skipped": "yellow", "passed": "green"})
+
+MAX_FAILED = 50
 _MAX_OTHERS = 10
 
 
@@ -32,11 +35,11 @@ def gate_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width
         threshold = [result for result in results if result.outcome == outcome and result.kind == "threshold"]
         match outcome:
             case "failed":
-                yield from _listed([*baseline, *threshold], names, _MAX_FAILED, width)
+                yield from _listed([*baseline, *threshold], names, MAX_FAILED, width)
             case "skipped":
                 yield from _skipped([*baseline, *threshold], names, width)
             case "passed":
-                yield from _listed(baseline, names, _MAX_FAILED, width)
+                yield from _listed(baseline, names, MAX_FAILED, width)
                 if len(threshold) <= _MAX_OTHERS:
                     yield from _listed(threshold, names, _MAX_OTHERS, width)
 
@@ -44,22 +47,36 @@ def gate_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width
 def count_line(results: Sequence[GateResult]) -> str:
     """``gates: 1 failed, 3 passed``."""
     counts = Counter(result.outcome for result in results)
-    return f"gates: {', '.join(f'{counts[outcome]} {outcome}' for outcome in OUTCOMES if counts[outcome])}"
+    parts: list[str] = []
+    for outcome in OUTCOMES:
+        if counts[outcome]:
+            parts += [", " if parts else "gates: ", Coloured(f"{counts[outcome]} {outcome}", _COLOURS[outcome])]
+    return Coloured.joined(parts)
 
 
-def gate_name(result: GateResult, names: Mapping[str, str]) -> str:
+def gate_name(result: GateResult, names: Mapping[str, str], *, separator: str = ", ") -> str:
     """``boolq (gpt2), accuracy >= 0.6``; not yet ``printable``."""
-    return result.name if result.suite is None else f"{named(result.suite, result.model, names)}, {result.name}"
+    if result.suite is None:
+        return result.name
+    return f"{named(result.suite, result.model, names)}{separator}{result.name}"
 
 
 def _listed(results: Sequence[GateResult], names: Mapping[str, str], limit: int, width: int) -> Iterator[str]:
     for result in results[:limit]:
+        colour = _COLOURS[result.outcome] if result.outcome == "failed" or _is_better(result) else None
         text = f"{result.outcome}: {gate_name(result, names)}: {result.reason}"
-        yield from wrapped_lines(printable(text), width=width, indent="  ")
+        lines = wrapped_lines(printable(text), width=width, indent="  ")
         if result.notes:
-            yield from wrapped_lines(f"  {printable('; '.join(result.notes))}", width=width, indent="    ")
+            lines += wrapped_lines(f"  {printable('; '.join(result.notes))}", width=width, indent="    ")
+        yield from (Coloured(line, colour) for line in lines)
     if len(results) > limit:
         yield f"… and {len(results) - limit} more that {results[0].outcome}, all in the report"
+
+
+def _is_better(result: GateResult) -> bool:
+    """Whether the metric has become better, significantly."""
+    found = result.regression
+    return found is not None and found.drop < 0 and found.p_improved_adjusted <= found.alpha
 
 
 def _skipped(results: Sequence[GateResult], names: Mapping[str, str], width: int) -> Iterator[str]:

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_llmeval.reporting.escape import printable
 from pytest_llmeval.reporting.report import SuiteReport
 from pytest_llmeval.reporting.suite_texts import suite_name
-from pytest_llmeval.reporting.tables import joined_lines, table_lines
+from pytest_llmeval.reporting.tables import Table, joined_lines, table_lines
 from pytest_llmeval.scoring.percentiles import Percentiles
 
-__all__ = ["duration", "latency_cells", "latency_lines", "latency_table"]
+__all__ = ["duration", "latency_cells", "latency_lines", "latency_table", "phase_lines"]
 
 _PERCENTILES = ("p50", "p95", "p99")
 _LEAST_SECONDS = 5e-6
 """What is shown as 0.01 ms; less is noise."""
+_LEAST_SECONDS_UNCOUNTED = 1e-3
 
 
 def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
@@ -39,20 +40,22 @@ def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, wi
     num_samples = sum(latency.n for _, latency in timed)
     mean = math.fsum(latency.mean * latency.n for _, latency in timed) / num_samples
     ordered = sorted(timed, key=lambda pair: pair[1].p95)
-    ends = [
-        f"{duration(latency.p95)} ({printable(suite_name(suite, names))})"
-        for suite, latency in (ordered[0], ordered[-1])
-    ]
-    yield from joined_lines(
-        "latency of a sample:", [f"mean {duration(mean)}", f"p95 from {' to '.join(ends)}"], width=width
-    )
+    (first, fastest), (last, slowest) = ordered[0], ordered[-1]
+    low, high = duration(fastest.p95), duration(slowest.p95)
+    spread = low if low == high else f"from {low} ({_name(first, names)}) to {high} ({_name(last, names)})"
+    yield from joined_lines("latency of a sample:", [f"mean {duration(mean)}", f"p95 {spread}"], width=width)
+
+
+def _name(suite: SuiteReport, names: Mapping[str, str]) -> str:
+    return printable(suite_name(suite, names))
 
 
 def latency_table(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
     """Latency and tokens per second of every suite that has them, mean and percentiles."""
     headers, rows = latency_cells(suites, names)
     if rows:
-        yield from table_lines(headers, rows, ["left", *("right" for _ in headers[1:])], width=width)
+        align = ["left", *("right" for _ in headers[1:])]
+        yield from table_lines(Table(headers=headers, rows=rows, align=align, keys=2), width=width)
 
 
 def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
@@ -69,12 +72,25 @@ def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tu
 
 
 def _measured(suite: SuiteReport) -> Percentiles | None:
-    """The suite's latency, where it says something: a function or a file of replies counts no tokens, and takes no
-    time.
-    """
-    if suite.latency is None or suite.latency.p95 < _LEAST_SECONDS:
-        return None
-    return suite.latency if suite.num_prompt_tokens + suite.num_tokens else None
+    """The suite's latency, where it says something: a function of the user's that asks nobody takes no time."""
+    is_counted = suite.num_prompt_tokens + suite.num_tokens > 0
+    least = _LEAST_SECONDS if is_counted else _LEAST_SECONDS_UNCOUNTED
+    return None if suite.latency is None or suite.latency.p95 < least else suite.latency
+
+
+def phase_lines(suites: Sequence[SuiteReport]) -> Iterator[str]:
+    """How fast prompts were read and texts written, over all suites whose model tells these apart."""
+    known = [suite.phases for suite in suites if suite.phases is not None]
+    rates = []
+    for what, pairs in (
+        ("prefill", [(one.prefill_tokens, one.prefill_seconds) for one in known]),
+        ("decode", [(one.decode_tokens, one.decode_seconds) for one in known]),
+    ):
+        tokens, seconds = sum(count for count, _ in pairs), math.fsum(spent for _, spent in pairs)
+        if tokens and seconds > 0:
+            rates.append(f"{what} {_rate(tokens / seconds)} tokens/s")
+    if rates:
+        yield f"generated texts: {', '.join(rates)}"
 
 
 def duration(seconds: float) -> str:

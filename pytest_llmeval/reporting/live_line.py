@@ -5,12 +5,12 @@ It stands there only while the model works, and is gone before pytest writes on.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_llmeval.reporting.escape import first_line, printable
+from pytest_llmeval.reporting.tables import columns_of
 
 __all__ = ["LiveLine", "Progress", "loading_text", "progress_text"]
 
@@ -33,9 +33,10 @@ class Progress:
     elapsed_s: float
 
 
-def loading_text(model: str, width: int) -> str:
-    """What the line says while a model loads, in at most ``width`` columns."""
-    return _fitted([f"loading {_shown(model)} …"], width)
+def loading_text(model: str, elapsed_s: float, width: int) -> str:
+    """What the line says while a model loads, for ``elapsed_s`` seconds by now, in at most ``width`` columns."""
+    name = _shown(model)
+    return _fitted([f"loading {name}: {_duration(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"], width)
 
 
 def progress_text(progress: Progress, width: int) -> str:
@@ -79,20 +80,12 @@ def _fitted(parts: list[str], width: int) -> str:
     """As many of the parts as fit; of the first, if not even that does, its beginning."""
     text = parts[0]
     for part in parts[1:]:
-        if _columns(text + part) > width:
+        if columns_of(text + part) > width:
             break
         text += part
-    while text and _columns(text) > width:
+    while text and columns_of(text) > width:
         text = text[:-1]
     return text
-
-
-def _columns(text: str) -> int:
-    """Columns that a terminal gives to the text: two to wide East Asian characters, none to combining ones."""
-    return sum(
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in text
-    )
 
 
 class Screen(Protocol):
@@ -138,5 +131,6 @@ class LiveLine:
 
     def _write_below(self, text: str, column: int) -> None:
         # A line feed scrolls where the cursor is at the bottom, which saving and restoring its place would not survive.
+        # All that is below goes: a text that was on one row can stand on two when the terminal was made narrower.
         forward = f"\x1b[{column}C" if column else ""
-        self._screen.write(f"\n\r{text}\x1b[K\x1b[A\r{forward}")
+        self._screen.write(f"\n\r{text}\x1b[J\x1b[A\r{forward}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_llmeval.reporting.comparison_table import comparison_cells
@@ -16,7 +16,16 @@ from pytest_llmeval.reporting.metric_tables import Row, grouped, metric_cells, m
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.reporting.report import Report, SuiteReport
 from pytest_llmeval.reporting.spool import Spool
-from pytest_llmeval.reporting.suite_texts import count_texts, mean_texts, named, short_model_names, suite_name
+from pytest_llmeval.reporting.suite_texts import (
+    category_section,
+    count_texts,
+    mean_texts,
+    named,
+    short_model_names,
+    suite_name,
+    suite_row,
+    unlike_texts,
+)
 from pytest_llmeval.reporting.terminal import model_texts
 from pytest_llmeval.reporting.whole_file import whole_file
 
@@ -72,7 +81,7 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     if report.gates:
         yield from _gates(report.gates, names)
     yield "## Suites"
-    for group in grouped([(suite_name(suite, names), suite.summary) for suite in report.suites]):
+    for group in grouped([suite_row(suite, names) for suite in report.suites]):
         yield from _metrics("suite", group)
     yield from _averages(report, names)
     for headers, rows in comparison_cells(report.comparisons, names):
@@ -110,7 +119,7 @@ def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterato
     yield from table(("outcome", "suite", "gate", "what was found"), rows, ["left"] * 4)
 
 
-def _metrics(heading: str, rows: list[Row]) -> Iterator[str]:
+def _metrics(heading: str, rows: Sequence[Row]) -> Iterator[str]:
     headers, cells, align = metric_cells(heading, rows, metrics_shown(rows))
     yield from table(headers, cells, align)
 
@@ -119,8 +128,10 @@ def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     for averages in report.averages:
         over = named("suites", averages.model, names)
         for metrics, alike in ((averages.macro, "suite"), (averages.micro, "sample")):
-            if means := ", ".join(mean_texts(metrics)):
+            if means := ", ".join(mean_texts(metrics, parts="suite" if alike == "suite" else None)):
                 yield f"- mean over {markdown_text(over)}, each {alike} alike: {markdown_text(means)}"
+        for text in unlike_texts(averages):
+            yield f"- {markdown_text(text)}"
     yield ""
 
 
@@ -152,8 +163,8 @@ def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str
         yield f"Counts: {markdown_text(counts)}"
         yield ""
     if len(suite.categories) > 1:
-        yield from _metrics("category", list(suite.categories.items()))
-        if means := ", ".join(mean_texts(suite.macro)):
+        yield from _metrics("category", category_section(suite, names).rows)
+        if means := ", ".join(mean_texts(suite.macro, parts="category")):
             yield f"Mean over categories: {markdown_text(means)}"
             yield ""
     yield from questions or ()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pytest_llmeval.reporting.escape import printable, shortened
 from pytest_llmeval.reporting.groups import compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.markdown_tables import table
+from pytest_llmeval.reporting.options_shown import option_texts
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.reporting.report import Report
 from pytest_llmeval.reporting.spool import Spool
@@ -19,6 +20,8 @@ __all__ = ["Questions"]
 
 _MAX_TEXT = 300
 """Characters of an answer in a cell; all of it is in the other reports."""
+_MAX_OPTION = 60
+_MAX_OPTIONS = 1000
 
 
 class Questions:
@@ -29,6 +32,7 @@ class Questions:
         self._compared = compared_models(report)
         self._places = {group_of_suite(suite, self._compared): place for place, suite in enumerate(report.suites)}
         self._names: dict[int, dict[str, None]] = {}
+        self._with_options: set[int] = set()
 
     def add(self, record: Record) -> None:
         """Add a question to the table of its suite on its model; one of a suite that the report lacks is left out."""
@@ -37,16 +41,25 @@ class Questions:
             return
         self._names.setdefault(place, {}).update(dict.fromkeys(record.values))
         cells = [record.id, record.category or "", record.status, _answer(record), _expected(record.target)]
-        self._spool.add(place, [*map(_shortened, cells), dict(record.values)])
+        options = "; ".join(option_texts(record, limit=_MAX_OPTION))
+        if options:
+            self._with_options.add(place)
+        self._spool.add(place, [*map(_shortened, cells), shortened(options, limit=_MAX_OPTIONS), dict(record.values)])
 
     def lines(self, place: int) -> Iterator[str]:
         """The table of the suite at this place; nothing where it has no questions."""
         if place not in self._names:
             return
         names = _columns(self._names[place])
-        headers = ["id", "category", "status", "answer", "expected", *names]
-        align = ["left"] * 5 + ["right"] * len(names)
-        rows = ([*cells, *(_value(values.get(name)) for name in names)] for *cells, values in self._spool.rows(place))
+        texts = ["id", "category", "status", "answer", "expected", "options"]
+        if place not in self._with_options:
+            texts.pop()
+        headers = [*texts, *names]
+        align = ["left"] * len(texts) + ["right"] * len(names)
+        rows = (
+            [*cells[: len(texts)], *(_value(values.get(name)) for name in names)]
+            for *cells, values in self._spool.rows(place)
+        )
         yield from table(headers, rows, align)
 
 

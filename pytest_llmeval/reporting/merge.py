@@ -22,8 +22,11 @@ from pytest_llmeval.reporting.merge_checks import (
     check_definitions,
     check_models,
     check_suites,
+    ends_badly,
+    uncollected,
 )
-from pytest_llmeval.reporting.records import Record, slim
+from pytest_llmeval.reporting.records import Record
+from pytest_llmeval.reporting.recount import fitting
 from pytest_llmeval.reporting.report import Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
 from pytest_llmeval.reporting.suite_reports import averages_or_problem, suite_report
@@ -67,9 +70,11 @@ class ChainedRecords(Sequence[Record]):
 def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Report:
     """The report of a run from those of its parts, each with a name for messages; their order makes no difference.
 
-    Gates are not among what is merged: those of a part saw only that part. Raises ``ReportError`` for other suites,
-    models or metric definitions, for a sample that two parts have, and, unless ``partial``, for shards that are
-    missing; with ``partial`` these are a problem of the merged report. Its exit code is not the parts' 1: it counts
+    Each part's numbers have to be those of its records. Gates are not among what is merged: those of a part saw only
+    that part. Raises ``ReportError`` for other suites, models or metric definitions, for a sample that two parts have,
+    and, unless ``partial``, for shards that are missing, for parts that did not collect the suites of others, and for
+    those that did not end well (stopped early, or for a test that failed; gates may have failed, and samples may be
+    unscored); with ``partial`` these are problems of the merged report. Its exit code is not the parts' 1: it counts
     problems and unscored samples, until gates are decided on the whole.
     """
     shards = joined_shards(parts)
@@ -80,10 +85,14 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     reports = [report for _, report in parts]
     options = _merged_options(reports, shards)
     compared = compared_models(replace(reports[0], options=options))
-    groups = _grouped_records(parts, compared)
+    groups = _grouped_records([(name, fitting(report, f"the report {name}")) for name, report in parts], compared)
     if shards is not None and shards.missing and not partial:
-        raise ReportError(f"{missing_problem(shards)}: give theirs too, or --partial to merge what there is")
+        raise ReportError(f"{missing_problem(shards)}: give these too, or --partial to merge what there is")
+    lacking = [*uncollected(parts), *ends_badly(parts)]
+    if lacking and not partial:
+        raise ReportError(f"{'; '.join(lacking)}: run it again, or --partial to merge what there is")
     problems = list(dict.fromkeys(problem for _, report in parts for problem in without_missing(report.problems)))
+    problems += lacking
     if shards is not None and shards.missing:
         problems.append(missing_problem(shards))
     suites = tuple(_merged_suites(parts, groups, compared, problems))
@@ -95,6 +104,8 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         environment=_common([report.environment for report in reports]),
         models=tuple(_merged_models(reports)),
         options=options,
+        collected=_merged_names(report.collected for report in reports),
+        num_failed_tests=_sum_of_known(report.num_failed_tests for report in reports),
         exit_code=_OK,
         definitions=definitions_of(suites),
         suites=suites,
@@ -133,7 +144,7 @@ def _grouped_records(parts: Sequence[NamedReport], compared: tuple[str, ...]) ->
                     f"sample {record.id!r} of {described_group(group)} is in {other} and in {name}: "
                     "parts of one run have no sample in common"
                 )
-            groups.setdefault(group, []).append(slim(record))
+            groups.setdefault(group, []).append(record)
     return groups
 
 
@@ -213,6 +224,16 @@ def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[st
     if shards is not None and shards.missing:
         options["shard"] = list[JSON](shards.texts())
     return options
+
+
+def _sum_of_known(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _merged_names(parts: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    known = [names for names in parts if names is not None]
+    return tuple(sorted({name for names in known for name in names})) if known else None
 
 
 def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -11,17 +11,39 @@ from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.report import Report, definitions_of
 from pytest_llmeval.types import JSON
 
-__all__ = ["NamedReport", "asked_models", "check_definitions", "check_models", "check_suites"]
+__all__ = [
+    "NamedReport",
+    "asked_models",
+    "check_definitions",
+    "check_models",
+    "check_suites",
+    "ends_badly",
+    "uncollected",
+]
 
 NamedReport = tuple[str, Report]
 """A report with the name of its file."""
 
 _MODEL_KEYS = ("backend", "revision", "dtype", "fingerprint")
 _SUITE_KEYS = (
-    *("judge", "fingerprint", "scorer", "settings", "cluster", "primary_metric", "higher_is_better"),
+    *(
+        "judged_by",
+        "judge",
+        "fingerprint",
+        "scorer",
+        "settings",
+        "cluster",
+        "primary_metric",
+        "higher_is_better",
+        "interval",
+    ),
     *("num_samples", "overridden"),
 )
 """Not ``path``, which is as the root folder of each machine has it, and not ``metrics``, which can be found out."""
+
+_FAILED = 1
+_ENDED = (0, _FAILED, 5)
+"""pytest's exit codes of sessions that ran to their end: all passed, some failed, nothing was selected."""
 
 _MAX_SHOWN = 60
 _MAX_SHOWN_OF_HASH = 12
@@ -82,6 +104,43 @@ def check_suites(parts: Sequence[NamedReport]) -> None:
                 )
 
 
+def uncollected(parts: Sequence[NamedReport]) -> Iterator[str]:
+    """Which of the parts did not find a suite that another one found; nothing of those that do not say."""
+    finders: dict[str, str] = {}
+    for name, report in parts:
+        for suite in report.collected or ():
+            finders.setdefault(suite, name)
+    for name, report in parts:
+        if report.collected is not None:
+            for suite in sorted(finders.keys() - set(report.collected)):
+                yield f"{name} did not collect the suite {suite!r}, which {finders[suite]} did"
+
+
+def ends_badly(parts: Sequence[NamedReport]) -> Iterator[str]:
+    """Which of the parts did not end as a run ends that has done all that it was to do; gates may have failed."""
+    for name, report in parts:
+        if report.stopped is not None:
+            yield f"{name} stopped early: {report.stopped}"
+        elif report.exit_code not in _ENDED:
+            yield f"{name} ended with exit code {report.exit_code}"
+        elif report.exit_code == _FAILED and (num_failed := report.num_failed_tests):
+            yield f"{name} ended with {num_failed} failed test{'' if num_failed == 1 else 's'}"
+        elif report.exit_code == _FAILED and not _says_why(report):
+            guess = "gates and samples says why: a test failed"  # of an older version
+            if num_failed is not None:
+                guess = "gates, samples and tests says why"
+            yield f"{name} ended with exit code 1, and none of its {guess}"
+
+
+def _says_why(report: Report) -> bool:
+    return (
+        bool(report.problems)
+        or any(gate.outcome == "failed" for gate in report.gates)
+        or any(suite.summary.num_unscored for suite in report.suites)
+        or bool(report.options.get("strict"))
+    )
+
+
 def check_definitions(parts: Sequence[NamedReport]) -> None:
     """The names of metrics mean the same in all parts, and in this version. Raises ``ReportError``."""
     own = definitions_of(suite for _, report in parts for suite in report.suites)
@@ -89,7 +148,7 @@ def check_definitions(parts: Sequence[NamedReport]) -> None:
         for metric, meant in report.definitions.items():
             if metric in own and (differing := _differing(own[metric], meant, tuple(own[metric]))):
                 raise ReportError(
-                    f"metric {metric!r} is defined otherwise in {name} than in this version: {differing}; "
+                    f"metric {metric!r} has another definition in {name} than in this version: {differing}; "
                     "merge with the version that made the reports"
                 )
 
@@ -114,7 +173,7 @@ def _differing_parts(one: SuiteInfo, other: SuiteInfo) -> str:
 
 def _shown(value: object) -> str:
     """Short enough for a message; of a hash its beginning."""
-    text = "none" if value is None else str(value)
+    text = "none" if value is None else " and ".join(value) or "none" if isinstance(value, tuple) else str(value)
     if len(text) <= _MAX_SHOWN:
         return text
     return f"{text[: _MAX_SHOWN if ' ' in text else _MAX_SHOWN_OF_HASH]}…"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
 from sys import intern
-from typing import Any
+from typing import Any, Literal
 
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.types import JSON, Score, Status
@@ -26,8 +26,11 @@ class Record:
     ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the
     model's text as it came, None where nothing was generated. ``values`` are the sample's numbers by metric name.
     ``num_tokens`` counts what was generated or scored, ``num_prompt_tokens`` what the sample's distinct prompts hold.
+    ``seconds`` is the model's time: a share of its batch's, unless the sample ``is_timed`` by itself. Where known,
+    ``prefill_seconds`` of them went by until each reply's first token was there; ``num_decoded`` tokens came after.
     ``fingerprint`` hashes all that decides what the model is asked and how the reply is judged. ``cluster`` names what
-    the sample shares with others (a passage), None where samples are independent of each other.
+    the sample shares with others (a passage), None where samples are independent of each other. ``not_measurable``
+    gives the reason for each metric that has no meaning for the sample, as ``Score`` does.
     """
 
     suite: str
@@ -50,8 +53,12 @@ class Record:
     num_prompt_tokens: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
+    is_timed: bool = False
+    prefill_seconds: float | None = None
+    num_decoded: int | None = None
     fingerprint: str | None = None
     cluster: str | None = None
+    not_measurable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def score(self) -> Score:
@@ -63,6 +70,7 @@ class Record:
             values=self.values,
             chance=self.chance,
             reason=self.reason,
+            not_measurable=self.not_measurable,
         )
 
     def to_dict(self) -> dict[str, JSON]:
@@ -80,7 +88,8 @@ class Record:
 def slim(record: Record) -> Record:
     """The record without its texts and details: all that numbers are made of, in a fraction of the memory.
 
-    Strings that records have in common are held once.
+    Strings that records have in common are held once. Of a reply without an answer the beginning stays: the summary
+    shows the first.
     """
     return replace(
         record,
@@ -93,10 +102,13 @@ def slim(record: Record) -> Record:
         prompt=None,
         choices=(),
         target=None,
-        output=None,
+        output=None if record.output is None or not record.no_answer else _shared(record.output[:_MAX_OUTPUT]),
         answer=None,
         details={},
     )
+
+
+_MAX_OUTPUT = 100
 
 
 def _shared(text: str) -> str:
@@ -123,9 +135,10 @@ class SuiteInfo:
 
     ``gates`` are the suite's own, as ``GateRule.text`` has them, with their lines in its file. ``primary_metric`` is
     what it is compared by with a baseline, None for the usual one; ``higher_is_better`` is that metric's better
-    direction, where the suite says it. ``cluster`` is the field by which samples belong together. ``judge`` is the
-    fingerprint of the model that the scorer asks. ``fingerprint_parts`` hash what ``fingerprint`` is made of, by name:
-    ``questions``, ``prompt``, ``fewshot``, ``scorer``.
+    direction, where the suite says it. ``cluster`` is the field by which samples belong together. ``interval`` is how
+    intervals are made, None for the formulas of ``metrics.py``. ``judge`` is the
+    fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
+    what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``.
     """
 
     name: str
@@ -141,7 +154,9 @@ class SuiteInfo:
     primary_metric: str | None = None
     higher_is_better: bool | None = None
     cluster: str | None = None
+    interval: Literal["bootstrap"] | None = None
     judge: str | None = None
+    judged_by: tuple[str, ...] = ()
     fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, JSON]:
@@ -152,7 +167,7 @@ class SuiteInfo:
     def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:
         """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
         values = {name: data[name] for name in _INFO_FIELDS if name in data}
-        for name in ("metrics", "overridden"):
+        for name in ("metrics", "overridden", "judged_by"):
             if name in values:
                 values[name] = tuple(values[name])
         return cls(**values)

@@ -39,7 +39,7 @@ def parse_target(text: str) -> Path:
     if not text.strip() or "\0" in text:
         raise ValueError("expected the name of a file or folder")
     path = Path(text)
-    if path.is_dir():
+    if os.path.isdir(path):  # not Path's: that raises for a name that is too long
         return path
     suffix = path.suffix.lower()
     if text.endswith(("/", os.sep)):
@@ -56,8 +56,7 @@ def parse_target(text: str) -> Path:
 def check_target(path: Path) -> None:
     """Find out before a long run that a report could not be written there. Raises ``ReportError``.
 
-    The folder of a file has to exist: a wrong one is a slip. A folder that is the target itself is made, with those
-    above it.
+    Folders that are not there are made: that of a file, one that is the target itself, and those above them.
     """
     if not is_folder(path):
         check_writable(path)
@@ -106,7 +105,7 @@ def write_report_file(report: Report, path: Path) -> Path:
 
 def is_folder(path: Path) -> bool:
     """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``WRITERS``."""
-    return path.is_dir() or path.suffix.lower() not in WRITERS
+    return os.path.isdir(path) or path.suffix.lower() not in WRITERS
 
 
 def _models_part(models: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import Averages, Comparison, Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report import Averages, Comparison, Phases, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.typed_fields import DamagedPart, check_fields, is_number
 from pytest_llmeval.scoring.calibration import ReliabilityBin
 from pytest_llmeval.scoring.comparison import Difference
@@ -41,6 +41,8 @@ def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Repo
         environment=_mapping(data, "environment", ""),
         models=tuple(_members(data, "models", "", _model)),
         options=_mapping(data, "options", ""),
+        collected=_optional_names(data, "collected", ""),
+        num_failed_tests=None if data.get("num_failed_tests") is None else _count(data, "num_failed_tests", ""),
         definitions=_named(data, "definitions", "", lambda found, _: found),
         suites=tuple(_members(data, "suites", "", _suite)),
         comparisons=tuple(_members(data, "comparisons", "", _comparison)),
@@ -96,6 +98,7 @@ def _suite(data: Mapping[str, Any], where: str) -> SuiteReport:
         ),
         latency=_optional(data, "latency", where, _percentiles),
         tokens_per_second=_optional(data, "tokens_per_second", where, _percentiles),
+        phases=_optional(data, "phases", where, lambda part, at: Phases(**_of_fields(part, Phases, at))),
     )
 
 
@@ -105,6 +108,9 @@ def _summary(data: Mapping[str, Any], where: str) -> Summary:
         **counts,
         num_no_answer=_count(data, "num_no_answer", where),
         metrics=_named(data, "metrics", where, _metric),
+        not_measurable=_named(
+            data, "not_measurable", where, lambda found, at: {reason: _count(found, reason, at) for reason in found}
+        ),
     )
 
 
@@ -141,6 +147,7 @@ def _averages(data: Mapping[str, Any], where: str) -> Averages:
         model=_text_or_none(data, "model", where),
         macro=_named(data, "macro", where, _metric),
         micro=_named(data, "micro", where, _metric),
+        unlike=_named(data, "unlike", where, lambda found, _: {suite: str(form) for suite, form in found.items()}),
     )
 
 
@@ -214,6 +221,10 @@ def _list(data: Mapping[str, Any], name: str, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise DamagedPart(f"{place}: found {describe(value)}, expected a list")
     return value
+
+
+def _optional_names(data: Mapping[str, Any], name: str, where: str) -> tuple[str, ...] | None:
+    return None if data.get(name) is None else tuple(str(one) for one in _list(data, name, where))
 
 
 def _members(

@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.reporting.report import Averages, Comparison, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.whole_file import whole_file
-from pytest_llmeval.scoring.metrics import Metric
+from pytest_llmeval.scoring.metrics import Metric, why_no_interval
 from pytest_llmeval.types import JSON
 
 __all__ = ["finite", "head_to_json", "record_to_json", "write_report"]
@@ -41,11 +41,13 @@ def head_to_json(report: Report) -> dict[str, JSON]:
         "created": report.created,
         "seconds": finite(report.seconds),
         "exit_code": report.exit_code,
+        "num_failed_tests": report.num_failed_tests,
         "stopped": report.stopped,
         "problems": list(report.problems),
         "environment": finite(report.environment),
         "models": finite(report.models),
         "options": finite(report.options),
+        "collected": finite(report.collected),
         "definitions": finite(report.definitions),
         "suites": finite([_suite_to_json(suite) for suite in report.suites]),
         "comparisons": finite([_comparison_to_json(comparison) for comparison in report.comparisons]),
@@ -81,6 +83,7 @@ def _suite_to_json(suite: SuiteReport) -> dict[str, JSON]:
         "reliability": None if suite.reliability is None else [part.to_dict() for part in suite.reliability],
         "latency": None if suite.latency is None else suite.latency.to_dict(),
         "tokens_per_second": None if suite.tokens_per_second is None else suite.tokens_per_second.to_dict(),
+        "phases": None if suite.phases is None else asdict(suite.phases),
     }
 
 
@@ -98,6 +101,7 @@ def _averages_to_json(averages: Averages) -> dict[str, JSON]:
         "model": averages.model,
         "macro": _metrics_to_json(averages.macro),
         "micro": _metrics_to_json(averages.micro),
+        "unlike": finite(averages.unlike),
     }
 
 
@@ -108,11 +112,17 @@ def _summary_to_json(summary: Summary) -> dict[str, JSON]:
         "num_unscored": summary.num_unscored,
         "num_no_answer": summary.num_no_answer,
         "metrics": _metrics_to_json(summary.metrics),
+        "not_measurable": finite(summary.not_measurable),
     }
 
 
 def _metrics_to_json(metrics: Mapping[str, Metric]) -> dict[str, JSON]:
-    return {name: metric.to_dict() for name, metric in metrics.items()}
+    return {name: _metric_to_json(metric) for name, metric in metrics.items()}
+
+
+def _metric_to_json(metric: Metric) -> dict[str, JSON]:
+    why = why_no_interval(metric) if metric.ci_low is None else None
+    return {**metric.to_dict(), **({} if why is None else {"no_interval": why})}
 
 
 def finite(value: object) -> JSON:

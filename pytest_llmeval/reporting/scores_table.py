@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.escape import encodable
 from pytest_llmeval.reporting.read import read_report
-from pytest_llmeval.reporting.records import Record, slim
+from pytest_llmeval.reporting.records import Record, SuiteInfo, slim
 from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.scoring.metric_forms import metric_form
 from pytest_llmeval.suites.wording import expected_one_of, quoted
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ class LoadedReport:
         """Each subject's mean score over those of its items (of ``items``, else of all) that are there and scored.
 
         In the order asked for, else in the report's. NaN for a subject with none. Raises ``ReportError`` as ``scores``
-        does, and for a report on several models where none is chosen: a mean over models means nothing.
+        does, and for a report on several models where none is chosen, and for a subject that has scores of two
+        metrics, or of one that two suites define otherwise (see ``scoring.metric_forms``): a mean over those means
+        nothing.
         """
         models = self._models()
         if model is None and len(models) > 1:
@@ -90,11 +93,22 @@ class LoadedReport:
             )
         asked, chosen = _texts(subjects), None if items is None else set(_texts(items) or ())
         found: dict[str, list[float]] = {subject: [] for subject in asked or ()}
+        measures: dict[str, dict[str, str]] = {}
         for sample in self._samples(asked, suite, model):
             for subject in sample.names if asked is not None else (sample.subject,):
                 values = found.get(subject) if asked is not None else found.setdefault(subject, [])
-                if values is not None and (chosen is None or sample.record.id in chosen):
-                    values += [] if math.isnan(sample.score) else [sample.score]
+                if values is None or (chosen is not None and sample.record.id not in chosen):
+                    continue
+                if not math.isnan(sample.score):
+                    values.append(sample.score)
+                    measures.setdefault(subject, {}).setdefault(sample.measure, sample.record.suite)
+        for subject, own in measures.items():
+            if len(own) > 1:
+                told = " and ".join(f"{measure} of suite {quoted(name)}" for measure, name in own.items())
+                raise ReportError(
+                    f"the subject {quoted(subject)} has {told}: choose one with suite=…, "
+                    "since a mean over two metrics means nothing"
+                )
         return {subject: math.fsum(values) / len(values) if values else math.nan for subject, values in found.items()}
 
     def _models(self) -> tuple[str, ...]:
@@ -111,7 +125,15 @@ class LoadedReport:
             if suite in (None, record.suite) and model in (None, record.model)
         ]
         metrics = self._metrics(records)
-        samples = [_ScoredSample(record, _score(record, metrics.get(record.suite))) for record in records]
+        infos = {one.info.name: one.info for one in self.report.suites}
+        samples = [
+            _ScoredSample(
+                record,
+                _score(record, metrics.get(record.suite)),
+                _measure(infos.get(record.suite), _metric_of(record, metrics.get(record.suite))),
+            )
+            for record in records
+        ]
         known = dict.fromkeys(name for sample in samples for name in sample.names)
         known |= dict.fromkeys(one.info.name for one in self.report.suites if suite in (None, one.info.name))
         for subject in subjects or ():
@@ -140,8 +162,11 @@ def load_report(path: str | os.PathLike[str]) -> LoadedReport:
 
 @dataclass(frozen=True, slots=True)
 class _ScoredSample:
+    """``measure`` says what the score is one of: a metric, and what of its suite's settings that depends on."""
+
     record: Record
     score: float
+    measure: str
 
     @property
     def subject(self) -> str:
@@ -156,11 +181,20 @@ class _ScoredSample:
 def _score(record: Record, metric: str | None) -> float:
     if record.status == "unscored":
         return math.nan
-    if "accuracy" in record.values:
-        return float(record.values["accuracy"])
-    if record.status != "scored":
+    name = _metric_of(record, metric)
+    if name == "accuracy" and name not in record.values:
         return float(record.status == "correct")
-    return math.nan if metric is None else float(record.values.get(metric, math.nan))
+    return math.nan if name is None else float(record.values.get(name, math.nan))
+
+
+def _metric_of(record: Record, metric: str | None) -> str | None:
+    """The metric that the sample's score is taken from; ``metric`` is the first that its suite's samples carry."""
+    return "accuracy" if "accuracy" in record.values or record.status in ("correct", "wrong") else metric
+
+
+def _measure(info: SuiteInfo | None, metric: str | None) -> str:
+    form = "" if info is None or metric is None else metric_form(metric, info.scorer, info.settings)
+    return f"{metric} ({form})" if form else f"{metric}"
 
 
 def _row(sample: _ScoredSample) -> dict[str, Any]:

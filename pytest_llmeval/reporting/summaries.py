@@ -9,14 +9,16 @@ from dataclasses import replace
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.groups import Group, group_of_record, group_of_suite
 from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import Averages, Comparison, SuiteReport, Summary
+from pytest_llmeval.reporting.report import Averages, Comparison, Phases, SuiteReport, Summary
 from pytest_llmeval.scoring.averages import macro_average, micro_average
 from pytest_llmeval.scoring.calibration import reliability
 from pytest_llmeval.scoring.comparison import compare
+from pytest_llmeval.scoring.measurable import count_not_measurable
+from pytest_llmeval.scoring.metric_forms import metric_form
 from pytest_llmeval.scoring.metrics import Metric, by_category, expanded, summarize
 from pytest_llmeval.scoring.percentiles import percentiles
 
-__all__ = ["average_suites", "compare_models", "counted_suite", "grouped", "summarize_suite"]
+__all__ = ["average_suites", "compare_models", "counted_suite", "given_clusters", "grouped", "summarize_suite"]
 
 
 def summarize_suite(
@@ -34,9 +36,9 @@ def summarize_suite(
     ``ValueError`` and others for values that are no scorer's of ours: ``counted_suite`` is the report without metrics.
     """
     scores = [record.score for record in records]
-    clusters = _clusters(records)
+    clusters = given_clusters(records)
     info = replace(info, metrics=expanded(info.metrics, scores))
-    metrics = by_category(scores, [record.category for record in records], info.metrics, clusters)
+    metrics = by_category(scores, [record.category for record in records], info.metrics, clusters, info.interval)
     counted = counted_suite(
         info, records, num_expected=num_expected, num_skipped=num_skipped, model=model, engine=engine
     )
@@ -47,7 +49,7 @@ def summarize_suite(
     return replace(
         counted,
         info=info,
-        summary=_summary(records, summarize(scores, info.metrics, clusters), num_expected),
+        summary=_summary(records, summarize(scores, info.metrics, clusters, info.interval), num_expected),
         categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
         macro=macro_average(metrics.values()),
         reliability=reliability(scores) if "ece" in info.metrics else None,
@@ -65,7 +67,7 @@ def counted_suite(
 ) -> SuiteReport:
     """``summarize_suite`` without metrics and categories: only what is counted of the records."""
     answered = [record.model for record in records if record.model is not None]
-    timed = [record for record in records if record.status != "unscored" and record.seconds > 0]
+    timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]
     return SuiteReport(
         info=replace(info, metrics=()),
         summary=_summary(records, {}, num_expected),
@@ -80,6 +82,23 @@ def counted_suite(
         tokens_per_second=percentiles(
             [tokens / record.seconds for record in timed if (tokens := record.num_prompt_tokens + record.num_tokens)]
         ),
+        phases=_phases(records),
+    )
+
+
+def _phases(records: Sequence[Record]) -> Phases | None:
+    known = [
+        (record, record.prefill_seconds, record.num_decoded)
+        for record in records
+        if record.prefill_seconds is not None and record.num_decoded is not None
+    ]
+    if not known:
+        return None
+    return Phases(
+        prefill_tokens=sum(record.num_prompt_tokens for record, _, _ in known),
+        prefill_seconds=math.fsum(prefill for _, prefill, _ in known),
+        decode_tokens=sum(decoded for _, _, decoded in known),
+        decode_seconds=math.fsum(max(0.0, record.seconds - prefill) for record, prefill, _ in known),
     )
 
 
@@ -107,17 +126,42 @@ def average_suites(suites: Sequence[SuiteReport], records: Sequence[Record]) -> 
         for model, own in by_model.items()
         if len(own) > 1
     ]
-    return tuple(averages for averages in found if averages.macro or averages.micro)
+    return tuple(averages for averages in found if averages.macro or averages.micro or averages.unlike)
 
 
 def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequence[Sequence[Record]]) -> Averages:
     macro: dict[str, Metric] = {}
     names = tuple(dict.fromkeys(name for suite in suites for name in suite.summary.metrics))
-    for name in names:
-        metrics = [suite.summary.metrics[name] for suite in suites if name in suite.summary.metrics]
-        macro |= macro_average([{name: metric} for metric in metrics if metric.value is not None])
+    forms = {name: _forms(name, suites) for name in names}
+    unlike = {name: own for name, own in forms.items() if len(set(own.values())) > 1}
+    alike = [name for name in names if name not in unlike]
     scores = [[record.score for record in members] for members in records]
-    return Averages(model=model, macro=macro, micro=micro_average(scores, names, [_clusters(own) for own in records]))
+    clusters = [given_clusters(own) for own in records]
+    by_having: dict[tuple[int, ...], list[str]] = {}
+    for name in alike:
+        having = [place for place, suite in enumerate(suites) if _value(suite, name) is not None]
+        macro |= macro_average([{name: suites[place].summary.metrics[name]} for place in having])
+        by_having.setdefault(tuple(having), []).append(name)
+    found: dict[str, Metric] = {}
+    for places, own in by_having.items():
+        # A score is right or wrong also where its suite has no accuracy, as of pass@k: such suites are no part of it.
+        found |= micro_average([scores[place] for place in places], own, [clusters[place] for place in places])
+    micro = {name: found[name] for name in alike if name in found}
+    return Averages(model=model, macro=macro, micro=micro, unlike=unlike)
+
+
+def _forms(name: str, suites: Sequence[SuiteReport]) -> dict[str, str]:
+    """By suite, what of its settings the metric depends on; of the suites that have a value of it."""
+    return {
+        suite.info.name: metric_form(name, suite.info.scorer, suite.info.settings)
+        for suite in suites
+        if _value(suite, name) is not None
+    }
+
+
+def _value(suite: SuiteReport, name: str) -> float | None:
+    metric = suite.summary.metrics.get(name)
+    return None if metric is None else metric.value
 
 
 def _compared(suites: Iterable[SuiteReport]) -> tuple[str, ...]:
@@ -136,7 +180,7 @@ def grouped(records: Iterable[Record], compared: tuple[str, ...]) -> dict[Group,
     return groups
 
 
-def _clusters(records: Sequence[Record]) -> list[str | None] | None:
+def given_clusters(records: Sequence[Record]) -> list[str | None] | None:
     """Those of the records; None where none of them lies in one."""
     clusters = [record.cluster for record in records]
     return clusters if any(cluster is not None for cluster in clusters) else None
@@ -150,4 +194,5 @@ def _summary(records: Sequence[Record], metrics: Mapping[str, Metric], num_expec
         num_unscored=num_unscored,
         num_no_answer=sum(record.no_answer for record in records),
         metrics=metrics,
+        not_measurable=count_not_measurable((record.score for record in records if record.not_measurable), [*metrics]),
     )

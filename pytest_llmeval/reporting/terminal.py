@@ -11,18 +11,26 @@ from pytest_llmeval.reporting.comparison_table import comparison_lines
 from pytest_llmeval.reporting.engine_lines import engine_lines
 from pytest_llmeval.reporting.escape import printable, without_commands
 from pytest_llmeval.reporting.gate_lines import gate_lines
-from pytest_llmeval.reporting.latency_lines import latency_lines
-from pytest_llmeval.reporting.metric_tables import category_lines, suite_lines
-from pytest_llmeval.reporting.report import Averages, Report
-from pytest_llmeval.reporting.suite_texts import count_texts, mean_texts, short_model_names, suite_name
-from pytest_llmeval.reporting.tables import joined_lines
+from pytest_llmeval.reporting.latency_lines import latency_lines, phase_lines
+from pytest_llmeval.reporting.metric_tables import category_lines, common_layout, suite_lines
+from pytest_llmeval.reporting.no_answer_hints import no_answer_lines
+from pytest_llmeval.reporting.report import Averages, Report, SuiteReport
+from pytest_llmeval.reporting.suite_texts import (
+    category_section,
+    count_texts,
+    mean_texts,
+    short_model_names,
+    suite_name,
+    suite_row,
+    unlike_texts,
+)
+from pytest_llmeval.reporting.tables import Coloured, columns_of, joined_lines, wrapped_lines
 from pytest_llmeval.types import JSON
 
 __all__ = ["Terminal", "model_texts", "summary_lines", "write_summary"]
 
 _MAX_UNSCORED = 20
-_MAX_CATEGORIES = 50
-_URGENT = ("problem:", "could not be scored:", "stopped early", "failed:")
+_URGENT = ("problem:", "could not be scored:", "stopped early")
 
 
 class Terminal(Protocol):
@@ -32,18 +40,47 @@ class Terminal(Protocol):
 
     def write_line(self, line: str, **markup: bool) -> None: ...
 
+    def write(self, content: str, **markup: bool) -> None: ...
+
 
 def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> None:
     """Write the summary, and the files that the report was written to. No line of it is a command to GitHub Actions."""
     # Where there is no terminal to ask (a CI log), lines may be longer than a terminal's usual 80 columns.
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
     terminal.write_sep("=", ": ".join(("LLM evaluation", *_described(report.models))))
+    if any(_has_interval(suite) for suite in report.suites):
+        terminal.write_line("each number with its 95% interval")
     is_urgent = False
     for line in summary_lines(report, width=width):
         is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
-        terminal.write_line(without_commands(line), **({"red": True} if is_urgent else {}))
+        _write(terminal, line, width, {"red": True} if is_urgent else {})
     for path in paths:
-        terminal.write_line(without_commands(f"report: {printable(str(path))}"))
+        _write(terminal, f"report: {printable(str(path))}", width, {})
+
+
+def _has_interval(suite: SuiteReport) -> bool:
+    return any(metric.ci_low is not None for metric in suite.summary.metrics.values())
+
+
+def _write(terminal: Terminal, line: str, width: int, markup: Mapping[str, bool]) -> None:
+    """Write a line in its colours. A terminal breaks a line that is too long inside a word; a log does not break it."""
+    safe = without_commands(line)
+    spans = line.spans if isinstance(line, Coloured) else ()
+    if spans and safe == line:
+        written = 0
+        for start, end, colour in spans:
+            terminal.write(line[written:start])
+            terminal.write(line[start:end], **{colour: True})
+            written = end
+        terminal.write_line(line[written:])
+    elif spans:
+        terminal.write_line(safe, **{spans[0][2]: True})
+    elif getattr(terminal, "isatty", False) and columns_of(safe) > width:
+        indent = " " * (len(safe) - len(safe.lstrip()) + 2)
+        for part in wrapped_lines(safe, width=width, indent=indent):
+            terminal.write_line(part, **markup)
+    else:
+        terminal.write_line(safe, **markup)
 
 
 def summary_lines(report: Report, *, width: int) -> Iterator[str]:
@@ -53,24 +90,22 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     """
     names = short_model_names(report)
     suites = [(suite_name(suite, names), suite) for suite in report.suites]
-    yield from suite_lines([(name, suite.summary) for name, suite in suites], width=width)
+    rows = [suite_row(suite, names) for suite in report.suites]
+    sections = [category_section(suite, names) for suite in report.suites if len(suite.categories) > 1]
+    layout = common_layout(rows, sections, width=width)
+    yield from suite_lines(rows, width=width, layout=layout)
     for averages in report.averages:
         yield from _averages(averages, names, width)
     for name, suite in suites:
-        if counts := ", ".join(count_texts(suite)):
-            yield f"{printable(name)}: {printable(counts)}"
+        if counts := [printable(text) for text in count_texts(suite)]:
+            yield from joined_lines(f"{printable(name)}:", counts, width=width)
+    yield from no_answer_lines(report, names, width=width)
     if report.comparisons:
         yield ""
         yield from comparison_lines(report.comparisons, names, width=width)
-    for name, suite in suites:
-        if len(suite.categories) > 1:
-            yield ""
-            rows = list(suite.categories.items())
-            yield from category_lines(f"{name} by category", rows[:_MAX_CATEGORIES], width=width)
-            if len(rows) > _MAX_CATEGORIES:
-                yield f"… and {len(rows) - _MAX_CATEGORIES} categories more, all in the report"
-            if means := [printable(text) for text in mean_texts(suite.macro)]:
-                yield from joined_lines("mean over categories:", means, width=width)
+    if sections:
+        yield ""
+        yield from category_lines(sections, width=width, layout=layout)
     yield from _unscored(report)
     for problem in report.problems:
         yield f"problem: {printable(problem)}"
@@ -101,8 +136,10 @@ def _averages(averages: Averages, names: Mapping[str, str], width: int) -> Itera
     """The means over the suites of one model, of the metrics that a table shows first."""
     of_model = f" of {names.get(averages.model, averages.model)}" if averages.model and len(names) > 1 else ""
     for metrics, alike in ((averages.macro, "suite"), (averages.micro, "sample")):
-        if means := [printable(text) for text in mean_texts(metrics)]:
+        if means := [printable(text) for text in mean_texts(metrics, parts="suite" if alike == "suite" else None)]:
             yield from joined_lines(f"mean over suites{printable(of_model)}, each {alike} alike:", means, width=width)
+    for text in unlike_texts(averages):
+        yield from wrapped_lines(printable(text), width=width, indent="  ")
 
 
 def _unscored(report: Report) -> Iterator[str]:
@@ -134,3 +171,4 @@ def _speed(report: Report) -> Iterator[str]:
         f"in {seconds:.1f} s of the model's time: {num_samples / seconds:,.1f} samples/s, "
         f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
     )
+    yield from phase_lines(report.suites)

@@ -18,7 +18,7 @@ _PREFIX = ".llmeval-"
 
 
 def check_writable(path: Path) -> None:
-    """Find out before a long run that its report could not be written. Raises ``ReportError``."""
+    """Find out before a long run that its report could not be written; its folder is made. Raises ``ReportError``."""
     try:
         if path.is_dir():
             raise ReportError(f"cannot write the report {path}: it is a folder; name a file in it")
@@ -27,11 +27,8 @@ def check_writable(path: Path) -> None:
         if _is_special(path):
             return
         target = _target(path)
-        folder = target.parent
-        if not folder.is_dir():
-            shown = path.parent if folder == _target(path.parent) else folder
-            raise ReportError(f"cannot write the report {path}: there is no folder {shown}; create it first")
-        with tempfile.TemporaryFile(dir=folder):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=target.parent):
             pass
         if target.exists():
             with target.open("ab"):
@@ -51,14 +48,15 @@ def whole_file(path: Path, *, encoding: str = "ascii", newline: str | None = Non
 def whole_path(path: Path) -> Iterator[Path]:
     """A file to write that takes the place of ``path`` once the block is done: until then ``path`` holds what it held.
 
-    A link stays, and what it points to is replaced. A pipe or a device is the file itself. Raises ``ReportError`` where
-    it cannot be written.
+    Its folder is made where there is none. A link stays, and what it points to is replaced. A pipe or a device is the
+    file itself. Raises ``ReportError`` where it cannot be written.
     """
     try:
         if _is_special(path):
             yield path
             return
         target = _target(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=".tmp")
         os.close(descriptor)
         temporary = Path(name)

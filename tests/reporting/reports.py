@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import Averages, Comparison, Report, SuiteReport, Summary, definitions_of
+from pytest_llmeval.reporting.report import Averages, Comparison, Phases, Report, SuiteReport, Summary, definitions_of
 from pytest_llmeval.reporting.summaries import average_suites, summarize_suite
 from pytest_llmeval.scoring.calibration import ReliabilityBin
 from pytest_llmeval.scoring.comparison import Difference
@@ -92,6 +92,9 @@ def summaries(draw: st.DrawFn) -> Summary:
 percentiles = st.builds(Percentiles, n=counts, mean=numbers, p50=numbers, p95=numbers, p99=numbers)
 
 
+phases = st.builds(Phases, prefill_tokens=counts, prefill_seconds=numbers, decode_tokens=counts, decode_seconds=numbers)
+
+
 @st.composite
 def suite_reports(draw: st.DrawFn) -> SuiteReport:
     summary = draw(summaries())
@@ -110,6 +113,7 @@ def suite_reports(draw: st.DrawFn) -> SuiteReport:
         higher_is_better=draw(st.none() | st.booleans()),
         cluster=draw(st.none() | names),
         judge=draw(st.none() | names),
+        judged_by=tuple(draw(st.lists(names, max_size=2))),
         fingerprint_parts=draw(st.dictionaries(names, text, max_size=2)),
     )
     bins = st.builds(
@@ -137,6 +141,7 @@ def suite_reports(draw: st.DrawFn) -> SuiteReport:
         reliability=draw(st.none() | st.lists(bins, max_size=2).map(tuple)),
         latency=draw(st.none() | percentiles),
         tokens_per_second=draw(st.none() | percentiles),
+        phases=draw(st.none() | phases),
     )
 
 
@@ -228,6 +233,9 @@ records = st.builds(
     num_prompt_tokens=counts,
     num_tokens=counts,
     seconds=numbers,
+    is_timed=st.booleans(),
+    prefill_seconds=optional_numbers,
+    num_decoded=st.none() | counts,
     fingerprint=st.none() | text,
     cluster=st.none() | text,
 )

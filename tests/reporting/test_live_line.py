@@ -49,13 +49,19 @@ def test_what_does_not_fit_is_left_out(width: int, expected: str) -> None:
 
 def test_a_models_name_cannot_act_on_the_terminal() -> None:
     assert text(0, 1, 0.0, model="a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc: 0/1 samples"
-    assert loading_text("a\rb", 80) == "loading a\\rb …"
+    assert loading_text("a\rb", 0.0, 80) == "loading a\\rb …"
+
+
+def test_loading_says_for_how_long() -> None:
+    assert loading_text("gpt2", 0.9, 80) == "loading gpt2 …"
+    assert loading_text("gpt2", 12.9, 80) == "loading gpt2: 12 s"
+    assert loading_text("gpt2", 200.0, 80) == "loading gpt2: 3 min 20 s"
 
 
 def test_a_wide_character_takes_two_columns() -> None:
-    assert loading_text("模型", 15) == "loading 模型 …"
-    assert loading_text("模型", 14) == "loading 模型 …"
-    assert loading_text("模型", 13) == "loading 模型 "
+    assert loading_text("模型", 0.0, 15) == "loading 模型 …"
+    assert loading_text("模型", 0.0, 14) == "loading 模型 …"
+    assert loading_text("模型", 0.0, 13) == "loading 模型 "
 
 
 @dataclass
@@ -88,8 +94,8 @@ class Terminal:
                 self.rows.append("")
         elif part == "\r":
             self.at = 0
-        elif part == "\x1b[K":
-            self.rows[self.row] = line[: self.at]
+        elif part == "\x1b[J":
+            self.rows[self.row :] = [line[: self.at], *("" for _ in self.rows[self.row + 1 :])]
         elif part == "\x1b[A":
             self.row -= 1
         elif part.startswith("\x1b["):

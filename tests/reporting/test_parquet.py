@@ -35,6 +35,12 @@ def test_a_number_that_does_not_fit(tmp_path: Path) -> None:
     assert (tmp_path / "out.parquet").read_text() == "old"
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LLMEvalError, match=r"cannot write the report .*: No such file or directory"):
+def test_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
+    write_parquet(report(), tmp_path / "no" / "out.parquet")
+    assert (tmp_path / "no" / "out.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "no").write_text("a file")
+    with pytest.raises(LLMEvalError, match="cannot write the report"):
         write_parquet(report(), tmp_path / "no" / "out.parquet")

@@ -48,9 +48,11 @@ def test_what_is_no_target(text: str, message: str, tmp_path: Path, monkeypatch:
 
 def test_files_are_checked_before_the_run(tmp_path: Path) -> None:
     check_target(tmp_path / "a.md")
-    with pytest.raises(ReportError, match="there is no folder"):
-        check_target(tmp_path / "none" / "a.md")
-    assert list(tmp_path.iterdir()) == []
+    check_target(tmp_path / "none" / "of" / "them" / "a.md")
+    assert list((tmp_path / "none" / "of" / "them").iterdir()) == []  # a folder is made, and no file
+    (tmp_path / "file").touch()
+    with pytest.raises(ReportError, match=r"cannot write the report .*file/new/a.md: Not a directory"):
+        check_target(tmp_path / "file" / "new" / "a.md")
 
 
 def test_folders_are_checked_before_the_run(tmp_path: Path) -> None:

@@ -119,6 +119,25 @@ def test_means_are_those_of_the_table(report: LoadedReport) -> None:
     assert report.mean_scores() == pytest.approx(expected, nan_ok=True)
 
 
+def test_a_subject_of_two_metrics_has_no_mean(tmp_path: Path) -> None:
+    easy = [
+        make_record("sums", "s1", category="easy"),
+        make_record("capitals", "c1", category="easy", **WRONG),
+        make_record("texts", "t1", category="easy", status="scored", values={"sentence_bleu_4": 30.0}),
+        make_record("texts", "t2", category="hard", status="scored", values={"sentence_bleu_4": 10.0}),
+    ]
+    assert loaded(tmp_path, easy[:2]).mean_scores() == {"easy": 0.5}, "accuracy is accuracy in both suites"
+    report = loaded(tmp_path, easy)
+    with pytest.raises(ReportError) as refused:
+        report.mean_scores()
+    assert str(refused.value) == (
+        "the subject 'easy' has accuracy of suite 'sums' and sentence_bleu_4 of suite 'texts': "
+        "choose one with suite=…, since a mean over two metrics means nothing"
+    )
+    assert report.mean_scores(suite="texts") == {"easy": 30.0, "hard": 10.0}
+    assert report.mean_scores("easy", ["s1", "c1"]) == {"easy": 0.5}
+
+
 def test_a_score_is_the_first_metric_that_its_suite_has_values_of(tmp_path: Path) -> None:
     """BLEU is made of all samples at once: a sample has a sentence's."""
     values = [{"bleu.sys_len": 4.0, "sentence_bleu": 20.0}, {"bleu.sys_len": 5.0, "sentence_bleu": 40.0}]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from pytest_llmeval.reporting.latency_lines import phase_lines
 from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import SuiteReport, definitions_of
+from pytest_llmeval.reporting.report import Phases, SuiteReport, definitions_of
 from pytest_llmeval.reporting.summaries import average_suites, compare_models, summarize_suite
 from tests.reporting.reports import make_record, make_report
 
@@ -37,13 +40,14 @@ def test_the_mean_over_categories_is_a_metric() -> None:
     assert make_report(records[:2]).suites[0].macro == {}
 
 
-def test_latency_and_speed_are_of_the_scored_samples_that_took_time() -> None:
+def test_latency_and_speed_are_of_the_scored_samples_that_were_timed_by_themselves() -> None:
     seconds = [0.5, 0.0, 2.0, 1.0, 4.0]
     records = [
-        make_record(id_=f"s{place}", seconds=value, num_prompt_tokens=10, num_tokens=2)
+        make_record(id_=f"s{place}", seconds=value, num_prompt_tokens=10, num_tokens=2, is_timed=True)
         for place, value in enumerate(seconds)
     ]
-    records[4] = make_record(id_="s4", status="unscored", values={}, seconds=4.0)
+    records[4] = make_record(id_="s4", status="unscored", values={}, seconds=4.0, is_timed=True)
+    records.append(make_record(id_="share", seconds=8.0, num_prompt_tokens=10, num_tokens=2))
     (suite,) = make_report(records).suites
     assert suite.latency is not None
     assert suite.tokens_per_second is not None
@@ -55,6 +59,21 @@ def test_latency_and_speed_are_of_the_scored_samples_that_took_time() -> None:
         assert [found.p50, found.p95, found.p99] == pytest.approx(list(np.percentile(values, [50, 95, 99])))
     (none,) = make_report([make_record()]).suites
     assert (none.latency, none.tokens_per_second) == (None, None)
+
+
+def test_phases_are_sums_over_the_samples_that_know_them() -> None:
+    known: dict[str, Any] = {
+        "num_prompt_tokens": 10,
+        "num_tokens": 5,
+        "seconds": 3.0,
+        "prefill_seconds": 1.0,
+        "num_decoded": 4,
+    }
+    records = [make_record(id_="a", **known), make_record(id_="b", **known), make_record(id_="c", seconds=9.0)]
+    (suite,) = make_report(records).suites
+    assert suite.phases == Phases(prefill_tokens=20, prefill_seconds=2.0, decode_tokens=8, decode_seconds=4.0)
+    assert list(phase_lines([suite])) == ["generated texts: prefill 10.0 tokens/s, decode 2.00 tokens/s"]
+    assert make_report(records[2:]).suites[0].phases is None
 
 
 def test_clusters_are_those_of_the_records() -> None:
@@ -91,6 +110,20 @@ def test_averages_over_suites() -> None:
     assert make_report([records[0], records[-1]]).averages == ()
 
 
+def test_the_mean_over_suites_is_of_those_that_have_the_metric() -> None:
+    """Of pass@2 a sample's score is right or wrong too where all of its replies are, and the suite has no accuracy."""
+    passes = [
+        make_record("passes", f"s{number}", status=status, values={"pass@2": value})
+        for number, (status, value) in enumerate([("correct", 1.0), ("wrong", 0.0), ("scored", 0.5), ("correct", 1.0)])
+    ]
+    sums = suite_of(1.0, 0.0)
+    assert make_report([*passes, *sums]).averages == ()
+    (averages,) = make_report([*passes, *sums, *suite_of(1.0, 1.0, name="capitals")]).averages
+    assert set(averages.macro) == set(averages.micro) == {"accuracy"}
+    assert (averages.macro["accuracy"].value, averages.macro["accuracy"].n) == (0.75, 2)
+    assert (averages.micro["accuracy"].value, averages.micro["accuracy"].n) == (0.75, 4)
+
+
 def test_averages_of_several_models() -> None:
     suites: list[SuiteReport] = []
     records = []
@@ -119,7 +152,10 @@ def test_definitions() -> None:
 
 
 def test_speed_is_of_samples_whose_tokens_were_counted() -> None:
-    records = [make_record(id_="a", seconds=2.0, num_tokens=10), make_record(id_="b", seconds=1.0)]
+    records = [
+        make_record(id_="a", seconds=2.0, num_tokens=10, is_timed=True),
+        make_record(id_="b", seconds=1.0, is_timed=True),
+    ]
     (suite,) = make_report(records).suites
     assert suite.latency is not None
     assert suite.tokens_per_second is not None

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval.reporting.comparison_table import comparison_lines
 from pytest_llmeval.reporting.escape import without_commands
 from pytest_llmeval.reporting.gate_lines import gate_lines
 from pytest_llmeval.reporting.gate_results import GateOutcome
 from pytest_llmeval.reporting.latency_lines import duration, latency_lines, latency_table
-from pytest_llmeval.reporting.report import Averages, SuiteReport
+from pytest_llmeval.reporting.report import Averages, Comparison, SuiteReport
+from pytest_llmeval.reporting.tables import Coloured
 from pytest_llmeval.reporting.terminal import summary_lines, write_summary
+from pytest_llmeval.scoring.comparison import Difference
 from pytest_llmeval.scoring.percentiles import Percentiles
 from tests.reporting.made_reports import HOSTILE, gate, hostile_report, metric, record, report, suite_report, summary
 
@@ -106,7 +109,8 @@ def test_the_latency_of_one_suite() -> None:
         "tokens/s of a sample: mean 12,346, p50 100.0, p95 5.43, p99 250",
     ]
     assert list(latency_lines(suites[:1], {}, width=80)) == []
-    assert list(latency_lines([replace(suites[1], num_tokens=0)], {}, width=80)) == []
+    assert list(latency_lines([replace(timed("a", 1e-4, 9e-4), num_tokens=0)], {}, width=80)) == []
+    assert len(list(latency_lines([replace(suites[1], num_tokens=0)], {}, width=80))) == 2
     assert list(latency_lines([timed("a", 1e-7, 2e-6)], {}, width=80)) == []
 
 
@@ -116,6 +120,11 @@ def test_the_latency_of_several_suites_has_no_percentiles_of_all() -> None:
     assert list(latency_lines(suites[:2], {}, width=80)) == [
         "latency of a sample: mean 15.0 ms, p95 from 500 ms (a) to 1.50 s (b)"
     ]
+
+
+def test_latencies_that_read_alike_are_one_number() -> None:
+    suites = [timed("a", 0.010, 0.1531), timed("b", 0.010, 0.1534)]
+    assert list(latency_lines(suites, {}, width=80)) == ["latency of a sample: mean 10.0 ms, p95 153 ms"]
 
 
 def test_the_table_of_latencies() -> None:
@@ -149,10 +158,48 @@ def test_means_over_suites() -> None:
     assert line.startswith("mean over suites of gpt2, each sample alike: ")
 
 
+def test_metrics_of_several_definitions_are_told_together() -> None:
+    forms = {
+        "a": "tokenize 13a",
+        "b": "tokenize zh",
+        "c": "tokenize 13a",
+        "d": "",
+        "e": "tokenize 13a",
+        "f": "tokenize 13a",
+    }
+    rouge = {"g": "stemmer true", "h": "stemmer false"}
+    unlike = {"bleu_4": forms, "rouge_l": rouge, "bleu_1": forms, "sentence_bleu_4": forms}
+    averages = Averages(model=None, macro={}, micro={}, unlike=unlike)
+    lines = list(summary_lines(report([suite_report("a"), suite_report("b")], averages=(averages,)), width=72))
+    assert all(len(line) <= 72 for line in lines)
+    told = " ".join(line.strip() for line in lines[4:])
+    assert told == (
+        "no mean over suites of bleu_4, bleu_1, sentence_bleu_4: tokenize 13a in a, c, e and 1 more; tokenize zh in b; "
+        "no settings in d no mean over suites of rouge_l: stemmer true in g; stemmer false in h"
+    )
+
+
+def test_a_mean_over_suites_without_an_interval_says_why() -> None:
+    bare = replace(metric(0.4, 2), ci_low=None, ci_high=None)
+    averages = Averages(model=None, macro={"rouge_l": bare}, micro={"rouge_l": replace(bare, n=1)})
+    lines = list(summary_lines(report([suite_report("a"), suite_report("b")], averages=(averages,)), width=100))
+    assert lines[4:6] == [
+        "mean over suites, each suite alike: rouge_l 0.400 (no interval: not each suite has one)",
+        "mean over suites, each sample alike: rouge_l 0.400 (no interval: n is 1)",
+    ]
+
+
 def test_means_over_categories_have_their_interval() -> None:
     parts = {"x": summary({"accuracy": metric(0.5)}), "y": summary({"accuracy": metric(1.0)})}
     suite = replace(suite_report(), categories=parts, macro={"accuracy": metric(0.75, 2), "brier": metric(None)})
-    assert "mean over categories: accuracy 0.750 [0.650, 0.850]" in summary_lines(report([suite]), width=80)
+    assert [line.split() for line in list(summary_lines(report([suite]), width=120))[4:]] == [
+        ["by", "category", "n", "accuracy"],
+        ["-" * 11, "-", "-" * 20],
+        ["boolq"],
+        ["x", "4", "0.500", "[0.400,", "0.600]"],
+        ["y", "4", "1.000", "[0.900,", "1.100]"],
+        ["mean", "of", "2", "0.750", "[0.650,", "0.850]"],
+    ]
 
 
 def test_samples_in_clusters() -> None:
@@ -163,15 +210,22 @@ def test_samples_in_clusters() -> None:
 
 @dataclass
 class Lines:
-    """A terminal that remembers."""
+    """A terminal that remembers lines, and whether something of them is red."""
 
     lines: list[tuple[str, bool]] = field(default_factory=list)
+    begun: list[tuple[str, bool]] = field(default_factory=list)
 
     def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
         self.lines.append((title or "", False))
 
+    def write(self, content: str, **markup: bool) -> None:
+        self.begun.append((content, bool(markup.get("red"))))
+
     def write_line(self, line: str, **markup: bool) -> None:
-        self.lines.append((line, bool(markup.get("red"))))
+        self.write(line, **markup)
+        texts, reds = zip(*self.begun, strict=True)
+        self.lines.append(("".join(texts), any(reds)))
+        self.begun = []
 
 
 def test_what_needs_a_look_is_red_with_its_further_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,10 +243,84 @@ def test_what_needs_a_look_is_red_with_its_further_lines(monkeypatch: pytest.Mon
         "could not be scored: 1",
         "  suites/boolq.yaml::q1: no",
         "problem: cannot write the report b.csv: no",
+        "gates: 1 failed, 1 passed",
         "failed: boolq, accuracy >= 0.6: accuracy is 0.550, n 200",
         "  a note",
     ]
     assert [line for line, _ in terminal.lines[-2:]] == ["report: a.json", "report: c.md"]
+
+
+class Screen(Lines):
+    """A terminal that breaks long lines."""
+
+    isatty = True
+
+
+def test_a_terminal_gets_lines_that_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log gets them whole, for those who search it."""
+    monkeypatch.setenv("COLUMNS", "40")
+    problem = "sample 'q1' of suite 'boolq' was recorded by a.py::one and by b.py::two"
+    made = report(problems=(problem,))
+    log, screen = Lines(), Screen()
+    write_summary(log, made, [])
+    write_summary(screen, made, [])
+    assert (f"problem: {problem}", True) in log.lines
+    assert all(len(line) <= 40 for line, _ in screen.lines)
+    assert screen.lines[-3:] == [
+        ("problem: sample 'q1' of suite 'boolq'", True),
+        ("  was recorded by a.py::one and by", True),
+        ("  b.py::two", True),
+    ]
+
+
+def compared(difference: float, *, metric: str = "accuracy", second: str = "new") -> Comparison:
+    found = Difference(
+        n=161,
+        kind="proportion",
+        first=0.5,
+        second=0.5 + difference,
+        difference=difference,
+        ci_low=difference - 0.06,
+        ci_high=difference + 0.06,
+        num_gained=6,
+        num_lost=16,
+    )
+    return Comparison(suite="boolq_loglikelihood", first="gpt2", second=second, differences={metric: found})
+
+
+def colours(line: str) -> list[str]:
+    return [colour for _, _, colour in line.spans] if isinstance(line, Coloured) else []
+
+
+@pytest.mark.parametrize(
+    ("difference", "metric", "expected"),
+    [
+        (-0.1, "accuracy", ["red"]),
+        (0.1, "accuracy", ["green"]),
+        (0.1, "brier", ["red"]),
+        (-0.1, "brier", ["green"]),
+        (0.05, "accuracy", []),
+    ],
+)
+def test_significant_differences_have_a_colour(difference: float, metric: str, expected: list[str]) -> None:
+    *_, row = comparison_lines([compared(difference, metric=metric)], {"gpt2": "gpt2"}, width=120)
+    assert colours(row) == expected
+    assert f"{0.5 + difference:.3f} ({difference:+.3f} [{difference - 0.06:.3f}, " in row
+
+
+def test_models_beside_each_other_fit_a_usual_terminal() -> None:
+    both = [compared(-0.062), compared(0.1, second="other")]
+    one = list(comparison_lines(both[:1], {}, width=80))
+    assert one[-1] == "boolq_loglikelihood  accuracy  161  0.500  0.438 (-.062 [-.122,-.002], +6 -16)"
+    two = list(comparison_lines(both, {}, width=80))
+    assert two == [
+        *one,
+        "",
+        "suite                other",
+        "-------------------  ---------------------------------",
+        "boolq_loglikelihood  0.600 (+.100 [.040,.160], +6 -16)",
+    ]
+    assert all(len(line) <= 80 for line in (*one, *two))
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

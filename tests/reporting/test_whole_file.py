@@ -43,9 +43,18 @@ def test_a_link_is_followed(tmp_path: Path, is_there: bool) -> None:
 
 
 def test_a_link_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "link.json").symlink_to(tmp_path / "no" / "out.json")
-    with pytest.raises(ReportError, match=r"there is no folder .*no; create it first"):
-        check_writable(tmp_path / "link.json")
+    real = tmp_path / "no" / "none" / "out.json"
+    (tmp_path / "link.json").symlink_to(real)
+    check_writable(tmp_path / "link.json")
+    write(tmp_path / "link.json")
+    assert real.read_text() == "new"
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    write(tmp_path / "no" / "none" / "out.json")
+    assert (tmp_path / "no" / "none" / "out.json").read_text() == "new"
+    with pytest.raises(ReportError, match=r"cannot write the report .*out.json/a/b.json: "):
+        write(tmp_path / "no" / "none" / "out.json" / "a" / "b.json")
 
 
 def test_a_device_stays_one() -> None:

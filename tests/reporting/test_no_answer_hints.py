@@ -1,0 +1,105 @@
+"""The line on many replies without an answer: when it is there, what it says, and that its advice helps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_llmeval.reporting.no_answer_hints import has_many, no_answer_lines
+from pytest_llmeval.reporting.records import Record, slim
+from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.reporting.terminal import summary_lines
+from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.types import GenerateResponse
+from tests.reporting.made_reports import summary
+from tests.reporting.reports import make_record, make_report
+
+
+def report(reply: str | None, *, scorer: str = "letter", count: int = 4, of: int = 5, **settings: Any) -> Report:
+    """``of`` replies, of which the last ``count`` had no answer; the first of these is ``reply``."""
+    odd: list[dict[str, Any]] = [
+        {"output": reply if place == 0 else "later", "no_answer": True, "status": "wrong"} for place in range(count)
+    ]
+    records = [make_record(id_=f"s{place}", **values) for place, values in enumerate([{}] * (of - count) + odd)]
+    made = make_report(records)
+    (suite,) = made.suites
+    return replace(made, suites=(replace(suite, info=replace(suite.info, scorer=scorer, settings=settings)),))
+
+
+def lines(of: Report) -> list[str]:
+    return list(no_answer_lines(of, {}, width=10_000))
+
+
+@pytest.mark.parametrize(
+    ("num_no_answer", "num_scored", "expected"),
+    [(0, 0, False), (0, 5, False), (1, 1, True), (2, 2, True), (2, 3, False), (3, 30, True), (3, 31, False)],
+)
+def test_what_many_are(num_no_answer: int, num_scored: int, expected: bool) -> None:
+    assert has_many(replace(summary({}, num_scored), num_no_answer=num_no_answer)) is expected
+
+
+def test_the_first_reply_and_the_advice() -> None:
+    (line,) = lines(report("My answer: [C] it is", labels="upper"))
+    assert line == (
+        "sums: 4 of 5 replies had no letter; the first was 'My answer: [C] it is'; "
+        r"try filters: [{regex: '(?i:answer|option|choice)(?i: is)?[^A-Za-z0-9]*([A-Z])\b'}]"
+    )
+    assert lines(report("x", count=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "scorer", "settings", "told"),
+    [
+        ("", "letter", {}, "had no letter; the first was empty: look at the end of the prompt"),
+        (None, "letter", {}, "4 of 5 replies had no letter"),
+        ("well", "yes_no", {}, "had no yes or no; the first was 'well'; try filters (docs/scoring.md), a larger gen"),
+        ("well", "letter", {"labels": "digit"}, "had no label"),
+        ("well", "number", {"filters": [{"kind": "lower"}]}, "had no number; the first was 'well'; try other filters"),
+        ("<think>is it", "number", {}, "try filters: [drop_reasoning], and a larger generate.max_tokens: the model"),
+        ("<think>a</think>b", "exact", {}, "had no answer; the first was '<think>a</think>b'; try filters: [drop_rea"),
+        ("a</think>b", "exact", {"filters": [{"kind": "drop_reasoning"}]}, "; try other filters than the suite's ("),
+        ("```json\n1\n```", "json", {"fenced": False}, "had no JSON; the first was '```json\\n1\\n```'; try score: {j"),
+        ("\x1b[2J\u202e" + "x" * 500, "number", {}, r"the first was '\x1b[2J"),
+    ],
+)
+def test_what_is_said_of_other_replies(reply: str | None, scorer: str, settings: dict[str, Any], told: str) -> None:
+    (line,) = lines(report(reply, scorer=scorer, **settings))
+    assert told in line
+    assert line.isprintable()
+    assert len(line) < 400
+
+
+@pytest.mark.parametrize(
+    ("score", "reply", "answer"),
+    [
+        ("letter", "the right OPTION is <<D>>", "D"),
+        ({"letter": {"labels": "lower"}}, "the choice is **d**, of course", "d"),
+        ("yes_no", "I would say yes", "yes"),
+    ],
+)
+def test_the_filters_that_are_advised_find_the_answer(score: Any, reply: str, answer: str, tmp_path: Path) -> None:
+    scorer, settings = (score, {}) if isinstance(score, str) else next(iter(score.items()))
+    (line,) = lines(report(reply, scorer=scorer, **settings))
+    advised = yaml.safe_load(line.rpartition("try ")[2])
+    choices = {"choices": ["a", "b", "c", "d"], "target": 0} if scorer == "letter" else {"target": True}
+    value = {"suite": "s", "samples": [{"question": "q", **choices}], "score": score, **advised}
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(value, sort_keys=False), "utf-8")
+    evaluation = Evaluation(load_suite(path))
+    question = evaluation.question(evaluation.suite.samples[0])
+    assert evaluation.score(question, [GenerateResponse(text=reply)]).answer == answer
+
+
+def test_the_summary_has_it_from_records_without_their_texts() -> None:
+    whole = report("no idea", scorer="number")
+    kept: list[Record] = [slim(record) for record in whole.records]
+    assert [record.output for record in kept] == [None, "no idea", "later", "later", "later"]
+    shown = list(summary_lines(replace(whole, records=tuple(kept)), width=60))
+    place = next(place for place, line in enumerate(shown) if line.startswith("sums: 4 of 5 replies had no number"))
+    assert all(len(line) <= 60 for line in shown[place : place + 3])
+    assert shown[place + 1].startswith("  ")
