@@ -12,11 +12,11 @@ from pytest_llmeval.commands.output import say
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.escape import printable
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
 
-_COMMANDS = (show, compare, gate, merge, export, init, presets, schema, convert)
+COMMANDS = (show, compare, gate, merge, export, init, presets, schema, convert)
 
-
+_DISTRIBUTION = "pytest-llmeval-suites"
 _INTERRUPTED = 130
 """As shells count a process that Ctrl-C ended."""
 
@@ -28,6 +28,16 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
 
 
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"llmeval {version(_DISTRIBUTION)} ({_DISTRIBUTION})\n")
+        parser.exit(0)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code: 0, 1 for what cannot be done and failed gates, 2 for a wrong call."""
     parser = _Parser(
@@ -35,8 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="LLM benchmarks as pytest suites: what can be done without running one.",
         epilog="Exit codes: 0; 1 for what cannot be done, and for a gate that failed; 2 for a wrong call.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in _COMMANDS:
+    for command in COMMANDS:
         command.add_parser(commands)
     options = parser.parse_args(arguments)
     try:

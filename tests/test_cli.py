@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import jsonschema
@@ -212,3 +213,10 @@ def test_a_family_is_not_listed_as_a_preset(capsys: pytest.CaptureFixture[str]) 
     assert (
         "expected one of arc-…, bbh-cot-…, bbh-direct-…, boolq, chronologic-…, csqa, gsm8k" in capsys.readouterr().err
     )
+
+
+def test_the_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr() == (f"llmeval {metadata.version('pytest-llmeval-suites')} (pytest-llmeval-suites)\n", "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.commands.gate_options import add_baseline_options, add_output_options, baseline_settings
 from pytest_llmeval.commands.output import check_no_input, say
-from pytest_llmeval.commands.saved_gates import decide_saved
+from pytest_llmeval.commands.saved_gates import decide_saved, read_fitting
 from pytest_llmeval.commands.verdict import conclude
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code. Raises ``LLMEvalError``."""
-    from pytest_llmeval.reporting.read import read_report
-
     check_no_input(options.output, [options.baseline, options.report])
-    baseline, report = read_report(options.baseline), read_report(options.report)
+    baseline, report = read_fitting(options.baseline), read_fitting(options.report)
     _tell_what_is_odd(options, baseline, report)
     results = decide_saved(
         report,

@@ -23,11 +23,14 @@ def add_parser(commands: Any) -> None:
         "export",
         help="write a report as CSV, JSON lines, Markdown, Parquet, or questions and answers",
         description="Write a report for other programs. csv, jsonl and parquet hold a row for each sample; md is the "
-        "report to read; questions is JSON, for each suite {benchmark, metrics: {accuracy, correct, total}, questions: "
-        "[{qid, question, gold, pred, correct}]}.",
+        "report to read; questions is JSON, {benchmark, metrics: {accuracy, credit, correct, total, unscored}, "
+        "questions: [{qid, question, gold, pred, correct}]}, of several suites a list of these. Missing folders are "
+        "made.",
     )
     parser.add_argument("report", type=Path, help="a report (.json), or a journal")
-    parser.add_argument("--to", choices=("csv", "jsonl", "md", "parquet", "questions"), required=True)
+    parser.add_argument(
+        *("--to", "--format"), dest="to", choices=("csv", "jsonl", "md", "parquet", "questions"), required=True
+    )
     parser.add_argument("-o", "--output", type=Path, help="the file; without it, standard output (not for parquet)")
     parser.set_defaults(run=run, wrong_call=parser.error)
 

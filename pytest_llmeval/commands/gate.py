@@ -15,7 +15,7 @@ from pytest_llmeval.commands.gate_options import (
     used_baseline_options,
 )
 from pytest_llmeval.commands.output import check_no_input
-from pytest_llmeval.commands.saved_gates import decide_saved
+from pytest_llmeval.commands.saved_gates import decide_saved, read_fitting
 from pytest_llmeval.commands.verdict import conclude
 
 __all__ = ["add_parser", "run"]
@@ -50,15 +50,13 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     if options.baseline is None and (used := used_baseline_options(options)):
         options.wrong_call(f"{used[0]} is about a comparison: name the other report with --baseline")
-    from pytest_llmeval.reporting.read import read_report
-
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
     check_no_input(options.output, inputs)
-    report = read_report(options.report)
+    report = read_fitting(options.report, options.gate or ())
     results = decide_saved(
         report,
         gates=options.gate or (),
-        baseline=None if options.baseline is None else read_report(options.baseline),
+        baseline=None if options.baseline is None else read_fitting(options.baseline),
         comparison=None if options.baseline is None else baseline_settings(options),
         allow_unscored=options.allow_unscored,
         require=options.require,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shlex
 from importlib import resources
 from pathlib import Path
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     starter = resources.files("pytest_llmeval.commands") / "starter"
     texts = {folder / place: (starter / name).read_text(encoding="utf-8") for name, place in _FILES.items()}
     for path in texts:
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
             raise LLMEvalError(f"{path} exists already, and nothing was written; remove it, or name another folder")
     _write_all(texts)
     change = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "

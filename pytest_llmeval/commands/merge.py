@@ -20,10 +20,16 @@ def add_parser(commands: Any) -> None:
         description="Make one report of the reports of a run that was made in parts (pytest --llm-shard 1/5, 2/5, …), "
         "on whatever machines. Suites, models and metrics have to be the same, and no sample may be in two of them. "
         "Every number is computed from the samples anew. Gates are decided on the whole afterwards: llmeval gate.",
+        epilog="Exit codes: 0; 1 where the parts do not make a whole run, and without --partial where one of them has "
+        "problems; 2 for a wrong call.",
     )
     parser.add_argument("reports", type=Path, nargs="+", metavar="report", help="the parts' reports (.json)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the merged report (.json)")
-    parser.add_argument("--partial", action="store_true", help="merge although shards are missing, and say so in it")
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="merge although shards are missing, did not end well or lack a suite, and say so in it",
+    )
     parser.set_defaults(run=run)
 
 
@@ -57,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
             f"its exit code {merged.exit_code} counts problems and unscored samples, and not the parts' gates: decide "
             f"them on the whole with llmeval gate {options.output}",
         )
-    return 0
+    return 1 if merged.problems and not options.partial else 0
 
 
 def _counted(count: int, what: str) -> str:

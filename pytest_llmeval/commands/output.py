@@ -80,5 +80,5 @@ def write_file(text: str | Iterable[str], path: Path | None) -> None:
 def check_no_input(output: Path | None, inputs: Iterable[Path]) -> None:
     """Raises ``LLMEvalError`` where a command would write over what it reads."""
     for path in inputs:
-        if output is not None and output.exists() and path.exists() and output.samefile(path):
+        if output is not None and os.path.exists(output) and os.path.exists(path) and output.samefile(path):
             raise LLMEvalError(f"--output {output} is one of the reports that are read: name another file")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from pytest_llmeval.reporting.escape import markdown_text, printable, shortened
+from pytest_llmeval.reporting.options_shown import option_texts
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.types import JSON
 
@@ -15,6 +16,14 @@ __all__ = ["as_text", "sample_lines", "sample_markdown"]
 
 _MAX_CHARACTERS = 300
 """Of a text that is not asked for whole."""
+_MAX_OPTION = 60
+"""Of an option that is not asked for whole: its number and its mark stand behind it."""
+_MAX_OPTIONS = 1000
+"""Of all options together."""
+
+_MAX_REPLIES = 20
+_MAX_REPLY = 1500
+"""Of one reply where a sample was asked several times."""
 
 
 def as_text(value: JSON) -> str:
@@ -28,14 +37,17 @@ def as_text(value: JSON) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def sample_lines(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
-    """The sample as lines of text, nothing in them that a terminal would act on; ``whole`` cuts no text."""
-    yield printable(_head(record))
-    for name, text in _fields(record, prompt=prompt):
+def sample_lines(record: Record, *, whole: bool, prompt: bool, head: str | None = None) -> Iterator[str]:
+    """The sample as lines of text, nothing in them that a terminal would act on; ``whole`` cuts no text.
+
+    ``head`` stands in the place of the first line, which names the sample.
+    """
+    yield printable(_head(record) if head is None else head)
+    for name, text in _fields(record, prompt=prompt, whole=whole):
         if whole:
             first, *others = printable(text, keep="\n").split("\n")
         else:
-            first, others = printable(shortened(text, limit=_MAX_CHARACTERS)), []
+            first, others = printable(_cut(name, text)), []
         yield f"  {name}: {first}".rstrip()
         yield from (f"    {line}".rstrip() for line in others)
 
@@ -43,11 +55,15 @@ def sample_lines(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
 def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
     """The sample as lines of Markdown, its texts in fenced blocks that they cannot close."""
     yield f"### {markdown_text(_head(record))}"
-    for name, text in _fields(record, prompt=prompt):
-        shown = printable(text if whole else shortened(text, limit=_MAX_CHARACTERS), keep="\n")
+    for name, text in _fields(record, prompt=prompt, whole=whole):
+        shown = printable(text if whole else _cut(name, text), keep="\n")
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
         yield from ("", f"**{name}**", "", fence, shown, fence)
     yield ""
+
+
+def _cut(name: str, text: str) -> str:
+    return shortened(text, limit=_MAX_OPTIONS if name == "choices" else _MAX_CHARACTERS)
 
 
 def _head(record: Record) -> str:
@@ -56,15 +72,17 @@ def _head(record: Record) -> str:
     return f"{record.id} ({where}): {record.status}{', no answer' if record.no_answer else ''}"
 
 
-def _fields(record: Record, *, prompt: bool) -> Iterator[tuple[str, str]]:
-    """What there is to say of the sample, in the order in which it happened."""
+def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str, str]]:
+    """What there is to say of the sample, in the order in which it happened; ``whole``: each option on a line."""
     if record.question is not None:
         yield "question", record.question
     if prompt and record.prompt is not None:
         yield "prompt", as_text(record.prompt)
-    if record.choices:
-        yield "choices", as_text(list(record.choices))
-    if record.output is not None:
+    if options := option_texts(record, limit=None if whole else _MAX_OPTION):
+        yield "choices", ("\n" if whole else " | ").join(options)
+    replies = list(_replies(record)) if whole else []
+    yield from replies
+    if record.output is not None and not replies:
         yield "output", record.output
     if record.answer is not None:
         yield "answer", record.answer
@@ -72,8 +90,24 @@ def _fields(record: Record, *, prompt: bool) -> Iterator[tuple[str, str]]:
         yield "expected", as_text(record.target)
     if record.values:
         yield "scores", _numbers(record.values)
+    if record.not_measurable:
+        yield "not measurable", "; ".join(f"{name}: {reason}" for name, reason in record.not_measurable.items())
     if record.reason is not None:
         yield "reason", record.reason
+
+
+def _replies(record: Record) -> Iterator[tuple[str, str]]:
+    """Each reply of a sample that was asked several times, with what it was judged to be."""
+    outputs, epochs = record.details.get("outputs"), record.details.get("epochs")
+    if not isinstance(outputs, list) or not isinstance(epochs, list) or len(outputs) != len(epochs):
+        return
+    for number, (output, epoch) in enumerate(zip(outputs, epochs, strict=True), start=1):
+        if number > _MAX_REPLIES:
+            yield "output", f"{len(outputs) - _MAX_REPLIES} more are in the report"
+            return
+        judged = epoch if isinstance(epoch, dict) else {}
+        status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
+        yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
 
 
 def _numbers(values: Mapping[str, float]) -> str:

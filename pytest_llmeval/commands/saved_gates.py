@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +14,28 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report import Report
     from pytest_llmeval.suites.gate_rules import GivenGate
 
-__all__ = ["decide_saved"]
+__all__ = ["decide_saved", "read_fitting"]
+
+
+def read_fitting(path: Path, gates: Sequence[GivenGate] = ()) -> Report:
+    """The report in a file, with its metrics computed from its records anew.
+
+    ``gates`` are what will be decided on it, beside those of its own suites. Raises ``ReportError``, also where the
+    report's numbers are not those of its records.
+    """
+    from pytest_llmeval.reporting.read import read_report
+    from pytest_llmeval.reporting.recount import fitting
+    from pytest_llmeval.suites.gate_rules import GateRule, GateRuleError
+
+    report = read_report(path)
+    rules = [gate.rule for gate in gates]
+    for text in (text for suite in report.suites for text in suite.info.gates):
+        with suppress(GateRuleError):
+            rules.append(GateRule.parse(text))
+    subjects = [rule.subject for rule in rules if rule.bound != "value"]
+    names = {name for suite in report.suites for name in suite.summary.metrics}
+    bounds_of = [name for name in names if any(subject.endswith(name) for subject in subjects)]
+    return fitting(report, f"the report {path}", bounds_of=bounds_of)
 
 
 def decide_saved(

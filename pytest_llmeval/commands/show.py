@@ -6,12 +6,13 @@ import argparse
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_llmeval.commands.output import write_out
+from pytest_llmeval.commands.output import say, write_out
 from pytest_llmeval.errors import ReportError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ __all__ = ["add_parser", "run"]
 _WHICH: dict[str, Callable[[Record], bool]] = {
     "wrong": lambda record: record.status == "wrong",
     "correct": lambda record: record.status == "correct",
+    "scored": lambda record: record.status == "scored",
+    "tied": lambda record: any(value and name.rpartition(".")[2] == "ties" for name, value in record.values.items()),
     "unscored": lambda record: record.status == "unscored",
     "no_answer": lambda record: record.no_answer,
     "all": lambda record: True,
@@ -75,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
     report = read_report(options.report)
     _check_suite_and_model(report, options.suite, options.model)
     if options.samples is None and options.category is None and options.id is None:
+        _warn(report, options.report)
         write_out(f"{part}\n" for part in _summary(_restricted(report, options.suite, options.model), options.format))
         return 0
     chosen = _Filter(
@@ -96,11 +100,22 @@ def run(options: argparse.Namespace) -> int:
 # The summary
 
 
+def _warn(report: Report, path: Path) -> None:
+    """What is shown is what the report says; that it is not so is told beside it."""
+    from pytest_llmeval.reporting.recount import misfit
+
+    if problem := misfit(report, f"the report {path}"):
+        say("show", problem)
+
+
 def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
     """The report with these suites only; all of them where none is asked for.
 
-    Of its records a summary needs the unscored ones: where there are none, none is read.
+    Of its records a summary needs the unscored ones, and those without an answer where they are many: where there are
+    none, none is read.
     """
+    from pytest_llmeval.reporting.no_answer_hints import has_many
+
     chosen = tuple(
         one for one in report.suites if suite in (None, one.info.name) and (model is None or model in one.models)
     )
@@ -113,17 +128,21 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
             one for one in report.averages if suite is None and (model is None or one.model in (None, model))
         ),
         gates=tuple(one for one in report.gates if suite in (None, one.suite) and model in (None, one.model)),
-        records=_unscored(report, suite, model) if any(one.summary.num_unscored for one in chosen) else (),
+        records=_told(report, suite, model)
+        if any(one.summary.num_unscored or has_many(one.summary) for one in chosen)
+        else (),
     )
 
 
-def _unscored(report: Report, suite: str | None, model: str | None) -> list[Record]:
+def _told(report: Report, suite: str | None, model: str | None) -> list[Record]:
     from pytest_llmeval.reporting.records import slim
 
     return [
         slim(record)
         for record in report.records
-        if record.status == "unscored" and suite in (None, record.suite) and model in (None, record.model)
+        if (record.status == "unscored" or record.no_answer)
+        and suite in (None, record.suite)
+        and model in (None, record.model)
     ]
 
 
@@ -149,13 +168,19 @@ class _Lines:
 
     def __init__(self, width: int) -> None:
         self.lines: list[str] = []
+        self._begun = ""
         self._width = width
+        self.isatty = sys.stdout.isatty()
 
     def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
         self.lines.append(f" {title} ".center(self._width, sep) if title else sep * self._width)
 
+    def write(self, content: str, **markup: bool) -> None:
+        self._begun += content
+
     def write_line(self, line: str, **markup: bool) -> None:
-        self.lines.append(line)
+        self.lines.append(self._begun + line)
+        self._begun = ""
 
 
 # Samples

@@ -197,10 +197,17 @@ def _test(
         )
     except PairingError as error:
         return dataclasses.replace(gate, reason=f"{metric.name} {error}")
+    if paired.num_lacking and plans_of.compare == "all":
+        found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
+        return dataclasses.replace(gate, reason=f"{found}; --llm-compare common leaves them out")
+    if paired.num_unmeasured:
+        note = f"{counted(paired.num_unmeasured)} on which {metric.name} is not measurable left out"
+        gate = dataclasses.replace(gate, notes=(*gate.notes, note))
     if paired.num_lacking:
         note = f"{counted(paired.num_lacking)} without {metric.name} in the baseline left out"
         gate = dataclasses.replace(gate, notes=(*gate.notes, note))
-    return _Test(gate=gate, metric=metric, paired=paired, num_left_out=pairs.num_left_out + paired.num_lacking)
+    num_left_out = pairs.num_left_out + paired.num_lacking + paired.num_unmeasured
+    return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out)
 
 
 def _tested(

@@ -98,7 +98,12 @@ def changed_definition(name: str, baseline: Report, before: SuiteReport, after: 
         if found is None or own is None or found.kind == own.kind or {found.kind, own.kind} == {"mean", "proportion"}:
             return None
         return f"kind {found.kind} -> {own.kind}"
-    changes = [f"{key} {_said(then[key])} -> {_said(value)}" for key, value in now.items() if then.get(key) != value]
+    changes = [
+        f"{key} {_said(then[key])} -> {_said(value)}"
+        for key, value in now.items()
+        # A proportion is a mean with another interval.
+        if then.get(key) != value and not (key == "kind" and {then[key], value} == {"mean", "proportion"})
+    ]
     return ", ".join(changes) or None
 
 

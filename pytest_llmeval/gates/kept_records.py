@@ -32,6 +32,6 @@ def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dic
         group = group_of_record(record, compared)
         if group in kept:
             values = {name: record.values[name] for name in needed[group] if name in record.values}
-            score = Score(status=record.status, values=values)
+            score = Score(status=record.status, values=values, not_measurable=record.not_measurable)
             kept[group][record.id] = KeptRecord(score, record.fingerprint, record.cluster)
     return kept

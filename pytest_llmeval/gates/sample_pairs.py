@@ -69,7 +69,7 @@ def pair_samples(
     """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal``."""
     notes = [*_unscored_before(before, pairing), *_unscored(after, pairing)]
     if before.info.judge != after.info.judge:
-        raise Refusal(f"another judge: {_named(before.info.judge)} -> {_named(after.info.judge)}")
+        raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}")
     is_same = before.info.fingerprint == after.info.fingerprint
     if not is_same and pairing.compare == "all":
         raise Refusal(_what_differs(before, after, first, second))
@@ -207,6 +207,11 @@ def _setting(settings: Mapping[str, JSON], key: str) -> str:
 
 def _named(name: str | None) -> str:
     return "none" if name is None else quoted(name)
+
+
+def _judges(info: SuiteInfo) -> str:
+    """As the scorers name them; of a report that lacks their names, their fingerprint."""
+    return ", ".join(map(quoted, info.judged_by)) or _named(info.judge)
 
 
 def _is_whole(suite: SuiteReport) -> bool:

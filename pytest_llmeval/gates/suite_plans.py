@@ -39,7 +39,7 @@ class SuitePlans:
     def __init__(
         self, baseline: Report, current: Report, margins: tuple[Margin, ...], compare: Literal["all", "common"]
     ) -> None:
-        self.baseline, self.current, self._margins, self._compare = baseline, current, margins, compare
+        self.baseline, self.current, self._margins, self.compare = baseline, current, margins, compare
         self.models_before, self.models_now = compared_models(baseline), compared_models(current)
 
     def plans(self, undecided: GateOutcome) -> Iterator[Plan]:
@@ -52,7 +52,7 @@ class SuitePlans:
                 reason = f"the session stopped early: {self.current.stopped}"
                 yield Plan(after=after, result=self.result(after, name, "failed", reason))
                 continue
-            if incomplete and self._compare == "all":
+            if incomplete and self.compare == "all":
                 reason = f"{'; '.join(incomplete)}; --llm-compare common compares what it has"
                 yield Plan(after=after, result=self.result(after, name, "failed", reason))
                 continue

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.reporting.report import Summary
+from pytest_llmeval.reporting.suite_texts import reasons_text
 from pytest_llmeval.reporting.tables import number
+from pytest_llmeval.scoring.definitions import OPEN
 from pytest_llmeval.scoring.gate_subjects import GateSubject
 from pytest_llmeval.scoring.metrics import Metric
 from pytest_llmeval.suites.gate_rules import GateRule
 
-__all__ = ["finding", "number_beside"]
+__all__ = ["finding", "missing_reason", "not_measurable_reason", "number_beside"]
 
 _FAILED: Mapping[str, str] = MappingProxyType({">=": "below", ">": "not above", "<=": "above", "<": "not below"})
 _MAX_DECIMALS = 17
@@ -20,7 +24,8 @@ _MAX_DECIMALS = 17
 def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
     """``accuracy 0.583 [0.512, 0.651], n 200: below 0.6``; without the end where the rule holds.
 
-    The metric has a value, and the bound that the rule asks for.
+    The metric has a value, and the bound that the rule asks for. The interval of one sample says nothing, and is told
+    only where the rule is about it.
     """
     numbers = {"value": metric.value, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
     texts = {name: "" if value is None else number(value) for name, value in numbers.items()}
@@ -28,12 +33,35 @@ def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
     if decides is None:
         raise ValueError(f"{subject} has no {rule.bound}")
     texts[rule.bound] = number_beside(decides, rule)
-    interval = f" [{texts['ci_low']}, {texts['ci_high']}]" if texts["ci_low"] and texts["ci_high"] else ""
+    has_interval = texts["ci_low"] and texts["ci_high"] and (metric.n > 1 or rule.bound != "value")
+    interval = f" [{texts['ci_low']}, {texts['ci_high']}]" if has_interval else ""
     found = f"{printable(str(subject))} {texts['value']}{interval}, n {metric.n}"
     if rule.holds(decides):
         return found
     what = "" if rule.bound == "value" else f"{rule.bound} is "
     return f"{found}: {what}{_FAILED[rule.comparison]} {rule.written_threshold}"
+
+
+def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
+    """Why a gate fails on a metric that some samples lack."""
+    lacking = f"{num_missing} of {num_scored} sample{'' if num_scored == 1 else 's'} that were scored"
+    return (
+        f"{printable(metric)} is missing on {lacking}: their scores have no value of it, and do not say that it is not "
+        "measurable there (NotMeasurable, with the reason)"
+    )
+
+
+def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str | None:
+    """Why a gate fails on what has no value at all; None where not even a reason is known."""
+    names = (subject.metric, f"{subject.metric.partition('.')[0]}.{OPEN}", OPEN)
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(next((part.not_measurable[name] for name in names if name in part.not_measurable), {}))
+    if not counts:
+        return None
+    num_scored = sum(part.num_scored for part in parts)
+    told = f"{counts.total()} of {num_scored} sample{'' if num_scored == 1 else 's'}"
+    return f"{printable(str(subject))} is not measurable on {told} ({printable(reasons_text(counts))})"
 
 
 def number_beside(value: float, rule: GateRule) -> str:

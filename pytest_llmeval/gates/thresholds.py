@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.gates.threshold_texts import finding
+from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason
 from pytest_llmeval.reporting.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
@@ -21,6 +21,7 @@ from pytest_llmeval.scoring.gate_subjects import (
     found_in_none,
     nearest_or_all,
 )
+from pytest_llmeval.scoring.measurable import num_missing
 from pytest_llmeval.scoring.metrics import Metric
 from pytest_llmeval.suites.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
 from pytest_llmeval.suites.wording import quoted
@@ -159,10 +160,15 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
 def _has(suite: SuiteReport, rule: GateRule) -> bool:
     """Also where there are no metrics to look among: numbers that could not be computed must not disarm a gate."""
     try:
-        find_subject(rule.subject, tuple(suite.summary.metrics), suite.categories)
+        find_subject(rule.subject, _metrics_told(suite), suite.categories)
     except SubjectError:
         return False
     return True
+
+
+def _metrics_told(suite: SuiteReport) -> tuple[str, ...]:
+    """The suite's metrics, and those that are not measurable on any of its samples."""
+    return tuple(dict.fromkeys((*suite.summary.metrics, *suite.summary.not_measurable)))
 
 
 def _selection(suite: SuiteReport, session: _Session) -> str | None:
@@ -211,7 +217,7 @@ def _check_complete(suite: SuiteReport, session: _Session) -> None:
 
 def _subject(rule: GateRule, suite: SuiteReport) -> GateSubject:
     try:
-        subject = find_subject(rule.subject, tuple(suite.summary.metrics), suite.categories)
+        subject = find_subject(rule.subject, _metrics_told(suite), suite.categories)
         check_bound(rule, subject)
     except (SubjectError, BoundError) as error:
         raise _Fails(str(error)) from None
@@ -223,6 +229,9 @@ def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric
     part = suite.summary if subject.category is None else suite.categories[subject.category]
     metric = (suite.macro if subject.is_macro else part.metrics).get(subject.metric)
     if metric is None:
+        parts = list(suite.categories.values()) if subject.is_macro else [part]
+        if (reason := not_measurable_reason(subject, parts)) is not None:
+            raise _Fails(reason)
         where = " in each category" if subject.is_macro else ""
         raise _Fails(f"{subject} was not measured{where}")
     return part, metric
@@ -239,8 +248,21 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
         yield f"{_samples(part.num_unscored, 'unscored ')} allowed"
     if num_stray:
         yield f"{_samples(num_stray, 'unscored ')} of no known category allowed"
-    if not subject.is_macro and metric.n != part.num_scored:
-        yield f"{subject.metric} is known of {metric.n} of {_samples(part.num_scored)}"
+    measured = list(suite.categories.values()) if subject.is_macro else [part]
+    num_missing = sum(_num_missing(subject.metric, one) for one in measured)
+    num_scored = sum(one.num_scored for one in measured)
+    if num_missing:
+        raise _Fails(missing_reason(subject.metric, num_missing, num_scored))
+    num_unmeasured = sum(sum(one.not_measurable.get(subject.metric, {}).values()) for one in measured)
+    if num_unmeasured:
+        yield f"{subject.metric} is not measurable on {num_unmeasured} of {_samples(num_scored)}"
+
+
+def _num_missing(metric: str, part: Summary) -> int:
+    found = part.metrics.get(metric)
+    if found is None or found.value is None:
+        return 0  # what has no value at all is told as such
+    return num_missing(metric, found, part.num_scored, part.not_measurable)
 
 
 def _num_stray(suite: SuiteReport) -> int:
@@ -290,7 +312,7 @@ def _of_no_suite(
     }
     ran = list(dict.fromkeys(suite.info.name for suite in suites))
     names = list(dict.fromkeys([*ran, *absent]))
-    subjects = [(tuple(suite.summary.metrics), tuple(suite.categories)) for suite in suites]
+    subjects = [(_metrics_told(suite), tuple(suite.categories)) for suite in suites]
     told: set[str] = set()
     for gate, origin in sorted(given, key=lambda one: one[1] != "option"):
         if gate.suite == ANY_SUITE:

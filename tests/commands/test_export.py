@@ -7,13 +7,15 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_llmeval.cli import main
-from tests.commands.saved_reports import MODEL, report_of, sample, samples, saved
+from pytest_llmeval.reporting.report import Report
+from tests.commands.saved_reports import MODEL, info, report_of, sample, samples, saved
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import clean_environment, fake_model_conftest
 
@@ -41,7 +43,7 @@ def test_questions(report: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(export(capsys, report, "--to", "questions")) == [
         {
             "benchmark": "a",
-            "metrics": {"accuracy": 1 / 3, "correct": 1, "total": 3},
+            "metrics": {"accuracy": 1 / 4, "credit": 1, "correct": 1, "total": 4, "unscored": 1},
             "questions": [
                 {"qid": "q1", "question": "Is it\nso?", "gold": "yes | yeah", "pred": "yes", "correct": True},
                 {"qid": "q2", "question": "question q2?", "gold": "yes", "pred": "\ud800=1+1", "correct": False},
@@ -51,7 +53,7 @@ def test_questions(report: str, capsys: pytest.CaptureFixture[str]) -> None:
         },
         {
             "benchmark": "b",
-            "metrics": {"accuracy": None, "correct": 0, "total": 0},
+            "metrics": {"accuracy": None, "credit": 0, "correct": 0, "total": 0, "unscored": 0},
             "questions": [{"qid": "q1", "question": "question q1?", "gold": "yes", "pred": "text", "correct": None}],
         },
     ]
@@ -76,6 +78,56 @@ def test_questions_of_several_models(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
 
 
+def test_questions_that_are_not_known_to_be_right_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = report_of(samples("a", "ccu"))
+    metrics = questions(tmp_path, whole, capsys)["metrics"]
+    assert metrics == {"accuracy": 2 / 3, "credit": 2, "correct": 2, "total": 3, "unscored": 1}
+    suite = replace(whole.suites[0], summary=replace(whole.suites[0].summary, num_expected=10))
+    stopped = replace(whole, suites=(suite,), stopped="interrupted")
+    metrics = questions(tmp_path, stopped, capsys)["metrics"]
+    assert metrics == {"accuracy": 0.2, "credit": 2, "correct": 2, "total": 10, "unscored": 8}
+    nothing = questions(tmp_path, report_of(samples("a", "uu")), capsys)["metrics"]
+    assert nothing == {"accuracy": 0.0, "credit": 0, "correct": 0, "total": 2, "unscored": 2}
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "pass@2"])
+def test_questions_that_are_partly_right_count(metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ties and questions that are asked several times: what the report's mean is taken over."""
+    credits = {"q1": 1.0, "q2": 0.0, "q3": 0.25, "q4": 0.5}
+    records = [
+        sample("a", id, {1.0: "correct", 0.0: "wrong"}.get(credit, "scored"), values={metric: credit})
+        for id, credit in credits.items()
+    ]
+    records.append(sample("a", "q5", "unscored"))
+    report = report_of(records, [info("a", metrics=(metric, "pass@4"))])
+    mean = report.suites[0].summary.metrics[metric]
+    assert (mean.value, mean.n) == (1.75 / 4, 4)
+    found = questions(tmp_path, report, capsys)
+    assert found["metrics"] == {"accuracy": 1.75 / 5, "credit": 1.75, "correct": 1, "total": 5, "unscored": 1}
+    assert [one["correct"] for one in found["questions"]] == [True, False, None, None, None]
+
+
+def test_questions_that_are_all_partly_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [sample("a", f"q{number}", "scored", values={"accuracy": 0.25}) for number in range(4)]
+    metrics = questions(tmp_path, report_of(records), capsys)["metrics"]
+    assert metrics == {"accuracy": 0.25, "credit": 1, "correct": 0, "total": 4, "unscored": 0}
+
+
+def questions(folder: Path, report: Report, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Of a report of one suite: an object, and not a list of one."""
+    found = json.loads(export(capsys, saved(folder, "one.json", report), "--format", "questions"))
+    assert isinstance(found, dict)
+    assert found["benchmark"] == "a"
+    return found
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "md", "questions"])
+def test_folders_are_made(kind: str, report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "no" / "none" / "exported"
+    assert export(capsys, report, "--to", kind, "-o", str(output)) == ""
+    assert output.read_text(encoding="utf-8")
+
+
 def test_a_report_without_samples_is_an_empty_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(tmp_path, "empty.json", report_of([], []))
     assert json.loads(export(capsys, path, "--to", "questions")) == []
@@ -86,10 +138,10 @@ def test_a_report_without_samples_is_an_empty_list(tmp_path: Path, capsys: pytes
 def test_questions_of_a_session(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES))
     llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
-    llm_pytester.runpytest_subprocess(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
+    llm_pytester.runpytest(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
     done = llm_pytester.run("llmeval", "export", "out.json", "--to", "questions")
     capitals, sums = json.loads(done.stdout.str())
-    assert capitals["metrics"] == {"accuracy": 2 / 3, "correct": 2, "total": 3}
+    assert capitals["metrics"] == {"accuracy": 2 / 3, "credit": 2, "correct": 2, "total": 3, "unscored": 0}
     assert capitals["questions"][2] == {
         "qid": "q3",
         "question": "Capital of Norway?",
@@ -97,7 +149,7 @@ def test_questions_of_a_session(llm_pytester: pytest.Pytester, workers: list[str
         "pred": "Bern",
         "correct": False,
     }
-    assert sums["metrics"] == {"accuracy": 0.5, "correct": 2, "total": 4}
+    assert sums["metrics"] == {"accuracy": 0.5, "credit": 2, "correct": 2, "total": 4, "unscored": 0}
     assert [question["pred"] for question in sums["questions"]] == ["2", "4", None, "9"]
     assert [question["gold"] for question in sums["questions"]] == ["2", "5", "8", "9"]
 
@@ -106,7 +158,7 @@ def test_what_could_not_be_scored_keeps_its_gold(llm_pytester: pytest.Pytester, 
     errors = {"Italy": "boom", "4 + 4": "boom"}
     llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES, errors=errors))
     llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
-    llm_pytester.runpytest_subprocess(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
+    llm_pytester.runpytest(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
     done = llm_pytester.run("llmeval", "export", "out.json", "--to", "questions")
     capitals, sums = json.loads(done.stdout.str())
     assert [capitals["questions"][1][key] for key in ("gold", "pred", "correct")] == ["Rome", None, None]
@@ -228,7 +280,7 @@ def test_wrong_calls(report: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("kind", ["csv", "questions", "parquet"])
 def test_what_cannot_be_written(kind: str, report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = Path(report).read_bytes()
-    for output, told in ((report, "is one of the reports that are read"), (str(tmp_path / "no" / "x"), "No such file")):
+    for output, told in ((report, "is one of the reports that are read"), (f"{report}/no/x", "Not a directory")):
         assert main(["export", report, "--to", kind, "-o", output]) == 1
         shown = capsys.readouterr().err
         assert told in shown

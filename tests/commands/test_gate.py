@@ -413,10 +413,10 @@ def test_a_session_and_the_commands_agree(llm_pytester: pytest.Pytester, workers
     lines = "\n".join(f"  - {{id: {row.id}, question: '{row.id}x?', target: 'yes'}}" for row in rows)
     llm_pytester.makefile(".yaml", sums=f"suite: sums\nscore: exact\nsamples:\n{lines}\n")
     llm_pytester.makeconftest(fake_model_conftest(default_reply="yes"))
-    assert llm_pytester.runpytest_subprocess(*workers, "sums.yaml", "--llm-report=base.json").ret == 0
+    assert llm_pytester.runpytest(*workers, "sums.yaml", "--llm-report=base.json").ret == 0
     llm_pytester.makeconftest(fake_model_conftest(replies={f"q{n}x": "no" for n in range(12)}, default_reply="yes"))
     gates = ("--llm-baseline=base.json", "--llm-gate=accuracy > 0.9")
-    session = llm_pytester.runpytest_subprocess(*workers, "sums.yaml", "--llm-report=new.json", *gates)
+    session = llm_pytester.runpytest(*workers, "sums.yaml", "--llm-report=new.json", *gates)
     assert session.ret == 1
     told = told_of_gates(session.outlines)
     assert len(told) == 3

@@ -101,14 +101,18 @@ def test_what_is_said_of_the_run() -> None:
         options={"model": ["demo"], "shard": "2/2", "limit": "4", "report": "2.json"},
         problems=("y",),
     )
-    merged = merge_reports(named([first, second]))
+    merged = merge_reports(named([first, second]), partial=True)
     assert merged.options == {"model": ["demo"], "limit": "4", "report": ["1.json", "2.json"]}
     assert merged.environment == {"python": "3.11.7", "versions": {"torch": ["2.13.0", "2.14"]}}
     assert (merged.created, merged.seconds) == ("2026-11-22T00:10:00+00:00", 25.0)
-    assert (merged.stopped, merged.exit_code, merged.problems) == ("interrupted", 2, ("x", "y"))
+    assert (merged.stopped, merged.exit_code) == ("interrupted", 2)
+    assert merged.problems == ("x", "y", "part0.json stopped early: interrupted")
     assert merged.models == ({**MODEL, "device": "cpu, cuda:0", "details": {"torch": [None, "2.14"]}},)
     assert merged.suites[0].summary.num_expected == 4
     assert merged.suites[0].info.num_samples == 30
+
+
+FAILED_GATE = GateResult(name="g", kind="threshold", origin="suite", outcome="failed", reason="below")
 
 
 @pytest.mark.parametrize(
@@ -116,15 +120,52 @@ def test_what_is_said_of_the_run() -> None:
     [((0, 0), 0), ((0, 1), 0), ((0, 5), 0), ((1, 5), 0), ((5, 5), 5), ((1, 2), 2), ((3, 5), 3)],
 )
 def test_the_exit_code(codes: tuple[int, int], expected: int) -> None:
-    """A part's 1 that no problem and no unscored sample explains was that of a gate."""
-    parts = [report_of(samples("a", "c", start=code), exit_code=code) for code in (0, 10)]
+    """A part's 1 is that of a gate, which saw only its part."""
+    parts = [report_of(samples("a", "c", start=start), gates=(FAILED_GATE,)) for start in (0, 10)]
     parts = [replace(part, exit_code=code) for part, code in zip(parts, codes, strict=True)]
-    assert merge_reports(named(parts)).exit_code == expected
+    is_partial = expected in (2, 3)
+    assert merge_reports(named(parts), partial=is_partial).exit_code == expected
     unscored = report_of(samples("a", "u", start=20))
-    assert merge_reports(named([*parts, unscored])).exit_code == max(1, expected % 5)
+    assert merge_reports(named([*parts, unscored]), partial=is_partial).exit_code == max(1, expected % 5)
     for values in ({"problems": ("boom",)}, {"stopped": "stopping after 1 failures", "exit_code": 1}):
         other = report_of(samples("a", "c", start=20), **values)
-        assert merge_reports(named([*parts, other])).exit_code == max(1, expected % 5)
+        assert merge_reports(named([*parts, other]), partial=True).exit_code == max(1, expected % 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"exit_code": 1}, "ended with exit code 1, and none of its gates and samples says why: a test failed"),
+        (
+            {"exit_code": 1, "num_failed_tests": 0},
+            "ended with exit code 1, and none of its gates, samples and tests says why",
+        ),
+        ({"exit_code": 1, "num_failed_tests": 1, "gates": (FAILED_GATE,)}, "ended with 1 failed test"),
+        ({"exit_code": 1, "num_failed_tests": 2, "problems": ("boom",)}, "ended with 2 failed tests"),
+        ({"exit_code": 3}, "ended with exit code 3"),
+        ({"exit_code": 2, "stopped": "interrupted"}, "stopped early: interrupted"),
+        ({"collected": ("a",)}, "did not collect the suite 'b', which first.json did"),
+        ({"collected": ()}, "did not collect the suite 'a', which first.json did; second.json did not collect "),
+    ],
+)
+def test_a_part_that_did_not_do_all_of_its_run(values: dict[str, Any], told: str) -> None:
+    parts = [report_of(samples("a", "cw", start=start), collected=("a", "b")) for start in (1, 3)]
+    parts = [parts[0], replace(parts[1], **values)]
+    assert refusal(*parts).startswith(f"second.json {told}")
+    assert refusal(*parts).endswith(": run it again, or --partial to merge what there is")
+    merged = merge_reports(named(parts), partial=True)
+    assert merged.collected == ("a", "b")
+    assert merged.problems[-1].startswith("part1.json ")
+    assert merged.num_failed_tests == values.get("num_failed_tests")
+    assert merged.exit_code >= 1
+    of_an_older_version = replace(parts[1], collected=None, exit_code=0, stopped=None, problems=())
+    merged = merge_reports(named([parts[0], of_an_older_version]))
+    assert (merged.collected, merged.problems) == (("a", "b"), ())
+
+
+def test_a_part_of_wrong_answers_may_have_failed() -> None:
+    parts = [report_of(samples("a", "cw", start=start), exit_code=1, options={"strict": True}) for start in (1, 3)]
+    assert merge_reports(named(parts)).problems == ()
 
 
 def test_a_part_without_samples_fits_all_others() -> None:
@@ -155,6 +196,7 @@ def refusal(first: Report, second: Report, **options: Any) -> str:
         ({"settings": {"ignore_case": True}}, "settings is {} and {'ignore_case': True}"),
         ({"scorer": "choice"}, "scorer is exact and choice"),
         ({"judge": "j2"}, "judge is j1 and j2"),
+        ({"judge": "j2", "judged_by": ("gpt", "bge")}, "judged_by is none and gpt and bge"),
         ({"num_samples": 31}, "num_samples is 30 and 31"),
         ({"gates": {"accuracy >= 0.5": 3}}, "its gates are none and accuracy >= 0.5"),
     ],
@@ -205,7 +247,7 @@ def test_another_definition_of_a_metric_is_refused() -> None:
     second = report_of(samples("a", "c", start=3), num_whole=WHOLE)
     old = {**second.definitions, "accuracy": {**second.definitions["accuracy"], "version": 0}}
     message = refusal(first, replace(second, definitions=old))
-    assert "metric 'accuracy' is defined otherwise in second.json than in this version: version is 1 and 0" in message
+    assert "metric 'accuracy' has another definition in second.json than in this version: version is 1 and 0" in message
 
 
 def shard(text: str, start: int, **values: Any) -> Report:
@@ -216,7 +258,7 @@ def shard(text: str, start: int, **values: Any) -> Report:
 
 def test_missing_shards() -> None:
     parts = [shard("1/4", 1), shard("3/4", 3)]
-    assert refusal(*parts) == ("the report lacks shards 2/4, 4/4: give theirs too, or --partial to merge what there is")
+    assert refusal(*parts) == ("the report lacks shards 2/4, 4/4: give these too, or --partial to merge what there is")
     part = merge_reports(named(parts), partial=True)
     assert part.problems == ("the report lacks shards 2/4, 4/4",)
     assert part.exit_code == 1
@@ -356,7 +398,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ([one, two, "-o", one], "is one of the reports that are read"),
         ([one, two, "-o", f"{merged}.md"], "expected a file name that ends in .json"),
         ([one, str(tmp_path / "none.json"), "-o", merged], "there is no such file"),
-        ([one, two, "-o", str(tmp_path / "no" / "m.json")], "there is no folder"),
+        ([one, two, "-o", f"{one}/no/m.json"], "Not a directory"),
     ):
         before = Path(one).read_bytes()
         assert main(["merge", *arguments]) == 1
@@ -378,9 +420,9 @@ def test_shards_of_a_session_give_the_sessions_numbers(llm_pytester: pytest.Pyte
     llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES))
     llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
     arguments = (*workers, "capitals.yaml", "sums.yaml")
-    llm_pytester.runpytest_subprocess("-pno:xdist", *arguments[-2:], "--llm-report=whole.json")
+    llm_pytester.runpytest("-pno:xdist", *arguments[-2:], "--llm-report=whole.json")
     for number in (1, 2):
-        llm_pytester.runpytest_subprocess(*arguments, f"--llm-shard={number}/2", f"--llm-report={number}.json")
+        llm_pytester.runpytest(*arguments, f"--llm-shard={number}/2", f"--llm-report={number}.json")
     done = llm_pytester.run("llmeval", "merge", "2.json", "1.json", "-o", "merged.json")
     assert done.ret == 0, done.stderr.str()
     whole, merged = (read_report(llm_pytester.path / f"{name}.json") for name in ("whole", "merged"))
@@ -394,3 +436,22 @@ def test_shards_of_a_session_give_the_sessions_numbers(llm_pytester: pytest.Pyte
     assert {(record.suite, record.id, record.status) for record in merged.records} == {
         (record.suite, record.id, record.status) for record in whole.records
     }
+
+
+def test_a_shard_that_could_not_collect_a_suite(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES))
+    llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
+    arguments = (*workers, "capitals.yaml", "sums.yaml", "--continue-on-collection-errors")
+    for number, suite in ((1, SUMS), (2, SUMS.replace("score:", "scorre:"))):
+        llm_pytester.makefile(".yaml", sums=suite)
+        llm_pytester.runpytest(*arguments, f"--llm-shard={number}/2", f"--llm-report={number}.json")
+    (problem,) = read_report(llm_pytester.path / "2.json").problems
+    assert problem.startswith("sums.yaml could not be collected: sums.yaml:")
+    done = llm_pytester.run("llmeval", "merge", "1.json", "2.json", "-o", "merged.json")
+    assert done.ret == 1
+    done.stderr.fnmatch_lines(
+        ["llmeval merge: 2.json did not collect the suite 'sums', which 1.json did: run it again*"]
+    )
+    assert not (llm_pytester.path / "merged.json").exists()
+    assert llm_pytester.run("llmeval", "merge", "1.json", "2.json", "-o", "merged.json", "--partial").ret == 0
+    assert llm_pytester.run("llmeval", "gate", "merged.json", "--gate", "capitals: accuracy >= 0").ret == 1

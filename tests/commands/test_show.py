@@ -46,7 +46,7 @@ def test_the_summary_is_what_the_session_printed(llm_pytester: pytest.Pytester, 
     )
     gate = "gates: [accuracy >= 0.5, accuracy >= 0.9]\n"
     llm_pytester.makefile(".yaml", capitals=CAPITALS + gate, sums=SUMS)
-    session = llm_pytester.runpytest_subprocess(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
+    session = llm_pytester.runpytest(*workers, "capitals.yaml", "sums.yaml", "--llm-report=out.json")
     printed = session.outlines
     first = next(place for place, line in enumerate(printed) if "LLM evaluation" in line)
     last = next(place for place, line in enumerate(printed) if line.startswith("report: "))
@@ -92,7 +92,8 @@ def test_one_sample_whole(report: str, capsys: pytest.CaptureFixture[str]) -> No
         "q1 (a, demo, category x): correct",
         "  question: question q1?",
         "  prompt: Is it?",
-        "  choices: yes | no",
+        "  choices: yes (right, answered)",
+        "    no",
         "  output: yes!",
         "  answer: yes",
         "  expected: yes",
@@ -226,3 +227,46 @@ def heads_of(pytester: pytest.Pytester, *arguments: str) -> list[str]:
     done = pytester.run("llmeval", *arguments)
     assert done.ret == 0
     return [line.split()[0] for line in done.outlines if re.match(r"\w+ \(", line)]
+
+
+def test_samples_that_are_tied_and_that_are_neither_right_nor_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        sample("a", "q1"),
+        sample("a", "q2", "scored", values={"accuracy": 0.5, "ties": 1.0}),
+        sample("a", "q3", "scored", values={"accuracy": 0.5, "ties": 0.0}),
+        sample("a", "q4", values={"accuracy": 1.0, "judge.ties": 1.0}),
+    ]
+    path = saved(tmp_path, "ties.json", report_of(records))
+    for which, expected in (("tied", ["q2", "q4"]), ("scored", ["q2", "q3"])):
+        assert re.findall(r"^(q\d) ", show(capsys, path, "--samples", which), re.MULTILINE) == expected
+
+
+def test_a_sample_that_is_asked_for_shows_all_of_its_replies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = ["one\nand more", "two", HOSTILE]
+    epochs = [
+        {"status": "wrong", "answer": "one"},
+        {"status": "correct", "answer": "two"},
+        {"status": "wrong", "answer": None, "no_answer": True},
+    ]
+    details = {"epochs": epochs, "outputs": replies}
+    many = {"epochs": [epochs[0]] * 200, "outputs": ["long " * 2000] * 200}
+    records = [
+        sample("a", "q1", "scored", output=replies[0], details=details),
+        sample("a", "q2", "scored", output=replies[0], details=many),
+        sample("a", "q3", output="whole", details={"epochs": [3], "outputs": "odd"}),
+    ]
+    path = saved(tmp_path, "epochs.json", report_of(records))
+    shown = show(capsys, path, "--id", "q1").splitlines()
+    start = shown.index("  output 1 of 3 (wrong): one")
+    assert shown[start + 1 : start + 3] == ["    and more", "  output 2 of 3 (correct): two"]
+    assert shown[start + 3].startswith("  output 3 of 3 (wrong, no answer): ")
+    assert not any(line.startswith("  output:") for line in shown)
+    bounded = show(capsys, path, "--id", "q2")
+    assert len(bounded) < 40_000
+    assert "  output 20 of 200 (wrong): " in bounded
+    assert "180 more are in the report" in bounded
+    assert "  output: whole" in show(capsys, path, "--id", "q3")

@@ -31,6 +31,16 @@ def test_another_judge_is_refused() -> None:
         assert (result.outcome, result.reason) == ("failed", "another judge: 'gpt' -> 'llama'")
 
 
+def test_judges_are_named_as_their_scorers_name_them() -> None:
+    before = ran([True], judge="5e1f", judged_by=("gpt, prompt 1", "bge"))
+    assert the_one(before, ran([True], judge="70a3", judged_by=("gpt, prompt 2", "bge"))).reason == (
+        "another judge: 'gpt, prompt 1', 'bge' -> 'gpt, prompt 2', 'bge'"
+    )
+    assert the_one(before, ran([True])).reason == "another judge: 'gpt, prompt 1', 'bge' -> none"
+    of_an_older_version = ran([True], judge="70a3")
+    assert the_one(before, of_an_older_version).reason == "another judge: 'gpt, prompt 1', 'bge' -> '70a3'"
+
+
 def test_another_suite_is_refused_and_says_what_differs() -> None:
     before = ran(
         {"a": True, "b": True, "c": False},
@@ -110,7 +120,7 @@ def test_hand_written_tests_are_compared_by_id() -> None:
     ("definition", "changed"),
     [
         ({"kind": "proportion", "higher_is_better": True, "version": 0}, "version 0 -> 1"),
-        ({"kind": "mean", "higher_is_better": True, "version": 1}, "kind mean -> proportion"),
+        ({"kind": "corpus", "higher_is_better": True, "version": 1}, "kind corpus -> proportion"),
         ({"kind": "proportion", "higher_is_better": False, "version": 1}, "higher_is_better false -> true"),
     ],
 )
@@ -228,7 +238,9 @@ def test_a_value_that_is_gone_fails() -> None:
     results = compared(report(ran(values)), report(now), margins("brier=0.1"))
     assert outcomes(results) == [("s", "nll vs baseline", "failed"), ("s", "brier vs baseline", "passed")]
     assert results[0].reason == "nll has no value now in 1 sample ('0') that had one in the baseline"
-    assert [result.outcome for result in compared(report(now), report(ran(values)))] == ["passed"]
+    (result,) = compared(report(now), report(ran(values)))
+    told = "nll has no value in the baseline in 1 sample that it scored; --llm-compare common leaves them out"
+    assert (result.outcome, result.reason) == ("failed", told)
 
 
 def test_a_session_that_stopped_early_fails() -> None:
@@ -298,7 +310,8 @@ def test_an_unscored_sample_that_was_not_expected_is_seen() -> None:
 def test_samples_without_the_metric_in_the_baseline_are_told() -> None:
     before = ran([{"f1": 0.5, "other": 1.0}] * 20 + [{"other": 1.0}] * 480, metrics=("f1",))
     after = ran([{"f1": 0.5, "other": 1.0}] * 500, metrics=("f1",))
-    result = the_one(before, after)
+    assert the_one(before, after).outcome == "failed"
+    result = the_one(before, after, COMMON)
     assert result.outcome == "passed"
     assert "480 samples without f1 in the baseline left out" in result.notes
     assert result.regression is not None

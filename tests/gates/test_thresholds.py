@@ -310,10 +310,29 @@ def test_no_allowance_covers_samples_that_are_gone() -> None:
 
 def test_what_a_reader_has_to_know() -> None:
     own = {"wit": Metric(value=0.5, n=150, kind="mean", ci_low=0.4, ci_high=0.6)}
-    found = suite("wit > 0", num_samples=203, summary=summary(own), num_skipped=3)
+    reasons = {"wit": {"no joke": 30, "no claim": 20}}
+    part = replace(summary(own), not_measurable=reasons)
+    found = suite("wit > 0", num_samples=203, summary=part, num_skipped=3)
     result = only(decide_thresholds(report(found), asked("boolq: wit > 0")))
     assert result.outcome == "passed"
-    assert result.notes == ("3 samples skipped", "wit is known of 150 of 200 samples")
+    assert result.reason == "wit 0.500 [0.400, 0.600], n 150"
+    assert result.notes == ("3 samples skipped", "wit is not measurable on 50 of 200 samples")
+
+
+@pytest.mark.parametrize("text", ["wit > 0", "ci_low(wit) > 0", "category.x.wit > 0", "macro.wit > 0"])
+@pytest.mark.parametrize(("reasons", "num_missing"), [({}, 50), ({"no joke": 49}, 1), ({"no joke": 50}, 0)])
+def test_a_metric_that_is_missing_passes_nothing(text: str, reasons: dict[str, int], num_missing: int) -> None:
+    """A suite of one category that lacks the metric on 50 of 200 samples, and one that has it on all."""
+    own = {"wit": Metric(value=0.5, n=150, kind="mean", ci_low=0.4, ci_high=0.6)}
+    part = replace(summary(own), not_measurable={"wit": reasons} if reasons else {})
+    rest = summary({"wit": replace(own["wit"], n=100)}, expected=100, scored=100)
+    whole = replace(part, metrics={"wit": replace(own["wit"], n=250)}, num_expected=300, num_scored=300)
+    found = suite(num_samples=300, summary=whole, categories={"x": part, "y": rest}, macro=own)
+    result = only(decide_thresholds(report(found), asked(f"boolq: {text}")))
+    assert result.outcome == ("failed" if num_missing else "passed")
+    num_scored = 200 if text.startswith("category") else 300
+    told = f"wit is missing on {num_missing} of {num_scored} samples that were scored: their scores have no value of it"
+    assert result.reason.startswith(told) == bool(num_missing)
 
 
 SELECTED = summary({"accuracy": replace(ACCURACY, n=10)}, expected=10, scored=10)
@@ -589,4 +608,16 @@ def test_two_rules_of_one_number_are_both_decided() -> None:
     assert [(one.name, one.origin) for one in results] == [
         ("accuracy >= 0.6", "suite"),
         ("accuracy >= 0.60", "option"),
+    ]
+
+
+def test_of_one_sample_no_interval_is_shown_unless_it_decides() -> None:
+    one = summary(
+        {"accuracy": Metric(value=0.0, n=1, kind="proportion", ci_low=0.0, ci_high=0.793)}, expected=1, scored=1
+    )
+    gates = ("accuracy >= 0.1", "ci_high(accuracy) >= 0.8")
+    results = decide_thresholds(report(suite(*gates, num_samples=1, summary=one)), [])
+    assert [result.reason for result in results] == [
+        "accuracy 0.000, n 1: below 0.1",
+        "accuracy 0.000 [0.000, 0.793], n 1: ci_high is below 0.8",
     ]
