@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -131,9 +132,12 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
     if path is None or baseline_key in config.stash:
         return
     from pytest_llmeval.reporting.read import read_report
+    from pytest_llmeval.reporting.recount import fitting
 
     try:
-        config.stash[baseline_key] = read_report(path)
+        report = read_report(path)
+        # Its records stay where they lie: they are needed when the session is over.
+        config.stash[baseline_key] = replace(fitting(report, f"the report {path}"), records=report.records)
     except LLMEvalError as error:
         raise OptionError(f"{'llm_baseline' if settings.baseline is None else '--llm-baseline'}: {error}") from None
 

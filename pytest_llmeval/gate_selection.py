@@ -9,6 +9,7 @@ import pytest
 
 from pytest_llmeval.gates.decide import Selection
 from pytest_llmeval.model_fixtures import is_overridden
+from pytest_llmeval.node_ids import split_file
 from pytest_llmeval.options import num_deselected_key, settings_key
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.report import Report
@@ -37,7 +38,7 @@ def selection_of(
 
     def covers(info: SuiteInfo) -> bool:
         """Whether the session looked where the suite stands. One whose file is gone would have been found anywhere."""
-        path = files.get(info.name) if info.path is None else info.path.partition("::")[0]
+        path = files.get(info.name) if info.path is None else split_file(info.path)[0]
         if path is None:
             return True
         file = (config.rootpath / path).resolve()
@@ -68,7 +69,7 @@ def _files_of_recorded(baseline: Report) -> dict[str, str]:
     if recorded:
         for record in baseline.records:
             if record.suite in recorded:
-                files.setdefault(record.suite, record.nodeid.partition("::")[0])
+                files.setdefault(record.suite, split_file(record.nodeid)[0])
     return files
 
 
@@ -77,7 +78,7 @@ def _has_model(config: pytest.Config, report: Report) -> bool:
     if config.stash[settings_key].models or len(report.records) > 0:
         return True
     paths = [suite.info.path for suite in report.suites if suite.info.path is not None]
-    return any(is_overridden(config, config.rootpath / path.partition("::")[0]) for path in paths)
+    return any(is_overridden(config, config.rootpath / split_file(path)[0]) for path in paths)
 
 
 def _place(config: pytest.Config, argument: str) -> Path:

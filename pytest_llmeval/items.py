@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -195,6 +195,18 @@ class SampleItem(pytest.Function):
         if score.status == "wrong" and self.settings.strict:
             raise WrongAnswer(_explain_wrong(question, score, responses))
 
+    def record_waiting(self, lookahead: Lookahead) -> Record | None:
+        """The record of a sample that was answered ahead, and whose test will not run; None where it is left out."""
+        model = lookahead.model
+        try:
+            responses = lookahead.responses(self.member, model)
+            question = self._asked or self.question
+            return self._record(model, question, self.file.evaluation.score(question, responses), responses)
+        except LeftOutError:
+            return None
+        except (Exception, pytest.skip.Exception) as error:
+            return self.unscored(describe(error), model)
+
     def _record(self, model: object, question: Question, score: Score, responses: Sequence[Response]) -> Record:
         sample, presented = self.sample, question.presented
         return Record(
@@ -214,12 +226,15 @@ class SampleItem(pytest.Function):
             no_answer=score.no_answer,
             values=score.values,
             chance=score.chance,
-            details=score.details,
+            details=_details(presented, score),
             num_prompt_tokens=_num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
             seconds=sum(response.seconds for response in responses),
+            is_timed=bool(responses) and all(response.is_timed for response in responses),
+            **_phases(responses),
             fingerprint=self.file.fingerprints[sample.id],
             cluster=sample.cluster,
+            not_measurable=score.not_measurable,
         )
 
     def unscored(self, reason: str, model: object = None) -> Record:
@@ -265,6 +280,14 @@ class SampleItem(pytest.Function):
         return super().repr_failure(excinfo)
 
 
+def _details(presented: Presented, score: Score) -> Mapping[str, JSON]:
+    """The score's; where options are equal also which are right: the target's text is that of wrong ones too."""
+    options = presented.labels or presented.choices
+    if len(set(options)) == len(options):
+        return score.details
+    return {**score.details, "right": list(presented.right)}
+
+
 def model_of(item: pytest.Item, model: object) -> ModelIdentity:
     """What records of ``item`` say of the model that answered it.
 
@@ -297,6 +320,15 @@ def shown_prompt(prompt: Any, how: str) -> Any:
         return shown
     text = shown if isinstance(shown, str) else json.dumps(shown)
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _phases(responses: Sequence[Response]) -> dict[str, Any]:
+    """What a record says of reading prompts and of writing after the first token, where the model tells them apart."""
+    written = [response for response in responses if isinstance(response, GenerateResponse)]
+    prefill = [reply.prefill_seconds for reply in written if reply.prefill_seconds is not None]
+    if not written or len(prefill) < len(responses):
+        return {}
+    return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
 
 
 def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:

@@ -7,11 +7,12 @@ under pytest-xdist, where the model works in other processes, whose reports are 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import TextIO
 
 import pytest
 
@@ -28,12 +29,13 @@ def start(session: pytest.Session) -> LiveReporting | None:
     At that time pytest captures nothing, so that standard output is the terminal.
     """
     config = session.config
-    if not is_wanted(config) or (stream := _open_terminal()) is None:
+    if not is_wanted(config) or (descriptor := _open_terminal()) is None:
         return None
     num_samples = sum(is_sample_key in item.stash for item in session.items)
-    live = LiveReporting(_PytestScreen(config, stream), num_samples=num_samples, clock=time.monotonic)
+    screen = _PytestScreen(config, descriptor, encoding=sys.stdout.encoding)
+    live = LiveReporting(screen, num_samples=num_samples, clock=time.monotonic)
     config.pluginmanager.register(live, "llmeval-live")
-    config.add_cleanup(stream.close)
+    config.add_cleanup(screen.close)
     return live
 
 
@@ -45,7 +47,7 @@ def is_wanted(config: pytest.Config) -> bool:
         type(reporter) is pytest.TerminalReporter
         and getattr(config.option, "capture", "no") in ("fd", "sys")
         and not getattr(config.option, "setupshow", False)
-        and not config.getini("log_cli")
+        and not _logs_live(config)
         and getattr(config.option, "log_cli_level", None) is None
         and config.getini("console_output_style") != "classic"
         and os.environ.get("TERM", "") != "dumb"
@@ -53,32 +55,45 @@ def is_wanted(config: pytest.Config) -> bool:
     )
 
 
-def _open_terminal() -> TextIO | None:
+def _logs_live(config: pytest.Config) -> bool:
+    try:
+        return bool(config.getini("log_cli"))
+    except ValueError:  # -p no:logging takes the option away
+        return False
+
+
+def _open_terminal() -> int | None:
     """The terminal that standard output is, under a descriptor of its own: a running test's output is captured."""
     try:
-        if not sys.stdout.isatty():
-            return None
-        descriptor = os.dup(sys.stdout.fileno())
+        return os.dup(sys.stdout.fileno()) if sys.stdout.isatty() else None
     except (AttributeError, OSError, ValueError):
         return None
-    return open(descriptor, "w", encoding=sys.stdout.encoding, errors="replace")
 
 
 class _PytestScreen:
     """The terminal, and where pytest is on it."""
 
-    def __init__(self, config: pytest.Config, stream: TextIO) -> None:
+    def __init__(self, config: pytest.Config, descriptor: int, *, encoding: str) -> None:
         self._writer = config.get_terminal_writer()
-        self._stream = stream
+        self._descriptor = descriptor
+        self._encoding = encoding
 
     def write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        rest = text.encode(self._encoding, "replace")
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
     @property
     def width(self) -> int:
-        """Columns of the terminal."""
-        return self._writer.fullwidth
+        """Columns of the terminal, now. Pytest's own writer asks descriptor 1, which is a file while a test runs."""
+        try:
+            columns = os.get_terminal_size(self._descriptor).columns
+        except OSError:
+            columns = 0
+        return columns or shutil.get_terminal_size().columns
 
     @property
     def column(self) -> int | None:
@@ -88,8 +103,33 @@ class _PytestScreen:
         return None if num_columns and not column else column
 
 
+class _EverySecond:
+    """Calls ``tick`` once a second, from a thread of its own, until the block ends."""
+
+    interval_s = 1.0
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        self._tick = tick
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="llmeval-live", daemon=True)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.interval_s):
+            try:
+                self._tick()
+            except OSError:
+                return  # the terminal has gone: whoever writes to it next will say so
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
 class LiveReporting:
-    """Says that a model loads, and how far it has come."""
+    """Says that a model loads, and for how long; then how far it has come."""
 
     def __init__(self, screen: _PytestScreen, *, num_samples: int, clock: Callable[[], float]) -> None:
         self._line = LiveLine(screen, clock)
@@ -112,9 +152,15 @@ class LiveReporting:
             return (yield)
         self._loaded.add(model)
         started = self._clock()
-        self._line.show(lambda width: loading_text(model, width), at_once=True)
+
+        def tick() -> None:
+            elapsed_s = self._clock() - started
+            self._line.show(lambda width: loading_text(model, elapsed_s, width), at_once=True)
+
+        self._line.show(lambda width: loading_text(model, 0.0, width), at_once=True)
         try:
-            return (yield)
+            with _EverySecond(tick):
+                return (yield)
         finally:
             self._line.clear()
             if self._started is not None:

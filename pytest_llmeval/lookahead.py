@@ -2,18 +2,28 @@
 
 The plan is made once, over the samples that were selected: chunks of one suite each (see ``chunks``). The first member
 of a chunk that misses its responses asks for those of all members that follow; its neighbours find theirs waiting.
+A model that answers one by one gains nothing by that, and would lose its replies with a session that is killed: of it
+each member asks for its own.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.base import AskedSample, EngineUse, Failed, SampleModel, answers_samples
+from pytest_llmeval.models.base import (
+    AskedSample,
+    EngineUse,
+    Failed,
+    SampleModel,
+    answers_one_by_one,
+    answers_samples,
+)
 from pytest_llmeval.models.dispatch import ask, ask_samples
 from pytest_llmeval.models.time_shares import TimeShares
 from pytest_llmeval.types import GenerateRequest, Request, Response
@@ -47,6 +57,7 @@ class Lookahead:
 
     def __init__(self, *, shares_chunks: bool = False) -> None:
         self._shares_chunks = shares_chunks
+        self._process = os.getpid()
         self._places: dict[Hashable, tuple[Sequence[Member], int]] = {}
         self._ready: dict[Hashable, list[Response] | Exception] = {}
         self._asked: set[Hashable] = set()
@@ -105,6 +116,15 @@ class Lookahead:
             self._prepared.clear()
         self._model = model
 
+    @property
+    def model(self) -> object:
+        """What was asked last; None before anything was."""
+        return self._model
+
+    def has_answered(self, key: Hashable) -> bool:
+        """Whether the model has answered this sample, and nobody has come for its responses."""
+        return key in self._ready
+
     def forget_model(self) -> None:
         """Let go of the model, which makes room for another one, and of what it computed ahead; the plan stays."""
         self._model = None
@@ -117,9 +137,10 @@ class Lookahead:
         """Ask for the member together with those that follow in its chunk; leave it unanswered where that fails.
 
         Whoever in the chunk made the call fail, this member is not to blame before it has been asked for alone. The
-        same holds for a time limit that this member met while its neighbours were computed.
+        same holds for a time limit that this member met while its neighbours were computed. What the model had
+        answered by then is not asked for again.
         """
-        members = [member, *self._following(member)]
+        members = [member] if answers_one_by_one(model) else [member, *self._following(member)]
         if len(members) == 1 or member.key in self._alone:
             return
         try:
@@ -135,6 +156,8 @@ class Lookahead:
         following = chunk[place + 1 :]
         if member.key in self._asked or not following:
             return []
+        if os.getpid() != self._process:  # a copy in a process made for one test (pytest-forked): the rest is lost
+            return []
         if self._shares_chunks and following[0].key != self.next_key:
             return []
         return [other for other in following if other.key not in self._asked and not other.is_skipped]
@@ -145,21 +168,51 @@ class Lookahead:
         requests = [member.requests() for member in members]
         with nullcontext() if self.answering is None else self.answering(model, len(members)):
             answerer = self._audited(members[0].group, model)
-            answers = iter(self._answers(members, requests, answerer))
+            finished: dict[int, Response | Failed] = {}
+            try:
+                answers = iter(self._answers(members, requests, answerer, finished))
+            except BaseException:
+                self._keep(members, requests, finished)
+                raise
         reported_s: dict[Hashable, float] = {}
         for member, own in zip(members, requests, strict=True):
             responses = [next(answers) for _ in own]
-            answered = [answer for answer in responses if not isinstance(answer, RequestError)]
-            failed = next((answer for answer in responses if isinstance(answer, RequestError)), None)
-            self._ready[member.key] = failed or answered
-            self._asked.add(member.key)
+            answered = self._take(member, responses)
             reported_s[member.key] = math.fsum(answer.seconds for answer in answered)
         self.shares.share_out(time.perf_counter() - started, reported_s)
 
+    def _take(self, member: Member, responses: Sequence[Response | Failed]) -> list[Response]:
+        answered = [answer for answer in responses if not isinstance(answer, RequestError)]
+        failed = next((answer for answer in responses if isinstance(answer, RequestError)), None)
+        self._ready[member.key] = failed or answered
+        self._asked.add(member.key)
+        return answered
+
+    def _keep(
+        self,
+        members: Sequence[Member],
+        requests: Sequence[Sequence[Request]],
+        finished: Mapping[int, Response | Failed],
+    ) -> None:
+        """Of a call that was stopped, keep what was answered: the members all of whose requests are in ``finished``."""
+        first = 0
+        for member, own in zip(members, requests, strict=True):
+            places = range(first, first + len(own))
+            if all(place in finished for place in places):
+                self._take(member, [finished[place] for place in places])
+            first += len(own)
+
     def _answers(
-        self, members: Sequence[Member], requests: Sequence[Sequence[Request]], model: object
+        self,
+        members: Sequence[Member],
+        requests: Sequence[Sequence[Request]],
+        model: object,
+        finished: dict[int, Response | Failed],
     ) -> list[Response | Failed]:
-        """What the model says to all of these requests, which are those of ``members``, in order."""
+        """What the model says to all of these requests, which are those of ``members``, in order.
+
+        Where it is stopped, ``finished`` has what it had answered, by place.
+        """
         __tracebackhide__ = True
         if answers_samples(model):
             self._prepare(members[0], model)
@@ -168,7 +221,7 @@ class Lookahead:
             ]
             if len(asked) == len(members):
                 return ask_samples(model, asked)
-        return ask(model, [request for own in requests for request in own])
+        return ask(model, [request for own in requests for request in own], finished)
 
     def _prepare(self, member: Member, model: SampleModel) -> None:
         """Show the model the member's whole suite, once; where it cannot take that suite, it never can."""

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -16,10 +16,16 @@ from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.base import AskedSample, Model, answers_samples
 from pytest_llmeval.models.registry import ModelSpec, check_model, load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings, parse_model_arg
+from pytest_llmeval.models.threads import waiting_briefly
+from pytest_llmeval.node_ids import split_file
 from pytest_llmeval.options import Settings, settings_key
 from pytest_llmeval.xdist import worker_slot
 
+if TYPE_CHECKING:
+    from pytest_llmeval.scoring.evaluation import Evaluation
+
 __all__ = [
+    "check_abilities",
     "check_model_options",
     "check_replies",
     "describe_models",
@@ -105,7 +111,8 @@ def device_for(request: pytest.FixtureRequest, settings: Settings, model: str) -
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
     """The device that models are put on; workers take GPUs in turn. One that does not exist ends the session."""
-    from pytest_llmeval.models.huggingface_device import device_of_worker, resolve_device
+    with waiting_briefly():
+        from pytest_llmeval.models.huggingface_device import device_of_worker, resolve_device
 
     slot = worker_slot(request.config)
     try:
@@ -130,11 +137,18 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
 def load_configured(settings: Settings, model: str, device: str) -> Model:
     """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
     spec = parse_model_spec(settings.written(model))
-    if spec.runs_here and (workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT")) is not None:
-        from pytest_llmeval.models.huggingface_device import configure_threads
+    if not spec.runs_here:
+        return load_model(spec, model_options(settings, device))
+    with waiting_briefly():
+        from pytest_llmeval.models.huggingface_threads import Threads
+    threads = Threads(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
+    loaded = load_model(spec, model_options(settings, device))
+    if device == "cpu":
+        from pytest_llmeval.models.huggingface import HuggingFaceModel
 
-        configure_threads(int(workers))
-    return load_model(spec, model_options(settings, device))
+        if isinstance(loaded, HuggingFaceModel):
+            loaded.use_threads(threads)
+    return loaded
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:
@@ -153,7 +167,7 @@ def require_model(config: pytest.Config, nodeids: Iterable[str]) -> None:
     """
     if _may_lack_models(config):
         return
-    for path in dict.fromkeys(nodeid.partition("::")[0] for nodeid in nodeids):
+    for path in dict.fromkeys(split_file(nodeid)[0] for nodeid in nodeids):
         file = Path(os.path.normpath(config.rootpath / path))
         if not is_overridden(config, file) and _brings_responses(config, file) is False:
             raise pytest.UsageError(_needs_model(path))
@@ -226,6 +240,27 @@ def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callab
             loaded = held[model]
             if answers_samples(loaded):
                 loaded.prepare(suite, samples())
+
+
+def check_abilities(config: pytest.Config, file: Path, evaluation: Evaluation) -> None:
+    """Refuse, when a suite is collected, a model that is known to lack what the suite asks for. Raises ``SuiteError``.
+
+    Else each of its samples would fail alike. What a conftest.py gives in the model's place is known when it runs.
+    """
+    from pytest_llmeval.models.abilities import lacks_method
+    from pytest_llmeval.scoring.abilities import inability, method_of
+
+    settings = config.stash[settings_key]
+    kinds = {model: parse_model_spec(settings.written(model)) for model in settings.models}
+    checked = {model: spec for model, spec in kinds.items() if spec.kind in ("python", "replay")}
+    if not checked or is_overridden(config, file):
+        return
+    method = method_of(evaluation)
+    for model, spec in checked.items():
+        replay = held_replay(config, model)
+        lacks = getattr(replay, "lacks_method", None)
+        if lacks(evaluation.suite.name, method) if lacks is not None else lacks_method(spec, method):
+            raise inability(evaluation, model, method)
 
 
 def held_replay(config: pytest.Config, model: str) -> Model | None:

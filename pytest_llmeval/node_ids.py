@@ -12,16 +12,35 @@ from dataclasses import dataclass
 
 from pytest_llmeval.models.names import short_names
 
-__all__ = ["SampleNode", "escape_id", "model_nodes", "unescape_id"]
+__all__ = ["SampleNode", "escape_id", "escape_text", "model_nodes", "split_file", "unescape_id"]
 
 _UNSAFE = re.compile(r"%|\[|\]|:(?=:)|(?<=:):|[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
+_FILE = re.compile(r"(.*?\.(?:yaml|yml|py))(?:::(.*))?", re.DOTALL)
+
+
+def split_file(nodeid: str) -> tuple[str, str]:
+    """The file of a node id, and what stands behind it. A folder may have two colons in its name."""
+    match = _FILE.fullmatch(nodeid)
+    if match is None:
+        file, _, levels = nodeid.partition("::")
+        return file, levels
+    return match[1], match[2] or ""
+
 
 def escape_id(sample_id: str) -> str:
-    """The sample's node name: what pytest gives a meaning to in a node id is percent-encoded, also ``%`` itself."""
+    """The sample's node name: what pytest gives a meaning to in a node id is percent-encoded, also ``%`` itself.
+
+    So is ``@``: under ``--dist loadgroup`` pytest-xdist writes a group behind it, and reads it from there.
+    """
     if sample_id.isascii() and sample_id.isalnum():
         return sample_id  # as nearly all are
-    return _UNSAFE.sub(_percent, unicodedata.normalize("NFC", sample_id))
+    return escape_text(sample_id).replace("@", "%40")
+
+
+def escape_text(text: str) -> str:
+    """A text that stands in brackets in a node id."""
+    return _UNSAFE.sub(_percent, unicodedata.normalize("NFC", text))
 
 
 def unescape_id(name: str) -> str:
@@ -56,8 +75,13 @@ class SampleNode:
 
     @classmethod
     def parse(cls, nodeid: str) -> SampleNode:
-        """Take the node id of a sample apart: in no part of it two colons stand together."""
-        path, *levels = nodeid.split("::")
+        """Take the node id of a sample apart: in no part of it two colons stand together.
+
+        A group that pytest-xdist has written behind it is left out.
+        """
+        path, rest = split_file(nodeid)
+        rest = rest.partition("@")[0]
+        levels = rest.split("::") if rest else []
         if path.endswith(".py") and len(levels) > 1:
             path, *levels = f"{path}::{levels[0]}", *levels[1:]
         return cls(path, levels[0] if len(levels) == 2 else None, unescape_id(levels[-1] if levels else ""))

@@ -149,6 +149,14 @@ OPTIONS: tuple[Option, ...] = (
         help="Print the exact prompt of each selected sample, with the scored part marked, and run nothing.",
     ),
     Option(
+        name="show_wrong",
+        metavar="N",
+        kind="number",
+        parse=parsers.count,
+        help="Show the first N wrong answers of each suite at the end: question, reply, what was expected, and the "
+        "probabilities of the options. Default: 5 with -vv, else 0.",
+    ),
+    Option(
         name="report",
         kind="list",
         metavar="FILE",

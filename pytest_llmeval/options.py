@@ -7,6 +7,7 @@ the plugin installed, so it imports next to nothing.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ __all__ = [
     "read_settings",
     "recorder_key",
     "settings_key",
+    "was_given",
 ]
 
 ReportPrompts: TypeAlias = Literal["none", "hash", "full"]
@@ -69,6 +71,7 @@ class Settings:
     limit: Limit | None = None
     strict: bool = False
     show_prompts: bool = False
+    show_wrong: int | None = None
     report: tuple[Path, ...] = ()
     report_prompts: ReportPrompts = "full"
     gate: tuple[str, ...] = ()
@@ -104,6 +107,8 @@ llm_session_key = pytest.StashKey[Any]()
 collected_suites_key = pytest.StashKey[list[Any]]()
 """The ``SuiteInfo`` of each suite that this process has collected, selected or not."""
 
+process_key = pytest.StashKey[int]()
+"""The process that pytest was configured in."""
 num_deselected_key = pytest.StashKey[int]()
 """How many tests were collected and left out, by whatever option."""
 
@@ -111,6 +116,7 @@ recorder_key = pytest.StashKey[Any]()
 """The ``Recorder`` of an item that has asked for ``llm_record``."""
 
 
+_LINE_END = re.compile(r"\r?\n")
 _INI_TYPES: dict[str, Literal["bool", "int", "linelist", "string"]] = {
     "flag": "bool",
     "list": "linelist",
@@ -139,6 +145,11 @@ def read_named(config: pytest.Config, name: str) -> Any:
     return _read(config, next(option for option in OPTIONS if option.name == name))
 
 
+def was_given(config: pytest.Config, name: str) -> bool:
+    """Whether the command line or the environment sets the option called ``name``, which the ini file may set too."""
+    return _read_given(config, next(option for option in OPTIONS if option.name == name)) is not None
+
+
 def _read(config: pytest.Config, option: Option) -> Any:
     """The option's parsed value from the first place that sets it, None where none does.
 
@@ -155,7 +166,7 @@ def _read_given(config: pytest.Config, option: Option) -> Any:
         return _parse(option, option.flag, given)
     text = os.environ.get(option.variable)
     if text:
-        lines = [line for line in text.splitlines() if line.strip()] if option.kind == "list" else [text]
+        lines = [line for line in _LINE_END.split(text) if line.strip()] if option.kind == "list" else [text]
         return _parse(option, option.variable, lines)
     return None
 

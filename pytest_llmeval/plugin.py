@@ -6,6 +6,7 @@ need, it imports on first use.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from pytest_llmeval.options import (
     is_sample_key,
     llm_session_key,
     num_deselected_key,
+    process_key,
     recorder_key,
     settings_key,
 )
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.records import SuiteInfo
     from pytest_llmeval.session import LLMSession
 
+_LAST_WORD = "llmeval-last-word"
 _NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
 
 
@@ -38,10 +41,19 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from pytest_llmeval import hooks
 
     pluginmanager.add_hookspecs(hooks)
+    pluginmanager.register(_LastWord(), _LAST_WORD)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     options.add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    yield
+    manager = early_config.pluginmanager
+    # Once more: a wrapper is around those of all plugins that were registered before it.
+    manager.register(manager.unregister(name=_LAST_WORD), _LAST_WORD)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
     try:
         settings = config.stash[settings_key] = options.read_settings(config)
+        config.stash[process_key] = os.getpid()
         if settings.suite:
             from pytest_llmeval.task_nodes import add_named_suites
 
@@ -93,6 +106,14 @@ def pytest_configure(config: pytest.Config) -> None:
                 config.pluginmanager.register(Distribution(config), "llmeval-distribution")
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
+    if any(config.pluginmanager.hasplugin(name) for name in ("timeout", "pytest_timeout")):
+        from pytest_llmeval.loading_time import LoadingTime
+
+        config.pluginmanager.register(LoadingTime(config), "llmeval-loading-time")
+    if config.getoption("lf", False):
+        from pytest_llmeval import last_failed
+
+        last_failed.register(config)
     if settings.strict:
         config.pluginmanager.register(_Strict(), "llmeval-strict")
     if settings.limit is not None:
@@ -160,9 +181,10 @@ def pytest_collect_file(
     collectors = yield
     if file_path.suffix not in (".yaml", ".yml"):
         return collectors
-    from pytest_llmeval.suites.sniff import is_suite_file
+    from pytest_llmeval.suites.sniff import find_suite_key
 
-    if is_suite_file(file_path):
+    suite_key = find_suite_key(file_path)
+    if suite_key is not None and suite_key.is_first:
         from pytest_llmeval.suite_nodes import SuiteFile
 
         return [*collectors, SuiteFile.of(parent, file_path)]
@@ -178,7 +200,18 @@ def pytest_collect_file(
         from pytest_llmeval.suite_nodes import NotASuite
 
         return [NotASuite.from_parent(parent, path=file_path)]
+    if not collectors and suite_key is not None:
+        _tell_of_late_suite(file_path, suite_key.line, parent.config)
     return collectors
+
+
+def _tell_of_late_suite(file_path: Path, line: int | None, config: pytest.Config) -> None:
+    """A file that would be a suite, but for the place of a key, must not be passed over in silence."""
+    from pytest_llmeval.told_once import tell_once
+
+    shown = os.path.relpath(file_path, config.invocation_params.dir)
+    message = f"{shown}:{line}: not collected as a suite: `suite` is not the first key; move it to the top"
+    tell_once(config, pytest.PytestCollectionWarning(message))
 
 
 def pytest_pycollect_makeitem(
@@ -199,7 +232,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _is_worker(config):  # before the controller hears what was collected, and starts tests
+        _check_overrides(session)
     if any(is_sample_key in item.stash for item in items):
         from pytest_llmeval.selection import remember_suites
 
@@ -214,10 +249,8 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    if session.config.stash[settings_key].set:
-        from pytest_llmeval.selection import warn_of_unused_overrides
-
-        warn_of_unused_overrides(session)
+    if not _is_worker(session.config):  # pytest comes here even if a hook before it raises
+        _check_overrides(session)
     nodeids = [item.nodeid for item in session.items if is_sample_key in item.stash]
     if nodeids and _runs_tests(session.config):
         from pytest_llmeval import selection
@@ -233,6 +266,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     collected: list[SuiteInfo] | None = session.config.stash.get(collected_suites_key, None)
     if collected is not None and not _is_worker(session.config) and _runs_tests(session.config):
         _llm_session(session.config).know_collected(collected)
+
+
+def _check_overrides(session: pytest.Session) -> None:
+    if session.config.stash[settings_key].set:
+        from pytest_llmeval.selection import check_overrides
+
+        check_overrides(session)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -267,16 +307,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if is_sample_key in item.stash or recorder_key in item.stash or "llm_record" in getattr(item, "fixturenames", ()):
-        from pytest_llmeval.recording import attach
-
-        attach(item, report)
-    return report
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if _is_worker(session.config) and collected_suites_key in session.config.stash:
@@ -303,14 +333,22 @@ class _Reporting:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._is_armed = False
+        self._uncollected: dict[str, str] = {}
+        self._failed: set[str] = set()
 
     @property
     def _session(self) -> LLMSession | None:
         """What was gathered; None as long as nothing of ours has run."""
         return self._config.stash.get(llm_session_key, None)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._uncollected[report.nodeid] = str(report.longrepr)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.add(report.nodeid)  # also before anything of ours has run
         session = _llm_session(self._config) if "llm_payload" in report.__dict__ else self._session
         if session is not None:
             session.add(report)
@@ -332,7 +370,13 @@ class _Reporting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        told = getattr(node, "workeroutput", {}).get("llmeval_suites")
+        output = getattr(node, "workeroutput", {})
+        if "llmeval_handed_over" in output:
+            from pytest_llmeval.hand_over import from_worker
+
+            for payload in from_worker(output):
+                _llm_session(self._config).take_over(payload)
+        told = output.get("llmeval_suites")
         if told is not None:
             from pytest_llmeval.selection import told_suites
 
@@ -343,11 +387,22 @@ class _Reporting:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Before others write what they heard of tests: gates are among them."""
         if self._session is not None:
-            self._session.finish(session)
+            for nodeid, reason in self._uncollected.items():
+                self._session.cannot_collect(nodeid, reason)
+            self._session.finish(session, self._failed)
             if self._is_armed:
                 from pytest_llmeval.gate_reports import decide_and_log
 
                 self._session.gates = decide_and_log(session, self._session)
+            elif session.testsfailed and _runs_tests(self._config):
+                self._session.fail(session)  # what could not be collected stopped it
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
+        if "llm_status" in report.__dict__:
+            from pytest_llmeval.wrong_answers import mark_html_row
+
+            mark_html_row(report, cells)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._config.option.no_summary or self._session is None or self._session.report is None:
@@ -355,10 +410,40 @@ class _Reporting:
         if self._session.has_news:
             from pytest_llmeval.reporting.terminal import write_summary
 
+            self._session.write_wrong_answers(terminalreporter)
             write_summary(terminalreporter, self._session.report, self._session.writer.written)
         from pytest_llmeval.github_actions import tell_github
 
         tell_github(terminalreporter, self._session.report)
+
+
+class _LastWord:
+    """What is decided when all other plugins and each conftest.py have had their say."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """The record of a test: pytest-retry runs it again in a wrapper of its own, and the last try counts."""
+        report = yield
+        takes_records = "llm_record" in getattr(item, "fixturenames", ())
+        if takes_records or is_sample_key in item.stash or recorder_key in item.stash:
+            from pytest_llmeval.recording import attach
+
+            attach(item, report)
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
+        """The exit code: a failed gate stays failed, whatever a conftest.py makes of it."""
+        try:
+            code = yield
+        except SystemExit as error:  # sys.exit() in a hook
+            raise SystemExit(_held(config, error.code)) from None
+        return _held(config, code)
+
+
+def _held(config: pytest.Config, code: Any) -> Any:
+    session: LLMSession | None = config.stash.get(llm_session_key, None)
+    return code if session is None else session.exit_code(code)
 
 
 class _Writing:
@@ -371,7 +456,7 @@ class _Writing:
             from pytest_llmeval.session import remember
 
             gathered.write(session)
-            remember(session.config, gathered.nodeids_to_remember())
+            remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import unicodedata
 from collections.abc import Mapping
 
@@ -12,13 +13,13 @@ import pytest
 from pytest_llmeval.items import SampleItem, WrongAnswer, lookahead_key, model_of, record_key, shown_prompt
 from pytest_llmeval.models.base import ModelIdentity
 from pytest_llmeval.models.messages import redact
-from pytest_llmeval.options import model_key, recorder_key, settings_key
+from pytest_llmeval.options import model_key, process_key, recorder_key, settings_key
 from pytest_llmeval.reporting.escape import first_line
 from pytest_llmeval.reporting.records import Payload, Record, Unrecorded
 from pytest_llmeval.scoring.metrics import definition, skill
-from pytest_llmeval.types import JSON, Status
+from pytest_llmeval.types import JSON, NotMeasurable, Status
 
-__all__ = ["Recorder", "attach"]
+__all__ = ["Recorder", "attach", "payload_of"]
 
 _sent_suites_key = pytest.StashKey[set[str]]()
 _sent_models_key = pytest.StashKey[set[str]]()
@@ -43,7 +44,7 @@ class Recorder:
         suite: str,
         id: str | int,
         correct: object = None,
-        score: float | None = None,
+        score: float | NotMeasurable | None = None,
         answer: object = None,
         no_answer: bool = False,
         target: object = None,
@@ -52,22 +53,25 @@ class Recorder:
         output: object = None,
         category: object = None,
         chance: float | None = None,
-        values: Mapping[str, float] | None = None,
+        values: Mapping[str, float | NotMeasurable] | None = None,
     ) -> None:
         """Record one sample's score under ``suite``; it joins the summary and the report.
 
         ``correct`` says right or wrong (a wrong answer is shown as such and does not fail the test, unless
         ``--llm-strict``); ``score`` is a number with no right or wrong, reported as metric ``score``; ``values`` are
-        further numbers by metric name. ``no_answer`` counts a wrong reply that held no answer. ``chance`` is the
-        probability that a guess is right, from 0 to below 1, and adds ``skill``. Raises ``TypeError`` or
-        ``ValueError`` for what cannot be recorded.
+        further numbers by metric name. ``NotMeasurable(reason)`` stands for a score or value that has no meaning for
+        this sample: one that is merely left out fails the gates on its metric. ``no_answer`` counts a wrong reply that
+        held no answer. ``chance`` is the probability that a guess is right, from 0 to below 1, and adds ``skill``.
+        Raises ``TypeError`` or ``ValueError`` for what cannot be recorded.
         """
         key = self._key(suite, id)
         right = None if correct is None else _as_bool(correct)
         if right is None and score is None:
             raise ValueError("llm_record: give correct=True or False, or a score")
-        numbers = _numbers({} if values is None else values)
-        if score is not None:
+        numbers, reasons = _numbers({} if values is None else values)
+        if isinstance(score, NotMeasurable):
+            reasons["score"] = _why("score", score)
+        elif score is not None:
             numbers["score"] = _number("score", score)
         guessing = None if chance is None else _chance(chance)
         if right is not None:
@@ -93,6 +97,7 @@ class Recorder:
                 no_answer=bool(no_answer) and right is False,
                 values=numbers,
                 chance=guessing,
+                not_measurable=reasons,
             )
         )
         if status == "wrong":
@@ -158,13 +163,21 @@ def _number(name: str, value: object) -> float:
     return number
 
 
-def _numbers(values: object) -> dict[str, float]:
+def _why(name: str, value: NotMeasurable) -> str:
+    if not isinstance(value.reason, str) or not value.reason.strip():
+        raise ValueError(f"llm_record: {name} is not measurable for the reason {value.reason!r}, expected text")
+    return " ".join(value.reason.split())
+
+
+def _numbers(values: object) -> tuple[dict[str, float], dict[str, str]]:
+    """Numbers, and why others are not measurable."""
     if not isinstance(values, Mapping):
         raise TypeError(f"llm_record: values must map metric names to numbers, found {values!r}")
     for name in values:
         if not isinstance(name, str) or name in _RESERVED:
             raise ValueError(f"llm_record: {name!r} is not for values; correct, score, chance and no_answer set it")
-    return {name: _number(name, value) for name, value in values.items()}
+    reasons = {name: _why(name, value) for name, value in values.items() if isinstance(value, NotMeasurable)}
+    return {name: _number(name, value) for name, value in values.items() if name not in reasons}, reasons
 
 
 def _chance(value: object) -> float:
@@ -189,7 +202,7 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
         return
     payload = _with_news(item, payload)
     # Attributes that pytest does not know travel with a report. Only another process needs them as text.
-    report.__dict__["llm_payload"] = payload.encode() if hasattr(item.config, "workerinput") else payload
+    report.__dict__["llm_payload"] = payload.encode() if _reports_elsewhere(item) else payload
     if any(record.status == "wrong" for record in payload.records):
         report.__dict__["llm_status"] = "wrong"
     elif (
@@ -198,6 +211,11 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
         # Whether there were too many is known when all have run.
         report.outcome, report.longrepr = "passed", None
         report.__dict__["llm_status"] = "unscored"
+
+
+def _reports_elsewhere(item: pytest.Item) -> bool:
+    """Whether another process takes in the report: in a worker, and in one made for this test alone (pytest-forked)."""
+    return hasattr(item.config, "workerinput") or os.getpid() != item.config.stash[process_key]
 
 
 def _tolerates_unscored(item: pytest.Item, payload: Payload) -> bool:
@@ -243,7 +261,12 @@ def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | Non
     return None
 
 
-def _with_news(item: pytest.Item, payload: Payload) -> Payload:
+def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
+    """What is told of a sample whose test does not run."""
+    return _with_news(item, Payload(records=(record,), suite=item.file.info), model)
+
+
+def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Payload:
     """Suite, model and engine travel once from each process, not with every record."""
     suite = payload.suite
     suites = item.config.stash.setdefault(_sent_suites_key, set())
@@ -251,7 +274,8 @@ def _with_news(item: pytest.Item, payload: Payload) -> Payload:
         payload = dataclasses.replace(payload, suite=None)
     elif suite is not None:
         suites.add(suite.name)
-    model = getattr(item, "funcargs", {}).get("llm_model")
+    if model is None:
+        model = getattr(item, "funcargs", {}).get("llm_model")
     if model is None and isinstance(item, SampleItem):
         model = item.file.responses
     if model is not None:

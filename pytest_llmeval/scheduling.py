@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -172,7 +173,7 @@ class ChunkScheduling:
             raise RuntimeError(f"{item} cannot run again: nothing has run")
         place = self._nodeids.index(item)
         self._open.add(place)
-        self._backlog.quarantine([place])
+        self._backlog.quarantine([place], bond=self._unit_of[place].bond if place in self._unit_of else "")
         self._feed(self._pending)
 
     def remove_pending_tests_from_node(self, node: Node, indices: Sequence[int]) -> None:
@@ -186,6 +187,7 @@ class ChunkScheduling:
         """
         pending = self._pending.pop(node)
         self._collections.pop(node, None)
+        self._backlog.release(node)
         if self._is_stopping():
             self.stop()
             return None
@@ -196,12 +198,12 @@ class ChunkScheduling:
         for unit, _ in reversed(untouched):
             self._backlog.put_back(unit)
         if first.kind == "chunk" and len(left) > 1:
-            self._backlog.quarantine(left)
+            self._backlog.quarantine(left, bond=first.bond)
         else:  # nothing was computed ahead for whoever comes after it
             blamed = left.pop(0)
             self._open.discard(blamed)
             if left:
-                self._backlog.put_back(Unit(places=tuple(left), kind=first.kind))
+                self._backlog.put_back(replace(first, places=tuple(left)))
         self._feed(self._pending)
         return None if blamed is None else self._nodeids[blamed]
 
@@ -219,9 +221,13 @@ class ChunkScheduling:
         """With fewer tests than this a worker is given more.
 
         Two, since it does not run one before it knows the next; and more where they follow each other fast, as they do
-        when the first of a chunk has asked for all, so that the next chunk is there in time.
+        when the first of a chunk has asked for all, so that the next chunk is there in time. A file or a group of tests
+        that one worker is to run can be long: it is given when it can be begun.
         """
-        return 2 + (len(self._unit_of[pending[-1]].places) // 4 if pending else 0)
+        last = self._unit_of[pending[-1]] if pending else None
+        if last is None or (last.kind == "tests" and last.bond):
+            return 2
+        return 2 + len(last.places) // 4
 
     def _feed(self, nodes: Iterable[Node]) -> None:
         """Give work to those of ``nodes`` that want some, in turn; let them end where there is none."""
@@ -234,8 +240,7 @@ class ChunkScheduling:
             found = False
             for node, given in hungry.items():
                 pending = self._pending[node]
-                if self._backlog and len(pending) < self._low_water(pending):
-                    unit = self._backlog.take(node)
+                if len(pending) < self._low_water(pending) and (unit := self._backlog.take(node)) is not None:
                     self._unit_of.update(dict.fromkeys(unit.places, unit))
                     pending.extend(unit.places)
                     given.extend(unit.places)
@@ -244,12 +249,13 @@ class ChunkScheduling:
             if given:
                 _send(node, given)
         # A worker that has been told to end takes over nothing: keep it while one may die without a replacement.
-        if not self._backlog and (self._restarts.next_is_replaced or self.tests_finished):
-            self._shut_down(hungry)
+        if self._restarts.next_is_replaced or self.tests_finished:
+            self._shut_down([node for node in hungry if not self._backlog.has_for(node)])
 
     def _shut_down(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             node.shutdown()
+            self._backlog.release(node)
 
 
 def _send(node: Node, places: Sequence[int]) -> None:

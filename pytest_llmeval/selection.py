@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import sys
@@ -12,20 +11,24 @@ from collections.abc import Generator, Iterable, Iterator
 import pytest
 
 from pytest_llmeval.chunks import plan_chunks
+from pytest_llmeval.hand_over import HandOver
 from pytest_llmeval.items import SampleItem, SampleKey, lookahead_key, suite_paths_key
 from pytest_llmeval.live import start as start_live
 from pytest_llmeval.lookahead import Lookahead, Member
 from pytest_llmeval.models.audit import choose_audited, choose_spares
-from pytest_llmeval.options import Limit, Shard, collected_suites_key, num_deselected_key, settings_key
+from pytest_llmeval.options import Limit, Shard, collected_suites_key, num_deselected_key, settings_key, was_given
 from pytest_llmeval.reporting.escape import without_commands
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.reporting.show_prompts import prompt_lines
+from pytest_llmeval.scoring.gate_subjects import nearest_or_all
 from pytest_llmeval.suites.overrides import parse_override
-from pytest_llmeval.xdist import batching_of, sample_places
+from pytest_llmeval.told_once import speaks_for_all, tell_once
+from pytest_llmeval.xdist import USAGE_NODEID, batching_of, sample_places
 
 __all__ = [
     "LimitSamples",
     "ShardTests",
+    "check_overrides",
     "plan",
     "remember_suites",
     "show_progress",
@@ -33,7 +36,6 @@ __all__ = [
     "suite_infos",
     "suites_to_tell",
     "told_suites",
-    "warn_of_unused_overrides",
 ]
 
 
@@ -141,13 +143,14 @@ def plan(session: pytest.Session) -> None:
     config, items = session.config, session.items
     batching = batching_of(config)
     samples = sample_places(config, [item.nodeid for item in items])
-    chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers)
+    chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode)
     lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
     for chunk in chunks:
         members = (items[place] for place in chunk.places)
         lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
     for audited, spares in _audited(items):
         lookahead.audit(audited, spares)
+    config.pluginmanager.register(HandOver(session, lookahead), "llmeval-hand-over")
     if batching.shares_chunks:
         config.pluginmanager.register(FollowQueue(lookahead), "llmeval-queue")
 
@@ -178,21 +181,34 @@ def _member(item: SampleItem) -> Member:
     return dataclasses.replace(item.member, is_skipped=True) if is_skipped else item.member
 
 
-def warn_of_unused_overrides(session: pytest.Session) -> None:
-    """Say which ``--llm-set`` changed nothing: a misspelt suite name must not pass for a change."""
-    if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
-        return  # the other workers would say the same
+def check_overrides(session: pytest.Session) -> None:
+    """Refuse a ``--llm-set`` for a suite that was not collected: a misspelt name must not pass for a change.
+
+    Raises ``pytest.UsageError``; a worker of pytest-xdist, in which that would be an internal error, has its controller
+    raise it. What the ini file sets is for every session of the project, and ``--lf`` collects no file in which nothing
+    failed: these only warn, as does a session without a suite.
+    """
+    config = session.config
+    if not speaks_for_all(config) or session.testsfailed:  # a suite that could not be collected may be the one
+        return
     paths: dict[str, str] = session.stash.get(suite_paths_key, {})
     names = sorted(paths)
-    if session.testsfailed:
-        return  # a suite that could not be collected is not one that is not there
-    for text in session.config.stash[settings_key].set:
-        override = parse_override(text)
-        if not any(override.matches(name) for name in names):
-            near = difflib.get_close_matches(override.suite, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"collected were {', '.join(names) or 'none'}"
-            message = f"--llm-set {text!r} changed nothing: no suite {override.suite!r} was collected; {hint}"
-            session.config.issue_config_time_warning(pytest.PytestWarning(message), stacklevel=2)
+    messages = []
+    for text in config.stash[settings_key].set:
+        wanted = parse_override(text)
+        if not any(map(wanted.matches, names)):
+            hint = nearest_or_all(wanted.suite, names, names)
+            messages.append(f"--llm-set {text!r}: no suite {wanted.suite!r} was collected{hint}")
+    if not messages:
+        return
+    if not names or not was_given(config, "set") or getattr(config.option, "lf", False):
+        for message in messages:
+            tell_once(config, pytest.PytestWarning(f"{message}; it changed nothing"))
+    elif not hasattr(config, "workerinput"):
+        raise pytest.UsageError("; ".join(messages))
+    else:
+        report = pytest.CollectReport(nodeid=USAGE_NODEID, outcome="failed", longrepr="; ".join(messages), result=[])
+        session.ihook.pytest_collectreport(report=report)
 
 
 def show_prompts(session: pytest.Session) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from pytest_llmeval.gate_plan import read_gates
 from pytest_llmeval.gathered import Gathered
+from pytest_llmeval.last_failed import is_misread
 from pytest_llmeval.models.messages import redact
-from pytest_llmeval.node_ids import SampleNode, model_nodes
+from pytest_llmeval.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.options import Limit, Settings
 from pytest_llmeval.report_writer import ReportWriter
 from pytest_llmeval.reporting.engine_lines import merged
@@ -23,6 +25,7 @@ from pytest_llmeval.reporting.groups import Group, described_group
 from pytest_llmeval.reporting.records import Payload, Record, SuiteInfo, Unrecorded, slim
 from pytest_llmeval.reporting.report import Report, definitions_of
 from pytest_llmeval.types import JSON
+from pytest_llmeval.wrong_answers import WrongAnswers
 
 __all__ = ["LLMSession", "remember"]
 
@@ -37,20 +40,40 @@ class LLMSession:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._started = time.time()
+        self._started = datetime.now(UTC)
+        self._start_s = time.monotonic()  # the clock on the wall may be set meanwhile
         self._unrecorded: dict[str, Unrecorded] = {}
         self._lost: dict[str, str] = {}
+        self._num_taken_over = 0
         self._absent: dict[str, SuiteInfo] = {}
         compared = settings.models if len(settings.models) > 1 else ()
         nodes = {node: model for model, node in model_nodes(compared).items()}
         self._gathered = Gathered(compared=compared, model_of_node=nodes)
         self.writer = ReportWriter(settings.report, self._head, self._problem)
+        self._wrong = WrongAnswers(config, settings, lambda: self._gathered.expected)
         self._places: dict[tuple[Group, str], int | None] = {}
         self.report: Report | None = None
         self.gates: tuple[GateResult, ...] = ()
+        self._has_failed = False
+        self._is_open = False
+
+    def fail(self, session: pytest.Session) -> None:
+        """Fail the run. The exit code becomes 1 where it says nothing else yet; ``exit_code`` holds it at that."""
+        self._has_failed = True
+        session.exitstatus = self.exit_code(session.exitstatus)
+
+    def exit_code(self, found: object) -> Any:
+        """What the session ends with, where others leave ``found``: neither 0 nor 5 after ``fail``.
+
+        Nor where samples were to run and nobody came to count them. A conftest.py may forgive that nothing was
+        selected, but not a failed gate.
+        """
+        forgives = not found or found == pytest.ExitCode.NO_TESTS_COLLECTED
+        return pytest.ExitCode.TESTS_FAILED if forgives and (self._has_failed or self._is_open) else found
 
     def expect(self, nodeids: Iterable[str]) -> None:
         """These samples are to run."""
+        self._is_open = True
         self._gathered.expected.update(dict.fromkeys(nodeids))
 
     def know(self, info: SuiteInfo) -> None:
@@ -75,8 +98,11 @@ class LLMSession:
         """Take in one test report."""
         # The terminal keeps every report until the end: what has been taken in must not stay there too.
         payload = report.__dict__.pop("llm_payload", None)
+        if isinstance(payload, str):
+            payload = Payload.decode(payload)
         if payload is not None:
-            self._add_payload(Payload.decode(payload) if isinstance(payload, str) else payload)
+            self._add_payload(payload)
+        self._wrong.tell(report, () if payload is None else payload.records)
         if report.passed and report.when == "call":
             self._unrecorded.pop(report.nodeid, None)  # it failed before, and was run again
         if report.nodeid not in self._gathered.expected:
@@ -89,6 +115,11 @@ class LLMSession:
         elif report.failed and report.nodeid not in self._gathered.recorded:
             # A worker that died: the report was made here, for a sample that never came back.
             self._add_missing(report.nodeid, first_line(redact(str(report.longrepr))))
+
+    def take_over(self, payload: Payload) -> None:
+        """Take in samples whose tests the end of the session has forestalled, though the model had answered them."""
+        self._num_taken_over += len(payload.records)
+        self._add_payload(payload)
 
     def _add_payload(self, payload: Payload) -> None:
         gathered = self._gathered
@@ -124,10 +155,15 @@ class LLMSession:
             if first is known:
                 return
         gathered.records[key], self._places[key] = kept, place
+        self._wrong.keep(key[0], record)
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._start_s
 
     def _head(self) -> dict[str, JSON]:
         return {
-            "created": datetime.fromtimestamp(self._started, UTC).isoformat(timespec="seconds"),
+            "created": self._started.isoformat(timespec="seconds"),
             "environment": describe_environment(),
             "options": _options(self._settings),
         }
@@ -159,13 +195,25 @@ class LLMSession:
         if others:
             self._problem(f"{', '.join(others[:5])}{', …' if len(others) > 5 else ''}: {reason}")
 
-    def finish(self, session: pytest.Session) -> Report:
+    def cannot_collect(self, nodeid: str, reason: str) -> None:
+        """What stands there, nobody knows: the report's numbers may lack a suite."""
+        self._problem(f"{nodeid or 'the session'} could not be collected: {first_line(redact(reason))}")
+
+    def finish(self, session: pytest.Session, failed: Collection[str]) -> Report:
         """Reconcile what was to run with what came back, and make the report, which no gate has seen yet.
 
+        ``failed`` are the node ids of all samples and tests that failed.
         The exit code becomes 1 if it was 0 and something is missing.
         """
-        gathered = self._gathered
+        gathered, self._is_open = self._gathered, False
         stopped = _why_stopped(session)
+        if stopped is not None and (count := self._num_taken_over):
+            were = (
+                "1 sample that the model had answered was"
+                if count == 1
+                else f"{count} samples that the model had answered were"
+            )
+            stopped = f"{stopped}; {were} scored then"
         done = gathered.recorded | gathered.skipped
         missing = [nodeid for nodeid in gathered.expected if nodeid not in done]
         if missing and stopped is None:
@@ -188,14 +236,16 @@ class LLMSession:
             if allowed and suite.summary.num_unscored and not suite.summary.num_scored:
                 self._problem(f"no sample of suite {suite.info.name!r} could be scored")
         if num_unscored > allowed or gathered.problems:
-            _fail(session)
+            self.fail(session)
         self.report = Report(
-            created=datetime.fromtimestamp(self._started, UTC).isoformat(timespec="seconds"),
-            seconds=time.time() - self._started,
+            created=self._started.isoformat(timespec="seconds"),
+            seconds=self._seconds,
             environment=describe_environment(),
             models=tuple(gathered.ordered_models(suites)),
             options=_options(self._settings),
+            collected=tuple(sorted({*self._absent, *gathered.suites})),
             exit_code=int(session.exitstatus),
+            num_failed_tests=len({*failed} - self._explained(records)),
             suites=suites,
             comparisons=comparisons,
             averages=gathered.averages(suites, records),
@@ -206,19 +256,33 @@ class LLMSession:
         )
         return self.report
 
+    def _explained(self, records: Iterable[Record]) -> set[str]:
+        """The node ids whose failure a record tells."""
+        statuses = ("unscored", "wrong") if self._settings.strict else ("unscored",)
+        return {record.nodeid for record in records if record.status in statuses}
+
     def write(self, session: pytest.Session) -> None:
         """Write the report with what the gates found. The exit code becomes 1 if it was 0 and that fails."""
         if self.report is None:
             return
         self.report = dataclasses.replace(
-            self.report, gates=self.gates, exit_code=int(session.exitstatus), seconds=time.time() - self._started
+            self.report,
+            gates=self.gates,
+            exit_code=int(self.exit_code(session.exitstatus) or 0),
+            seconds=self._seconds,
         )
         places = [self._places[self._gathered.group_of(record), record.id] for record in self.report.records]
         if not self.writer.write(self.report, places):
-            _fail(session)
+            self.fail(session)
             self.report = dataclasses.replace(
                 self.report, problems=tuple(self._gathered.problems), exit_code=int(session.exitstatus)
             )
+
+    def write_wrong_answers(self, terminal: pytest.TerminalReporter) -> None:
+        """The first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them."""
+        if self.report is not None:
+            wrong = (record for record in self.report.records if record.status == "wrong")
+            self._wrong.write(terminal, map(self._gathered.group_of, wrong))
 
     def _add_unrecorded(self, unrecorded: Unrecorded) -> None:
         """Count a test that failed before it recorded anything as unscored in its suite.
@@ -226,9 +290,9 @@ class LLMSession:
         Its suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to, else
         the suite is named after the file.
         """
-        path, _, name = unrecorded.nodeid.partition("::")
+        path, name = split_file(unrecorded.nodeid)
         records = self._gathered.records.values()
-        neighbours = {record.suite for record in records if record.nodeid.partition("::")[0] == path}
+        neighbours = {record.suite for record in records if split_file(record.nodeid)[0] == path}
         suite = unrecorded.suite or (neighbours.pop() if len(neighbours) == 1 else path)
         self._add_record(
             Record(
@@ -254,28 +318,30 @@ class LLMSession:
         records = self._gathered.records.values()
         return list(dict.fromkeys(record.nodeid for record in records if record.status in statuses))
 
+    def nodeids_to_forget(self) -> list[str]:
+        """Tests that are right, and that pytest would not know for ones that it remembers: see ``last_failed``."""
+        records = self._gathered.records.values()
+        right = (record.nodeid for record in records if record.status in ("correct", "scored"))
+        return [nodeid for nodeid in right if is_misread(nodeid)]
 
-def remember(config: pytest.Config, nodeids: Sequence[str]) -> None:
-    """Let ``--lf`` run these tests again."""
+
+def remember(config: pytest.Config, nodeids: Sequence[str], right: Sequence[str] = ()) -> None:
+    """Let ``--lf`` run these tests again, and not those that are ``right`` now."""
     cache = getattr(config, "cache", None)
-    if cache is None or not nodeids:
+    if cache is None or not (nodeids or right):
         return
     failed = dict(cache.get("cache/lastfailed", {}))
     failed.update(dict.fromkeys(nodeids, True))
+    for nodeid in right:
+        failed.pop(nodeid, None)
     cache.set("cache/lastfailed", failed)
-
-
-def _fail(session: pytest.Session) -> None:
-    """Make the exit code 1, unless it says already what went wrong."""
-    if session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _read_info(config: pytest.Config, path: str) -> SuiteInfo:
     """A suite of which no worker has told: its name and its gates, which are not to be passed over in silence."""
     from pytest_llmeval.suites.loader import read_suite_name  # takes long to import, and is rarely needed here
 
-    file, _, benchmark = path.partition("::")
+    file, benchmark = split_file(path)
     if benchmark:
         return SuiteInfo(name=benchmark, path=path)
     suite = config.rootpath / file

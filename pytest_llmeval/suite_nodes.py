@@ -18,15 +18,25 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
 from pytest_llmeval.items import SampleItem, relative_path, suite_paths_key
 from pytest_llmeval.lookahead import Lookahead
-from pytest_llmeval.model_fixtures import check_replies, is_overridden, lacks_model, responses_key, stop_without_model
+from pytest_llmeval.model_fixtures import (
+    check_abilities,
+    check_replies,
+    is_overridden,
+    lacks_model,
+    responses_key,
+    stop_without_model,
+)
 from pytest_llmeval.models.base import AskedSample
 from pytest_llmeval.models.replay import DataResponses
+from pytest_llmeval.node_ids import split_file
 from pytest_llmeval.options import settings_key
 from pytest_llmeval.reporting.escape import printable, without_commands
 from pytest_llmeval.reporting.records import SuiteInfo
 from pytest_llmeval.scoring.asked import whole_suite
+from pytest_llmeval.scoring.equal_options import equal_options
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.gate_checks import check_given_gates, gate_lines, higher_is_better
+from pytest_llmeval.scoring.reference_scripts import script_warnings
 from pytest_llmeval.several_models import compared_models
 from pytest_llmeval.suites.benchmark import Benchmark, check_name, load_benchmark
 from pytest_llmeval.suites.loader import load_suite
@@ -34,6 +44,7 @@ from pytest_llmeval.suites.overrides import Override, parse_override
 from pytest_llmeval.suites.own_responses import has_own_responses
 from pytest_llmeval.suites.schema import SCORERS
 from pytest_llmeval.suites.suite import Suite
+from pytest_llmeval.told_once import warn_once
 
 __all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode", "collect_benchmark"]
 
@@ -91,14 +102,21 @@ class SuiteNode(pytest.Collector):
             primary_metric=None if primary is None else primary.name,
             higher_is_better=higher_is_better(suite, metrics),
             cluster=suite.cluster,
+            interval=suite.spec.interval,
             judge=self.evaluation.judge,
+            judged_by=self.evaluation.judged_by,
             fingerprint_parts=self.evaluation.fingerprint_parts(),
         )
         given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
         check_given_gates(suite, metrics, given)
         self._add_tags(suite.spec.tags)
+        for warning in script_warnings(self.evaluation):
+            warn_once(self, warning)
         self._take_responses(suite)
         check_replies(self.config, self.path, suite.name, lambda: self.samples_asked)
+        check_abilities(self.config, self.path, self.evaluation)
+        if (message := equal_options(suite)) is not None:
+            warn_once(self, message)  # no error: published data have some, and a score of them is still worth having
         models = compared_models(self.config, self.path)
         for model, name in models.items():
             yield SuiteModel.of(self, name, model)
@@ -116,7 +134,7 @@ class SuiteNode(pytest.Collector):
     def require_model(self) -> None:
         """Fail a sample's test in a worker of pytest-xdist, whose controller could not tell that a model is missing."""
         if self._lacks_model:
-            stop_without_model(self.session, self.nodeid.partition("::")[0])
+            stop_without_model(self.session, split_file(self.nodeid)[0])
 
     @functools.cached_property
     def _lacks_model(self) -> bool:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
+import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
 import pytest
 
-from pytest_llmeval.chunks import DEFAULT_CHUNK_SIZE, Backlog, plan_chunks, plan_others
+from pytest_llmeval.chunks import DEFAULT_CHUNK_SIZE, KEEPS_FILES, Backlog, plan_bonded, plan_chunks
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.models.gpus import num_visible_gpus
+from pytest_llmeval.node_ids import split_file
 from pytest_llmeval.options import llm_session_key, read_named, settings_key
 from pytest_llmeval.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
 from pytest_llmeval.suites.benchmark_names import benchmark_names
@@ -23,6 +26,7 @@ from pytest_llmeval.suites.lm_eval.recognize import stands_for_task
 from pytest_llmeval.suites.sniff import is_suite_file
 
 __all__ = [
+    "USAGE_NODEID",
     "Batching",
     "Distribution",
     "batching_of",
@@ -31,9 +35,15 @@ __all__ = [
     "worker_slot",
 ]
 
+USAGE_NODEID = "llmeval: usage"
+"""Of a failed ``CollectReport`` by which a worker tells its controller of a usage error."""
 _BATCHING = "llmeval_batching"
 _SLOT = "llmeval_slot"
+_MODES = ("load", "loadfile", "loadscope", "loadgroup", "worksteal")
+"""Of ``--dist``: those under which each test runs once. Stealing is not needed where work is given out bit by bit."""
 _INTERRUPTED = int(pytest.ExitCode.INTERRUPTED)
+_PATIENCE_S = 5.0
+"""How long workers that were stopped together with us may take to score what their models have answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,7 @@ class Batching:
     limit: int
     num_workers: int = 0
     shares_chunks: bool = False
+    mode: str = "load"
 
 
 def batching_of(config: pytest.Config) -> Batching:
@@ -91,7 +102,7 @@ def sample_places(config: pytest.Config, nodeids: Sequence[str]) -> list[tuple[i
     benchmarks: dict[str, frozenset[str]] = {}
     samples = []
     for place, nodeid in enumerate(nodeids):
-        path, _, levels = nodeid.partition("::")
+        path, levels = split_file(nodeid)
         if path.endswith((".yaml", ".yml")):
             if path not in suites:
                 file = config.rootpath / path
@@ -142,9 +153,9 @@ class Distribution:
     def _batching(self) -> Batching:
         mode = self._config.getoption("dist")
         limit = _limit(self._config)
-        if mode == "load" and self._has_model:
-            return Batching(limit, num_workers=self._num_workers, shares_chunks=True)
-        if mode in ("loadfile", "loadscope", "each") and not self._restarts.num_deaths:
+        if mode in _MODES and self._has_model:
+            return Batching(limit, num_workers=self._num_workers, shares_chunks=True, mode=mode)
+        if mode in (*KEEPS_FILES, "each") and not self._restarts.num_deaths:
             return Batching(limit)  # a worker runs whole suites
         return Batching(1)
 
@@ -156,6 +167,28 @@ class Distribution:
             hasattr(plugin, "llm_model") and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
             for plugin in plugins
         )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Raise ``pytest.UsageError`` for what a worker found out and cannot raise."""
+        if report.nodeid == USAGE_NODEID:
+            raise pytest.UsageError(str(report.longrepr))
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Listen for a while to workers of this machine, which Ctrl-C has stopped too: they hand over what they have.
+
+        pytest-xdist ends them next, and listens no more.
+        """
+        dsession: Any = self._config.pluginmanager.get_plugin("dsession")
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._slots and (seconds_left := deadline - time.monotonic()) > 0:
+            try:
+                event, told = dsession.queue.get(timeout=seconds_left)
+            except queue.Empty:
+                return
+            if event == "testreport":
+                dsession.worker_testreport(**told)
+            elif event in ("workerfinished", "errordown"):
+                self._config.hook.pytest_testnodedown(node=told["node"], error=None)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:
@@ -175,11 +208,13 @@ class Distribution:
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Ours, where a model is there to ask, unless a conftest.py has one: pytest-xdist's deals samples singly."""
-        if config.getoption("dist") != "load" or not self._has_model:
-            return None
-        from xdist.scheduler import LoadScheduling
+        """Ours, where a model is there to ask, unless a conftest.py has one.
 
+        pytest-xdist's own deal samples singly, or begin a file anew, with the sample that its worker died of.
+        """
+        if config.getoption("dist") not in _MODES or not self._has_model:
+            return None
+        others = config.pluginmanager.subset_hook_caller("pytest_xdist_make_scheduler", remove_plugins=[self])
         self._scheduling = ChunkScheduling(
             num_nodes=self._num_workers,
             plan=self._plan,
@@ -190,7 +225,7 @@ class Distribution:
         return SessionScheduling(
             self._scheduling,
             has_samples=lambda nodeids: bool(sample_places(config, nodeids)),
-            make_other=lambda: LoadScheduling(config, log),
+            make_other=lambda: others(config=config, log=log),
         )
 
     def _plan(self, nodeids: Sequence[str]) -> Backlog:
@@ -198,8 +233,13 @@ class Distribution:
         samples = sample_places(self._config, nodeids)
         others = sorted(set(range(len(nodeids))).difference(place for place, _ in samples))
         return Backlog(
-            plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers),
-            plan_others(others, num_workers=batching.num_workers),
+            plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode),
+            plan_bonded(
+                [(place, nodeids[place]) for place in others],
+                num_workers=batching.num_workers,
+                mode=batching.mode,
+                largest_first=getattr(self._config.option, "loadscopereorder", True),
+            ),
         )
 
     def _refuse(self, expected: Sequence[str], found: Sequence[str], known: Node, node: Node) -> None:

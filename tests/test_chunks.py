@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.chunks import Backlog, Unit, chunk_size, group_of, plan_chunks, plan_others
+from pytest_llmeval.chunks import (
+    Backlog,
+    Unit,
+    bond_of,
+    chunk_size,
+    group_of,
+    plan_bonded,
+    plan_chunks,
+    plan_others,
+)
+from pytest_llmeval.node_ids import escape_id, model_nodes
 
 GROUPS = ["a.yaml", "b.yaml", "b.yaml::gpt2", "c d.yaml::org/m:1"]
 SAMPLES = st.lists(st.sampled_from([*GROUPS, None]), max_size=200).map(
@@ -57,10 +67,8 @@ def take_all(backlog: Backlog, *workers: str) -> list[str]:
     """What workers take in turn: ``worker:group`` for chunks, ``worker:kind`` for the rest."""
     taken = []
     while backlog:
-        for worker in workers:
-            if backlog:
-                unit = backlog.take(worker)
-                taken.append(f"{worker}:{unit.group or unit.kind}")
+        units = [(worker, unit) for worker in workers if (unit := backlog.take(worker)) is not None]
+        taken += [f"{worker}:{unit.group or unit.kind}" for worker, unit in units]
     return taken
 
 
@@ -97,8 +105,7 @@ def test_quarantine_runs_backwards() -> None:
     backlog.quarantine([3, 5, 4])
     assert backlog.take("w") == Unit(places=(5, 4, 3), kind="quarantine")
     assert not backlog
-    with pytest.raises(IndexError):
-        backlog.take("w")
+    assert backlog.take("w") is None
 
 
 @given(counts=st.lists(st.integers(1, 5), min_size=1, max_size=4), data=st.data())
@@ -114,5 +121,137 @@ def test_nothing_is_lost_or_doubled(counts: list[int], data: st.DataObject) -> N
             else:
                 given_out[unit] += 1
         else:
-            held.append(backlog.take(data.draw(st.sampled_from("wv"))))
+            taken = backlog.take(data.draw(st.sampled_from("wv")))
+            assert taken is not None
+            held.append(taken)
     assert given_out == Counter(planned)
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "file", "scope", "group"),
+    [
+        ("a/test_b.py::test_c[x@y]", "a/test_b.py", "a/test_b.py", ""),
+        ("a/test_b.py::TestC::test_d@gpu", "a/test_b.py", "a/test_b.py::TestC", "gpu"),
+        ("a/test_b.py::test_c[x@y]@gpu", "a/test_b.py", "a/test_b.py", "gpu"),
+        ("boolq.yaml::gpt2::q1", "boolq.yaml", "boolq.yaml::gpt2", ""),
+        ("README.md", "README.md", "README.md", ""),
+        (f"s.yaml::{escape_id('user@example.org')}", "s.yaml", "s.yaml", ""),
+        (f"s.yaml::{escape_id('user@example.org')}@gpu", "s.yaml", "s.yaml", "gpu"),
+        (f"s.yaml::{model_nodes(['m@main', 'n'])['m@main']}::q1", "s.yaml", "s.yaml::m%40main", ""),
+    ],
+)
+def test_what_is_kept_together_is_what_pytest_xdist_keeps_together(
+    nodeid: str, file: str, scope: str, group: str
+) -> None:
+    found = [bond_of(nodeid, mode) for mode in ("loadfile", "loadscope", "loadgroup", "load", "worksteal")]
+    assert found == [file, scope, group, "", ""]
+    scheduling = pytest.importorskip("xdist.scheduler")
+    split = [scheduling.LoadFileScheduling, scheduling.LoadScopeScheduling, scheduling.LoadGroupScheduling]
+    theirs = [kind._split_scope(None, nodeid) for kind in split]
+    assert theirs == [file, scope, group or nodeid]
+
+
+@pytest.mark.parametrize(("name", "group"), [("q1", ""), ("q1@gpu", "gpu"), ("q1@a::b", "a::b")])
+def test_an_at_sign_in_a_folder_s_name_is_no_group(name: str, group: str) -> None:
+    for file in ("runs@2/a.yaml", "runs@2/test_a.py"):
+        assert bond_of(f"{file}::{name}", "loadgroup") == group
+
+
+def test_a_suite_that_stays_on_one_worker_is_cut_for_batches_only() -> None:
+    samples = [(place, f"a.yaml::q{place}") for place in range(40)]
+    for mode, size in (("load", 5), ("loadfile", 20), ("loadscope", 20), ("loadgroup", 5)):
+        assert len(plan_chunks(samples, limit=25, num_workers=2, mode=mode)[0].places) == size
+
+
+def test_a_bond_is_its_first_taker_s_until_it_dies() -> None:
+    files = [("a.yaml", "a"), ("a.yaml", "a"), ("b.yaml", "b")]
+    planned = [Unit(places=(place,), kind="chunk", group=group, bond=bond) for place, (group, bond) in enumerate(files)]
+    tests = plan_bonded([(7, "t.py::t1@a"), (8, "t.py::t2"), (9, "t.py::t3@a")], num_workers=1, mode="loadgroup")
+    assert [(unit.places, unit.bond) for unit in tests] == [((7, 9), "a"), ((8,), "")]
+    backlog = Backlog(planned, tests)
+    assert [places_taken(backlog, worker) for worker in "wvv"] == [(0,), (2,), (8,)]
+    assert not backlog.has_for("v")
+    assert backlog.take("v") is None
+    assert places_taken(backlog, "w") == (1,)
+    backlog.quarantine([1], bond="a")
+    backlog.release("w")
+    assert [places_taken(backlog, "v") for _ in range(2)] == [(7, 9), (1,)]
+    assert not backlog
+
+
+def places_taken(backlog: Backlog, worker: str) -> tuple[int, ...] | None:
+    unit = backlog.take(worker)
+    return None if unit is None else unit.places
+
+
+class CountingWorker:
+    """Counts how often it is compared with what a bond belongs to."""
+
+    num_compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountingWorker.num_compared += 1
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+def test_many_groups_cost_no_more_than_few() -> None:
+    """Not every group that is left is looked at for each unit."""
+    num_groups = 1_000
+    samples = [(place, f"a.yaml::q{place}@g{place % num_groups}") for place in range(2 * num_groups)]
+    tests = [(len(samples) + number, f"t.py::t{number}@g{number}") for number in range(num_groups)]
+    backlog = Backlog(
+        plan_chunks(samples, limit=1, num_workers=2, mode="loadgroup"),
+        plan_bonded(tests, num_workers=2, mode="loadgroup"),
+    )
+    workers, taken = [CountingWorker(), CountingWorker()], 0
+    CountingWorker.num_compared = 0
+    while backlog:
+        for worker in workers:
+            if backlog.has_for(worker):
+                taken += backlog.take(worker) is not None
+    assert taken == 3 * num_groups
+    assert CountingWorker.num_compared < 20 * taken
+
+
+@given(
+    units=st.lists(st.tuples(st.sampled_from(GROUPS), st.sampled_from(["", "x", "y", "z"])), min_size=1, max_size=20),
+    data=st.data(),
+)
+def test_no_worker_takes_what_is_bound_to_another(units: list[tuple[str, str]], data: st.DataObject) -> None:
+    """Whatever is put back, quarantined and released on the way; and what nobody holds, anybody gets."""
+    kinds = data.draw(st.lists(st.sampled_from(["chunk", "tests"]), min_size=len(units), max_size=len(units)))
+    planned = [
+        Unit(places=(place,), kind="chunk", group=group, bond=bond)
+        if kind == "chunk"
+        else Unit(places=(place,), kind="tests", bond=bond)
+        for place, ((group, bond), kind) in enumerate(zip(units, kinds, strict=True))
+    ]
+    backlog = Backlog(
+        [unit for unit in planned if unit.kind == "chunk"], [unit for unit in planned if unit.kind == "tests"]
+    )
+    left, owners = {unit.places[0]: unit.bond for unit in planned}, dict[str, str]()
+    while left:
+        assert backlog
+        worker = data.draw(st.sampled_from("uvw"))
+        free = [place for place, bond in left.items() if owners.get(bond, worker) == worker]
+        assert backlog.has_for(worker) == bool(free)
+        unit = backlog.take(worker)
+        assert (unit is not None) == bool(free)
+        if unit is not None:
+            assert unit.places[0] in free
+            if unit.bond:
+                owners[unit.bond] = worker
+            match data.draw(st.sampled_from(["done", "done", "put back", "quarantine"])):
+                case "done":
+                    del left[unit.places[0]]
+                case "put back":
+                    backlog.put_back(unit)
+                case "quarantine":
+                    backlog.quarantine(unit.places, bond=unit.bond)
+        if data.draw(st.integers(0, 4)) == 4:
+            backlog.release(worker)
+            owners = {bond: owner for bond, owner in owners.items() if owner != worker}
+    assert not backlog
+    assert backlog.take("u") is None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from pytest_llmeval import types
 from pytest_llmeval.suites.presets import with_preset
 from pytest_llmeval.suites.schema import SuiteSpec
 from tests.support import FAKE_MODEL_CONFTEST, REPOSITORY, fake_model_conftest
@@ -40,10 +42,51 @@ def test_every_piece_of_yaml_is_valid(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_into_pages_lead_to_their_headings(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8")):
+        page = (path.parent / target if target else path).read_text("utf-8")
+        slugs = {  # as GitHub makes them
+            re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+        }
+        assert anchor in slugs, f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (REPOSITORY / "docs" / "README.md").read_text("utf-8")
+    assert {path.name for path in PAGES if path.parent.name == "docs"} - {"README.md"} <= set(
+        re.findall(r"\]\(([^)]+)\)", index)
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(types.GenerateRequest, types.LoglikelihoodRequest, types.LoglikelihoodRollingRequest),
+        *(types.GenerateResponse, types.LoglikelihoodResponse, types.Message),
+    ],
+)
+def test_fields_of_requests_and_responses_are_told_of(kind: type) -> None:
+    page = (REPOSITORY / "docs" / "models.md").read_text("utf-8").partition("### What a request holds")[2]
+    assert kind.__name__ in page
+    for field in dataclasses.fields(kind):
+        assert re.search(rf"`{field.name}`|\b{field.name}=", page), field.name
+        default = field.default
+        row = re.search(rf"^\| `{field.name}` \|(.*)", page, re.MULTILINE)
+        if kind in (types.GenerateRequest, types.LoglikelihoodResponse) and row and default is not dataclasses.MISSING:
+            assert str(default).replace("'", '"') in row[1].replace("`", ""), row[0]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_links_between_pages_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+def test_what_an_installation_needs_to_know_stands_before_its_command() -> None:
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    assert 0 < readme.find("export PIP_CONSTRAINT=") < readme.find("pip install .")
 
 
 def test_the_benchmark_in_python(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

@@ -35,10 +35,12 @@ FLOORS: dict[str, int] = {
     "hooks": 5,
     "chunks": 5,
     "lookahead": 5,
+    "node_ids": 4,
     **dict.fromkeys(("options", "items", "model_fixtures", "recording", "selection", "session", "xdist"), TOP),
-    **dict.fromkeys(("live", "node_ids", "scheduling", "several_models", "suite_nodes", "task_nodes"), TOP),
+    **dict.fromkeys(("live", "scheduling", "several_models", "suite_nodes", "task_nodes"), TOP),
     **dict.fromkeys(("option_parsers", "option_table", "gathered", "report_writer", "startup"), TOP),
-    **dict.fromkeys(("gate_plan", "gate_reports", "gate_selection", "github_actions"), TOP),
+    **dict.fromkeys(("gate_plan", "gate_reports", "gate_selection", "github_actions", "wrong_answers"), TOP),
+    **dict.fromkeys(("hand_over", "last_failed", "loading_time", "told_once"), TOP),
     "plugin": TOP + 1,
 }
 

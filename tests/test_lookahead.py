@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -189,6 +189,55 @@ def test_ctrl_c_ends_at_once() -> None:
     lookahead = planned(members)
     with pytest.raises(KeyboardInterrupt):
         lookahead.responses(members[0], Raises(KeyboardInterrupt()))
+
+
+class OneByOne(Echo):
+    """Says that it gains nothing by being asked for many at once."""
+
+    answers_one_by_one = True
+
+
+def test_a_model_that_answers_one_by_one_is_asked_one_by_one() -> None:
+    model, members = OneByOne(), [member(key, times=2) for key in "abc"]
+    lookahead = planned(members)
+    lookahead.responses(members[0], model)
+    assert model.calls == [["a.0", "a.1"]]
+    assert not lookahead.has_answered("b")
+
+
+class Yields:
+    """Answers as a generator, until it meets a prompt."""
+
+    def __init__(self, error: BaseException, prompt: str) -> None:
+        self.error, self.prompt = error, prompt
+        self.asked: list[str] = []
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> Iterator[GenerateResponse]:
+        for request in requests:
+            self.asked.append(str(request.prompt))
+            if request.prompt == self.prompt:
+                raise self.error
+            yield GenerateResponse(text=str(request.prompt))
+
+
+def test_what_was_answered_before_ctrl_c_is_kept() -> None:
+    """The members all of whose requests were answered: not the one in the midst of its own."""
+    members, model = [member(key, times=2) for key in "abcd"], Yields(KeyboardInterrupt(), "c.1")
+    lookahead = planned(members)
+    with pytest.raises(KeyboardInterrupt):
+        lookahead.responses(members[0], model)
+    assert [key for key in "abcd" if lookahead.has_answered(key)] == ["a", "b"]
+    assert outcome(lookahead, members[1], model) == ["b.0", "b.1"]
+
+
+def test_what_was_answered_before_a_time_limit_is_not_asked_again() -> None:
+    members, model = [member(key) for key in "abc"], Yields(pytest.fail.Exception("too late"), "c.0")
+    lookahead = planned(members)
+    for one in members[:2]:
+        lookahead.responses(one, model)
+    assert model.asked == ["a.0", "b.0", "c.0"]
+    with pytest.raises(pytest.fail.Exception):
+        lookahead.responses(members[2], model)
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), pytest.skip.Exception("no quota"), pytest.fail.Exception("late")])

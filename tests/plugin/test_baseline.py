@@ -62,7 +62,7 @@ BASELINE = ("--llm-baseline=main.json", "--llm-report=out.json", "sums.yaml")
 
 
 def test_the_same_model_passes(project: pytest.Pytester, workers: list[str]) -> None:
-    result = project.runpytest_subprocess(*workers, "--llm-model=replay:main.jsonl", *BASELINE)
+    result = project.runpytest(*workers, "--llm-model=replay:main.jsonl", *BASELINE)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["llm-baseline: main.json (replay:main.jsonl, *, 1 suite)", "gates: 1 passed"])
     (gate,) = gates(project)
@@ -71,7 +71,7 @@ def test_the_same_model_passes(project: pytest.Pytester, workers: list[str]) -> 
 
 
 def test_a_model_that_got_worse_fails(project: pytest.Pytester, workers: list[str]) -> None:
-    result = project.runpytest_subprocess(*workers, replies(project, range(20)), *BASELINE)
+    result = project.runpytest(*workers, replies(project, range(20)), *BASELINE)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED sums.yaml::gate[[]accuracy vs baseline] - accuracy 0.900 -> 0.667*"])
     (gate,) = gates(project)
@@ -83,26 +83,26 @@ def test_a_model_that_got_worse_fails(project: pytest.Pytester, workers: list[st
 
 def test_a_roll_of_the_dice_passes(project: pytest.Pytester, workers: list[str]) -> None:
     """Eight became wrong and six right: worse by two of sixty, as chance makes it."""
-    result = project.runpytest_subprocess(*workers, replies(project, range(6, 14)), *BASELINE)
+    result = project.runpytest(*workers, replies(project, range(6, 14)), *BASELINE)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["gates: 1 passed"])
 
 
 def test_an_improvement_is_told(project: pytest.Pytester, workers: list[str]) -> None:
-    result = project.runpytest_subprocess(*workers, replies(project, []), *BASELINE)
+    result = project.runpytest(*workers, replies(project, []), *BASELINE)
     assert result.ret == 0
     assert "improved" in result.stdout.str()
 
 
 def test_a_drop_within_the_margin_passes(project: pytest.Pytester, workers: list[str]) -> None:
     worse = replies(project, range(20))
-    assert project.runpytest_subprocess(*workers, worse, "--llm-max-drop=accuracy=0.3", *BASELINE).ret == 0
-    assert project.runpytest_subprocess(*workers, worse, "--llm-max-drop=sums: accuracy=0.2", *BASELINE).ret == 1
+    assert project.runpytest(*workers, worse, "--llm-max-drop=accuracy=0.3", *BASELINE).ret == 0
+    assert project.runpytest(*workers, worse, "--llm-max-drop=sums: accuracy=0.2", *BASELINE).ret == 1
 
 
 def test_margin_alone(project: pytest.Pytester, workers: list[str]) -> None:
     options = ["--llm-gate-mode=margin", "--llm-max-drop=accuracy=0.01"]
-    result = project.runpytest_subprocess(*workers, replies(project, range(6, 14)), *options, *BASELINE)
+    result = project.runpytest(*workers, replies(project, range(6, 14)), *options, *BASELINE)
     assert result.ret == 1
     (gate,) = gates(project)
     assert 0.2 < gate["regression"]["false_alarm_rate"] < 0.5
@@ -112,20 +112,20 @@ def test_margin_alone(project: pytest.Pytester, workers: list[str]) -> None:
 def test_non_inferiority(project: pytest.Pytester, workers: list[str]) -> None:
     """The same answers over 60 samples exclude a drop of 20 points, and not one of 1 point."""
     options = ["--llm-model=replay:main.jsonl", "--llm-gate-mode=non-inferior"]
-    assert project.runpytest_subprocess(*workers, *options, "--llm-max-drop=accuracy=0.2", *BASELINE).ret == 0
-    assert project.runpytest_subprocess(*workers, *options, "--llm-max-drop=accuracy=0.01", *BASELINE).ret == 1
+    assert project.runpytest(*workers, *options, "--llm-max-drop=accuracy=0.2", *BASELINE).ret == 0
+    assert project.runpytest(*workers, *options, "--llm-max-drop=accuracy=0.01", *BASELINE).ret == 1
 
 
 def test_a_margin_of_a_metric_that_no_suite_has(project: pytest.Pytester, workers: list[str]) -> None:
     options = ["--llm-model=replay:main.jsonl", "--llm-max-drop=acuracy=0.2"]
-    result = project.runpytest_subprocess(*workers, *options, *BASELINE)
+    result = project.runpytest(*workers, *options, *BASELINE)
     assert result.ret == 1
     assert "accuracy" in result.stdout.str().partition("acuracy")[2]
 
 
 def test_a_changed_prompt_is_refused(project: pytest.Pytester, workers: list[str]) -> None:
     project.makefile(".yaml", sums=suite(hint="Think. "))
-    result = project.runpytest_subprocess(*workers, "--llm-model=replay:main.jsonl", *BASELINE)
+    result = project.runpytest(*workers, "--llm-model=replay:main.jsonl", *BASELINE)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED sums.yaml::gate[[]*vs baseline] - *questions*"])
 
@@ -133,7 +133,7 @@ def test_a_changed_prompt_is_refused(project: pytest.Pytester, workers: list[str
 def test_what_has_not_changed_can_be_compared(project: pytest.Pytester, workers: list[str]) -> None:
     project.makefile(".yaml", sums=suite().replace("59 + 1 =", "59 plus 1 ="))
     options = ["--llm-model=replay:main.jsonl", "--llm-compare=common"]
-    result = project.runpytest_subprocess(*workers, *options, *BASELINE)
+    result = project.runpytest(*workers, *options, *BASELINE)
     assert result.ret == 0
     (gate,) = gates(project)
     assert gate["regression"]["n"] == NUM_SAMPLES - 1
@@ -142,32 +142,32 @@ def test_what_has_not_changed_can_be_compared(project: pytest.Pytester, workers:
 
 def test_a_selection_is_compared(project: pytest.Pytester, workers: list[str]) -> None:
     options = ["--llm-model=replay:main.jsonl", "--llm-limit=20"]
-    result = project.runpytest_subprocess(*workers, *options, *BASELINE)
+    result = project.runpytest(*workers, *options, *BASELINE)
     assert result.ret == 0
     (gate,) = gates(project)
     assert gate["regression"]["n"] == 20
-    assert project.runpytest_subprocess(*workers, *options, "--llm-require-gates", *BASELINE).ret == 1
+    assert project.runpytest(*workers, *options, "--llm-require-gates", *BASELINE).ret == 1
 
 
 def test_a_suite_that_the_baseline_lacks(project: pytest.Pytester, workers: list[str]) -> None:
     project.makefile(".yaml", new=suite(name="new"))
     arguments = ["--llm-model=replay:main.jsonl", "--llm-baseline=main.json", "--llm-report=out.json", "."]
-    result = project.runpytest_subprocess(*workers, *arguments)
+    result = project.runpytest(*workers, *arguments)
     assert result.ret == 0
     assert {gate["suite"]: gate["outcome"] for gate in gates(project)} == {"new": "skipped", "sums": "passed"}
-    assert project.runpytest_subprocess(*workers, "--llm-require-gates", *arguments).ret == 1
+    assert project.runpytest(*workers, "--llm-require-gates", *arguments).ret == 1
 
 
 def test_a_suite_of_the_baseline_that_is_gone(project: pytest.Pytester, workers: list[str]) -> None:
     project.makefile(".yaml", other=suite(name="other"))
     both = ["--llm-model=replay:main.jsonl", "--llm-report=both.json", "."]
-    assert project.runpytest_subprocess(*both).ret == 0
+    assert project.runpytest(*both).ret == 0
     arguments = ["--llm-model=replay:main.jsonl", "--llm-baseline=both.json", "--llm-report=out.json"]
-    elsewhere = project.runpytest_subprocess(*workers, *arguments, "sums.yaml")
+    elsewhere = project.runpytest(*workers, *arguments, "sums.yaml")
     assert elsewhere.ret == 0
     assert {gate["suite"]: gate["outcome"] for gate in gates(project)} == {"other": "skipped", "sums": "passed"}
     (project.path / "other.yaml").unlink()
-    gone = project.runpytest_subprocess(*workers, *arguments, ".")
+    gone = project.runpytest(*workers, *arguments, ".")
     assert gone.ret == 1
     assert {gate["suite"]: gate["outcome"] for gate in gates(project)} == {"other": "failed", "sums": "passed"}
 
@@ -177,7 +177,7 @@ def test_unscored_now(project: pytest.Pytester, workers: list[str]) -> None:
         fake_model_conftest(replies={f" {n} + 1": str(n + 1) for n in range(60)}, errors={"59 + 1": "out of order"})
     )
     project.makefile(".yaml", sums=suite())
-    result = project.runpytest_subprocess(*workers, *BASELINE)
+    result = project.runpytest(*workers, *BASELINE)
     assert result.ret == 1
     (gate,) = gates(project)
     assert gate["outcome"] == "failed"
@@ -187,7 +187,7 @@ def test_unscored_now(project: pytest.Pytester, workers: list[str]) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 99, "suites": [], "records": []}', ""])
 def test_a_baseline_that_cannot_be_read(project: pytest.Pytester, workers: list[str], text: str) -> None:
     (project.path / "main.json").write_text(text)
-    result = project.runpytest_subprocess(*workers, "--llm-model=replay:main.jsonl", *BASELINE)
+    result = project.runpytest(*workers, "--llm-model=replay:main.jsonl", *BASELINE)
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*--llm-baseline: *main.json*"])
     assert "Traceback" not in result.stderr.str()
@@ -196,7 +196,7 @@ def test_a_baseline_that_cannot_be_read(project: pytest.Pytester, workers: list[
 def test_the_report_does_not_take_the_place_of_its_baseline(project: pytest.Pytester, workers: list[str]) -> None:
     """Or a second try would compare the worse model with itself."""
     arguments = ["--llm-baseline=main.json", "--llm-report=./main.json", "sums.yaml"]
-    result = project.runpytest_subprocess(*workers, replies(project, range(20)), *arguments)
+    result = project.runpytest(*workers, replies(project, range(20)), *arguments)
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*--llm-report main.json is the baseline too*"])
 
@@ -206,11 +206,11 @@ def test_samples_that_were_chosen_for_being_wrong_are_not_compared(
 ) -> None:
     """Of equally good models one looks worse on what it got wrong."""
     other = replies(project, range(6, 12))
-    assert project.runpytest_subprocess(*workers, other, *BASELINE).ret == 0
-    again = project.runpytest_subprocess(*workers, other, "--lf", *BASELINE)
+    assert project.runpytest(*workers, other, *BASELINE).ret == 0
+    again = project.runpytest(*workers, other, "--lf", *BASELINE)
     assert again.ret == 0
     again.stdout.fnmatch_lines(["gates: 1 skipped", "*chosen because they came out wrong*"])
-    assert project.runpytest_subprocess(*workers, other, "--lf", "--llm-require-gates", *BASELINE).ret == 1
+    assert project.runpytest(*workers, other, "--lf", "--llm-require-gates", *BASELINE).ret == 1
 
 
 def test_the_baseline_of_the_ini_file(project: pytest.Pytester, workers: list[str]) -> None:
@@ -220,28 +220,28 @@ def test_the_baseline_of_the_ini_file(project: pytest.Pytester, workers: list[st
     worse = replies(project, range(20))
     folder = project.mkdir("folder")
     (folder / "nothing.txt").touch()
-    assert project.runpytest_subprocess(*workers, worse, "sums.yaml").ret == 1
-    assert project.runpytest_subprocess(*workers, "test_other.py").ret == 0
-    assert project.runpytest_subprocess(*workers).ret == 0, "nobody is there to answer"
+    assert project.runpytest(*workers, worse, "sums.yaml").ret == 1
+    assert project.runpytest(*workers, "test_other.py").ret == 0
+    assert project.runpytest(*workers).ret == 0, "nobody is there to answer"
     (project.path / "main.json").unlink()
-    assert project.runpytest_subprocess(*workers, "test_other.py").ret == 0
-    assert project.runpytest_subprocess(*workers, worse, "sums.yaml").ret == 4
+    assert project.runpytest(*workers, "test_other.py").ret == 0
+    assert project.runpytest(*workers, worse, "sums.yaml").ret == 4
 
 
 def test_a_suite_is_gone_and_nothing_was_left_out(project: pytest.Pytester, workers: list[str]) -> None:
     """An expression that all tests meet selects nothing away."""
     project.makefile(".yaml", other=suite(name="other"))
     both = ["--llm-model=replay:main.jsonl", "--llm-report=both.json", "."]
-    assert project.runpytest_subprocess(*both).ret == 0
+    assert project.runpytest(*both).ret == 0
     (project.path / "other.yaml").unlink()
     arguments = ["--llm-model=replay:main.jsonl", "--llm-baseline=both.json", "-m", "not slow", "."]
-    assert project.runpytest_subprocess(*workers, *arguments).ret == 1
+    assert project.runpytest(*workers, *arguments).ret == 1
 
 
 def test_several_models_against_one_baseline(project: pytest.Pytester, workers: list[str]) -> None:
     """Each is compared with the one model that the baseline has, all in one family of tests."""
     models = [replies(project, range(6), "same"), replies(project, range(20), "worse")]
-    result = project.runpytest_subprocess(*workers, *models, *BASELINE)
+    result = project.runpytest(*workers, *models, *BASELINE)
     assert result.ret == 1
     assert [(gate["model"], gate["outcome"]) for gate in gates(project)] == [
         ("replay:same.jsonl", "passed"),

@@ -30,7 +30,7 @@ def write(project: pytest.Pytester, body: str, name: str = "test_a.py") -> None:
 
 
 def fingerprint(project: pytest.Pytester, *arguments: str) -> str:
-    project.runpytest_subprocess("--llm-report=out.json", *arguments)
+    project.runpytest("--llm-report=out.json", *arguments)
     return str(json.loads((project.path / "out.json").read_text())["suites"][0]["fingerprint"])
 
 
@@ -54,7 +54,7 @@ class Not(Benchmark):
         raise RuntimeError
 """,
     )
-    result = project.runpytest_subprocess(*workers, "-v", "test_a.py")
+    result = project.runpytest(*workers, "-v", "test_a.py")
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["*= 3 passed, 3 wrong in *"])
     assert "Alias" not in result.stdout.str()
@@ -86,7 +86,7 @@ def test_what_a_controller_cannot_see_is_refused_with_the_reason(
 ) -> None:
     write(project, f"class {house}(Benchmark):\n    def load(self):\n        ROWS\n", "house.py")
     (project.path / "test_a.py").write_text(body)
-    result = project.runpytest_subprocess()
+    result = project.runpytest()
     result.stdout.fnmatch_lines([message])
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
@@ -112,17 +112,17 @@ class Quick(Benchmark):
 def test_marks_of_a_class_and_of_what_it_derives_from(project: pytest.Pytester, workers: list[str]) -> None:
     project.makeini("[pytest]\nmarkers = slow: takes long")
     write(project, MARKED)
-    result = project.runpytest_subprocess(*workers, "-rs")
+    result = project.runpytest(*workers, "-rs")
     result.assert_outcomes(passed=2, skipped=2)
     result.stdout.fnmatch_lines(["SKIPPED * not today"])
-    result = project.runpytest_subprocess(*workers, "-m", "slow")
+    result = project.runpytest(*workers, "-m", "slow")
     result.assert_outcomes(passed=1, skipped=2)
-    project.runpytest_subprocess(*workers, "-m", "not slow").assert_outcomes(passed=1)
+    project.runpytest(*workers, "-m", "not slow").assert_outcomes(passed=1)
 
 
 def test_parametrize_is_refused(project: pytest.Pytester) -> None:
     write(project, "@pytest.mark.parametrize('x', [1])\nclass A(Benchmark):\n    def load(self):\n        ROWS\n")
-    result = project.runpytest_subprocess()
+    result = project.runpytest()
     result.stdout.fnmatch_lines(["test_a.py: A: pytest.mark.parametrize is for test functions; *"])
 
 
@@ -132,7 +132,7 @@ def test_parametrize_is_refused(project: pytest.Pytester) -> None:
 def test_replies_of_the_rows_need_no_model(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makepyfile(test_a=OWN_REPLIES)
     for named in ((), ("test_a.py",)):
-        result = llm_pytester.runpytest_subprocess(*workers, *named)
+        result = llm_pytester.runpytest(*workers, *named)
         assert result.ret == 0
         result.stdout.fnmatch_lines(["*1 passed, 1 wrong*"])
 
@@ -154,7 +154,7 @@ def test_no_model_for_a_file_that_was_named(
     llm_pytester.makeconftest("def pytest_llmeval_scorers(): return {'fine': lambda reply: True}")
     (llm_pytester.path / "rows.jsonl").write_text('{"question": "q", "target": "t"}\n')
     (llm_pytester.path / name).write_text(text)
-    result = llm_pytester.runpytest_subprocess(*workers, name)
+    result = llm_pytester.runpytest(*workers, name)
     assert result.ret not in (0, 5)
     result.stdout.no_fnmatch_line("*Traceback*")
     said = result.stdout.str() + result.stderr.str()
@@ -165,7 +165,7 @@ def test_a_suite_with_a_scorer_of_a_conftest_and_replies(llm_pytester: pytest.Py
     llm_pytester.makeconftest("def pytest_llmeval_scorers(): return {'fine': lambda reply: reply == 'x'}")
     text = "suite: a\nsamples: [{question: q, target: t, response: x}]\nscore: fine\n"
     llm_pytester.makefile(".yaml", a=text)
-    result = llm_pytester.runpytest_subprocess(*workers, "a.yaml")
+    result = llm_pytester.runpytest(*workers, "a.yaml")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
 
@@ -174,7 +174,7 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
     other = "class Asks(Benchmark):\n    def load(self):\n        return [{'question': 'q', 'target': 't'}]\n"
     for text in (OWN_REPLIES + other, HEAD + other + OWN_REPLIES):
         (llm_pytester.path / "test_a.py").write_text(text)
-        result = llm_pytester.runpytest_subprocess("-p", "no:xdist", "test_a.py")
+        result = llm_pytester.runpytest("-p", "no:xdist", "test_a.py")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(["*test_a.py needs a model: *"])
 
@@ -195,7 +195,27 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
         ("preset = 'gsm8k'", "A.preset: preset has no meaning in a benchmark; *"),
         ("dataset = {'path': 'x'}", "A.dataset: a benchmark's rows come from its method load; rename the attribute"),
         ("catgory = 'x'", "A.catgory: a benchmark has no catgory; did you mean 'category'? Else rename it"),
-        ("def normalize(self, text): return text", "A.normalize: * did you mean 'normalise'? *"),
+        ("def normalized(self, text): return text", "A.normalized: * did you mean 'normalize'? *"),
+        (
+            "def is_equal(self, gold, pred): return True",
+            "A.is_equal: a benchmark has no is_equal, * 'is_equivalent'? Else *",
+        ),
+        (
+            "def is_equivalence(self, answer, target): return True",
+            "A.is_equivalence: * did you mean 'is_equivalent'? *",
+        ),
+        ("def load_data(self): return []", "A.load_data: * did you mean 'load'? Else rename it"),
+        ("normalise_answer = lambda self, t: 's'", "A.normalise_answer: * did you mean 'normalise'? Else rename it"),
+        ("def isEquivalentTo(self, a, b): return True", "A.isEquivalentTo: * did you mean 'is_equivalent'? *"),
+        ("def compare(self, a, b): return True", "A.compare: * did you mean 'is_equivalent'? Else rename it"),
+        ("def is_correct(self, a, b): return True", "A.is_correct: * did you mean 'is_equivalent'? *"),
+        ("def postprocess(self, a): return a", "A.postprocess: * did you mean 'normalise'? Else rename it"),
+        ("def extract_answer(self, a): return a", "A.extract_answer: * did you mean 'normalise'? *"),
+        ("def set_pred(self, pred): pass", "A.set_pred: * what is right is decided by normalise and is_equivalent; *"),
+        (
+            "def normalise(self, t): return t\n    def normalize(self, t): return t",
+            "A has both normalise and normalize, which mean the same; remove one",
+        ),
         ("prompt = {'tmplate': 'x'}", "unknown key 'tmplate' in prompt; did you mean 'template'?"),
         (
             "score = {'exact': {'normalize': [len]}}",
@@ -211,7 +231,7 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
 )
 def test_mistakes_in_a_class(project: pytest.Pytester, attribute: str, message: str) -> None:
     write(project, f"class A(Benchmark):\n    def load(self):\n        ROWS\n    {attribute}\n")
-    result = project.runpytest_subprocess("-p", "no:xdist")
+    result = project.runpytest("-p", "no:xdist")
     result.stdout.fnmatch_lines([f"test_a.py:3: {message}"])
     result.stdout.no_fnmatch_line("*Traceback*")
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -227,11 +247,66 @@ class A(Benchmark):
     separator = ","
     def loader(self): return 1
     def cleaned(self, text): return text
+    def evaluate(self, text): return text
+    def normalise_text(self, text): return self.postprocess(text)
+    def postprocess(self, text): return self.evaluate(text)
+    def payload(self): return 1
+    def regrade(self): return 1
+    def normalise(self, text): return self.normalise_text(text)
+    def first_number(self, text): return 1
+    @staticmethod
+    def pick(text): return text
     def load(self):
         ROWS
 """,
     )
-    assert project.runpytest_subprocess().ret == 0
+    assert project.runpytest().ret == 0
+
+
+def test_the_names_of_another_program(project: pytest.Pytester) -> None:
+    """``is_equiv`` takes the target first, and both come as ``normalize`` leaves them."""
+    write(
+        project,
+        """
+class A(Benchmark):
+    def normalize(self, text): return text.upper()
+    def is_equiv(self, gold, pred): return (gold, pred) == ("TWO", "X")
+    def load(self):
+        ROWS
+class BBenchmark(A):
+    def is_equivalent(self, answer, target): return (answer, target) == ("ONE", "ONE")
+""",
+    )
+    result = project.runpytest_inprocess("-v", "-p", "no:xdist")
+    result.stdout.fnmatch_lines(["*::A::a WRONG*", "*::A::b PASSED*", "*::BBenchmark::a PASSED*", "*BBenchmark::b WR*"])
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("is_equiv(self, gold, pred)", "target first"),
+        ("is_equiv(self, a, b)", "target first"),
+        ("is_equiv(self, pred, gold)", "answer first"),
+        ("is_equiv(self, prediction, reference, strict=False)", "answer first"),
+        ("is_equiv(self, answer, pred)", "target first"),
+        ("is_equivalent(self, a, b)", "answer first"),
+        ("is_equivalent(self, gold_answer, predicted, /)", "answer first"),
+        ("is_equivalent(self, gold_answer, model_answer)", "target first"),
+    ],
+)
+def test_parameters_that_say_which_they_are(project: pytest.Pytester, method: str, given: str) -> None:
+    first = "x" if given == "answer first" else "one"
+    write(
+        project,
+        f"""
+class A(Benchmark):
+    def {method}:
+        return [*locals().values()][1] == {first!r}
+    def load(self):
+        return [{{'question': 'Q2', 'target': 'one'}}]
+""",
+    )
+    project.runpytest("-p", "no:xdist").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
@@ -243,11 +318,13 @@ class A(Benchmark):
         ),
         ("def is_equivalent(self, a, t): raise KeyError('x\\ny')", "A.is_equivalent raised KeyError: 'x*y'"),
         ("def normalise(self, text): return None", "A.normalise returned None, expected text"),
+        ("def is_equiv(self, gold, pred): return 1", "A.is_equiv returned 1 (a int), expected True or False"),
+        ("def normalize(self, text): return 1", "A.normalize returned 1 (a int), expected text"),
     ],
 )
 def test_methods_that_return_something_else(project: pytest.Pytester, method: str, message: str) -> None:
     write(project, f"class A(Benchmark):\n    {method}\n    def load(self):\n        ROWS\n")
-    result = project.runpytest_subprocess()
+    result = project.runpytest()
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines([f"*sample 'a': {message}"])
 
@@ -263,7 +340,7 @@ class A(Benchmark):
     def load(self): return [{"question": "Q1", "target": 1.5}, {"question": "Q1", "target": [1, 2]}]
 """,
     )
-    result = project.runpytest_subprocess()
+    result = project.runpytest()
     result.stdout.fnmatch_lines(["*1 passed, 1 wrong*"])
 
 
@@ -303,7 +380,7 @@ def test_a_scorer_that_skips(project: pytest.Pytester, workers: list[str]) -> No
             "def pytest_llmeval_scorers(): return {'skips': skips, 'needs': needs}\n"
         )
     project.makefile(".yaml", a="suite: a\nsamples: [{question: q, target: t}]\nscore: skips\n")
-    result = project.runpytest_subprocess(*workers)
+    result = project.runpytest(*workers)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*not scored: the scorer skipped: no judge"])
 
@@ -313,10 +390,10 @@ def test_a_setting_that_is_missing(project: pytest.Pytester) -> None:
         file.write("\ndef needs(reply, x): return x\ndef pytest_llmeval_scorers(): return {'needs': needs}\n")
     text = "suite: a\nsamples: [{question: q, target: t}]\nscore: needs\n"
     project.makefile(".yaml", a=text)
-    result = project.runpytest_subprocess()
+    result = project.runpytest()
     result.stdout.fnmatch_lines(["a.yaml:3: score.needs: the setting 'x' is missing"])
     project.makefile(".yaml", a=text.replace("needs", "{needs: {x: true}}"))
-    project.runpytest_subprocess().assert_outcomes(passed=1)
+    project.runpytest().assert_outcomes(passed=1)
 
 
 def test_a_benchmark_without_load_is_an_error_and_a_base_of_others_is_none(llm_pytester: pytest.Pytester) -> None:
@@ -339,7 +416,7 @@ def test_a_benchmark_without_load_is_an_error_and_a_base_of_others_is_none(llm_p
                 return [{"question": "q", "target": "t"}]
         """,
     )
-    result = llm_pytester.runpytest_subprocess("--collect-only", "-q")
+    result = llm_pytester.runpytest("--collect-only", "-q")
     result.stdout.fnmatch_lines_random(
         ["test_base.py::Mine::1", "test_slip.py:3: Cap has no method load, which gives the rows; *"]
     )

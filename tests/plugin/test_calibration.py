@@ -54,7 +54,7 @@ def scores_of(report: dict[str, Any], suite: str) -> list[Score]:
 def test_calibration_is_in_the_report(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES))
     llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
     assert result.ret == 0
     report = read(llm_pytester.path)
     suites = {suite["name"]: suite for suite in report["suites"]}
@@ -80,7 +80,7 @@ def test_calibration_is_in_the_report(llm_pytester: pytest.Pytester, workers: li
 def test_options_in_the_prompt(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(likely={"because Bea": "had helped.", "because Tim": "was strong."}))
     llm_pytester.makefile(".yaml", winogrande=WINOGRANDE)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "winogrande.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "winogrande.yaml")
     assert result.ret == 0
     report = read(llm_pytester.path)
     assert [record["status"] for record in report["records"]] == ["correct", "wrong"]
@@ -94,7 +94,7 @@ def test_options_in_the_prompt(llm_pytester: pytest.Pytester, workers: list[str]
 
 def test_options_in_the_prompt_are_shown(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", winogrande=WINOGRANDE)
-    result = llm_pytester.runpytest_subprocess("--llm-show-prompts", "winogrande.yaml")
+    result = llm_pytester.runpytest("--llm-show-prompts", "winogrande.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         ["Ann thanked Bea because Ann⟦ had helped.⟧", "Ann thanked Bea because Bea⟦ had helped.⟧ [*]"], consecutive=True
@@ -104,7 +104,7 @@ def test_options_in_the_prompt_are_shown(llm_pytester: pytest.Pytester) -> None:
 def test_mass_and_continuation(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY))
     llm_pytester.makefile(".yaml", truthful=TRUTHFUL, last_words=LAST_WORDS)
-    result = llm_pytester.runpytest_subprocess(
+    result = llm_pytester.runpytest(
         *workers, "--llm-report=out.json", "truthful.yaml", "last_words.yaml", "--llm-strict"
     )
     assert result.ret == 1

@@ -36,7 +36,7 @@ def slow(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def test_the_slowest_sample_is_not_the_one_that_asked(slow: pytest.Pytester) -> None:
-    result = slow.runpytest_subprocess("-p", "no:xdist", "--durations=1", "--junitxml=out.xml", "sums.yaml")
+    result = slow.runpytest("-p", "no:xdist", "--durations=1", "--junitxml=out.xml", "sums.yaml")
     result.stdout.re_match_lines([r"=+ slowest 1 durations =+", r"[\d.]+s call +sums.yaml::s3"])
     times = {case.attrib["name"]: float(case.attrib["time"]) for case in cases(slow)}
     assert max(times, key=times.__getitem__) == "s3"
@@ -44,7 +44,7 @@ def test_the_slowest_sample_is_not_the_one_that_asked(slow: pytest.Pytester) -> 
 
 
 def test_the_sum_is_the_time_that_went_by(slow: pytest.Pytester, workers: list[str]) -> None:
-    result = slow.runpytest_subprocess(*workers, "--llm-report=out.json", "--junitxml=out.xml", "sums.yaml")
+    result = slow.runpytest(*workers, "--llm-report=out.json", "--junitxml=out.xml", "sums.yaml")
     assert result.ret == 0
     times = {case.attrib["name"]: float(case.attrib["time"]) for case in cases(slow)}
     assert sorted(times) == ["s1", "s2", "s3", "s4"]

@@ -55,7 +55,7 @@ epochs: @EPOCHS@
 def run(pytester: pytest.Pytester, epochs: str, *options: str, ret: int = 0, suite: str = SUMS) -> Any:
     pytester.makeconftest(CONFTEST)
     pytester.makefile(".yaml", sums=suite.replace("@EPOCHS@", epochs))
-    result = pytester.runpytest_subprocess(*options, "--llm-report=out.json", "sums.yaml")
+    result = pytester.runpytest(*options, "--llm-report=out.json", "sums.yaml")
     assert result.ret == ret
     return result
 

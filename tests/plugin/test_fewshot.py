@@ -29,7 +29,7 @@ def shown(*parts: tuple[dict[str, str], bool]) -> str:
 
 def test_every_process_draws_the_same_examples(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     write(llm_pytester, "prompt: {template: '{{ question }}', fewshot: {count: 3, sampler: lm_eval, seed: 7}}\n")
-    assert llm_pytester.runpytest_subprocess(*workers).ret == 0
+    assert llm_pytester.runpytest(*workers).ret == 0
     stream = random.Random(7)
     expected = []
     for row in ROWS:
@@ -43,7 +43,7 @@ def test_examples_of_the_own_subject(llm_pytester: pytest.Pytester, workers: lis
         llm_pytester,
         "prompt: {template: '{{ question }}', fewshot: {count: 2, sampler: first_n, match: subject}}\n",
     )
-    assert llm_pytester.runpytest_subprocess(*workers, "--llm-set", "s: prompt.fewshot.count=1").ret == 0
+    assert llm_pytester.runpytest(*workers, "--llm-set", "s: prompt.fewshot.count=1").ret == 0
     first = {"law": ROWS[1:4:2], "art": ROWS[0:3:2]}
     expected = []
     for row in ROWS:
@@ -64,7 +64,7 @@ prompt:
 
 def test_turns_and_the_beginning_of_the_reply_are_shown(llm_pytester: pytest.Pytester) -> None:
     write(llm_pytester, TURNS)
-    result = llm_pytester.runpytest_subprocess("--llm-show-prompts", "s.yaml::2")
+    result = llm_pytester.runpytest("--llm-show-prompts", "s.yaml::2")
     result.stdout.fnmatch_lines(
         [
             "(turns, before the model's chat template)",
@@ -82,7 +82,7 @@ def test_turns_and_the_beginning_of_the_reply_are_shown(llm_pytester: pytest.Pyt
 def test_the_beginning_of_the_reply_is_shown_without_a_chat(llm_pytester: pytest.Pytester) -> None:
     write(llm_pytester, TURNS)
     arguments = ("--llm-set", "s: prompt.chat=false", "--llm-set", "s: prompt.fewshot.multi_turn=false")
-    result = llm_pytester.runpytest_subprocess("--llm-show-prompts", *arguments, "s.yaml::2")
+    result = llm_pytester.runpytest("--llm-show-prompts", *arguments, "s.yaml::2")
     result.stdout.fnmatch_lines(
         ["On law.", "", "q1 Answer: t1", "", "q2 Answer:⟦reply of up to 256 tokens⟧", "target: t2"], consecutive=True
     )
@@ -90,7 +90,7 @@ def test_the_beginning_of_the_reply_is_shown_without_a_chat(llm_pytester: pytest
 
 def test_a_field_that_no_row_has_is_a_collection_error(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     write(llm_pytester, "prompt:\n  fewshot: {count: 1, match: topic}\n")
-    result = llm_pytester.runpytest_subprocess(*workers)
+    result = llm_pytester.runpytest(*workers)
     # pytest-xdist fails the session where pytest alone interrupts it
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if "-n2" in workers else pytest.ExitCode.INTERRUPTED)
     result.stdout.fnmatch_lines(

@@ -84,7 +84,7 @@ def test_mistakes_are_errors_of_the_collection(
     project: pytest.Pytester, workers: list[str], text: str, arguments: list[str], message: str
 ) -> None:
     project.makefile(".yaml", capitals=CAPITALS + text, sums=SUMS + "gates: [no_answer < 9]\n")
-    result = project.runpytest_subprocess(*workers, *arguments)
+    result = project.runpytest(*workers, *arguments)
     assert result.ret in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.TESTS_FAILED)
     result.stdout.fnmatch_lines([message])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -93,7 +93,7 @@ def test_mistakes_are_errors_of_the_collection(
 def test_a_gate_of_the_ini_file_is_checked_too(project: pytest.Pytester, workers: list[str]) -> None:
     project.makefile(".yaml", capitals=CAPITALS)
     project.makeini("[pytest]\nllm_gate =\n    capitals: acuracy > 0\n")
-    result = project.runpytest_subprocess(*workers)
+    result = project.runpytest(*workers)
     result.stdout.fnmatch_lines(
         ["capitals.yaml: llm_gate of the ini file 'capitals: acuracy > 0': there is no metric *"]
     )
@@ -102,7 +102,7 @@ def test_a_gate_of_the_ini_file_is_checked_too(project: pytest.Pytester, workers
 def test_what_the_report_says_of_a_suite(project: pytest.Pytester, workers: list[str]) -> None:
     gates = "gates:\n- accuracy>0.04\n- ci_high( accuracy ) < 1\n"
     project.makefile(".yaml", clustered=CLUSTERED + gates)
-    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    project.runpytest(*workers, "--llm-report=out.json")
     report = report_of(project)
     (suite,) = report["suites"]
     assert suite["gates"] == {"accuracy > 0.04": 27, "ci_high(accuracy) < 1": 28}
@@ -120,14 +120,14 @@ def test_what_the_report_says_of_a_suite(project: pytest.Pytester, workers: list
 def test_unscored_samples_have_their_cluster(project: pytest.Pytester, workers: list[str]) -> None:
     project.makeconftest(fake_model_conftest(errors={"13 + 1": "no"}, default_reply="1"))
     project.makefile(".yaml", clustered=CLUSTERED)
-    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    project.runpytest(*workers, "--llm-report=out.json")
     (record,) = [record for record in report_of(project)["records"] if record["status"] == "unscored"]
     assert record["cluster"] == "3"
 
 
 def test_a_benchmark_in_python(project: pytest.Pytester, workers: list[str]) -> None:
     (project.path / "test_sums.py").write_text(BENCHMARK)
-    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    project.runpytest(*workers, "--llm-report=out.json")
     report = report_of(project)
     (suite,) = report["suites"]
     assert suite["gates"] == {"accuracy > 0.1": 3, "no_answer < 5": 3}
@@ -149,7 +149,7 @@ def pytest_llmeval_scorers():
     found = []
     for judge in ("one", "two"):
         project._monkeypatch.setenv("JUDGE", judge)
-        project.runpytest_subprocess(*workers, "--llm-report=out.json")
+        project.runpytest(*workers, "--llm-report=out.json")
         (suite,) = report_of(project)["suites"]
         found.append((suite["judge"], suite["fingerprint"], suite["fingerprint_parts"]))
     (judge, *parts), (other, *other_parts) = found
@@ -164,7 +164,7 @@ def test_a_gate_of_a_metric_that_nobody_knows_before_the_run(project: pytest.Pyt
     )
     text = "suite: s\nsamples: [{question: q, target: a}, {question: r, target: b}]\nscore: mine\n"
     project.makefile(".yaml", s=text + "gates: [wit >= 0.5, wits >= 0.5]\n")
-    result = project.runpytest_subprocess(*workers, "-rA", "--llm-report=out.json")
+    result = project.runpytest(*workers, "-rA", "--llm-report=out.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert [(gate["name"], gate["outcome"], gate["reason"]) for gate in report_of(project)["gates"]] == [
         ("wit >= 0.5", "passed", "wit 0.500, n 2"),
@@ -187,12 +187,12 @@ def test_samples_that_are_skipped_as_they_run_leave_a_suites_own_gate_undecided(
     skips = "\nimport pytest\ndef pytest_runtest_setup(item):\n    if item.name != 'q1': pytest.skip('not today')\n"
     project.makeconftest(conftest + skips)
     project.makefile(".yaml", capitals=CAPITALS + OWN)
-    result = project.runpytest_subprocess(*workers, "--llm-gate=accuracy > 0.9", "--llm-report=out.json")
+    result = project.runpytest(*workers, "--llm-gate=accuracy > 0.9", "--llm-report=out.json")
     assert result.ret == 0
     own, asked = report_of(project)["gates"]
     assert (own["outcome"], own["reason"]) == ("skipped", "2 of 3 samples skipped")
     assert (asked["outcome"], asked["notes"]) == ("passed", ["2 samples skipped"])
-    required = project.runpytest_subprocess(*workers, "--llm-require-gates")
+    required = project.runpytest(*workers, "--llm-require-gates")
     assert required.ret == 1
     required.stdout.fnmatch_lines(["FAILED capitals.yaml::gate[[]accuracy >= 0.3] - 2 of 3 samples skipped; *"])
 
@@ -200,11 +200,11 @@ def test_samples_that_are_skipped_as_they_run_leave_a_suites_own_gate_undecided(
 def test_a_sample_whose_worker_died_may_be_of_any_category(project: pytest.Pytester) -> None:
     project.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, kills=["Norway"]))
     project.makefile(".yaml", capitals=CAPITALS + "gates: [category.west.accuracy >= 0.5]\n")
-    project.runpytest_subprocess("-n2", "--llm-report=out.json")
+    project.runpytest("-n2", "--llm-report=out.json")
     (gate,) = report_of(project)["gates"]
     assert gate["outcome"] == "failed"
     assert gate["reason"] == "1 unscored sample of no known category, which may be of this one"
-    project.runpytest_subprocess("-n2", "--llm-allow-unscored=1", "--llm-report=out.json")
+    project.runpytest("-n2", "--llm-allow-unscored=1", "--llm-report=out.json")
     (gate,) = report_of(project)["gates"]
     assert (gate["outcome"], gate["notes"]) == ("passed", ["1 unscored sample of no known category allowed"])
 
@@ -214,7 +214,7 @@ def test_a_gate_for_all_suites_is_not_for_one_that_was_not_selected(
 ) -> None:
     project.makefile(".yaml", capitals=CAPITALS + OWN, sums=SUMS + OWN)
     arguments = ["-k", "capitals", "--llm-gate=accuracy >= 0.3", "--llm-report=out.json"]
-    assert project.runpytest_subprocess(*workers, *arguments).ret == 0
+    assert project.runpytest(*workers, *arguments).ret == 0
     assert outcomes(project) == [
         ("capitals", "accuracy >= 0.3", "passed"),
         ("sums", "accuracy >= 0.3", "skipped"),
@@ -225,11 +225,11 @@ def test_a_session_that_stops_at_its_last_sample_has_run_its_suites(project: pyt
     """The third and last sample is wrong, which is a failure under --llm-strict."""
     project.makefile(".yaml", capitals=CAPITALS + OWN)
     arguments = ["-p", "no:xdist", "-x", "--llm-strict", "--llm-report=out.json"]
-    result = project.runpytest_subprocess(*arguments)
+    result = project.runpytest(*arguments)
     result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
     assert outcomes(project) == [("capitals", "accuracy >= 0.3", "passed")]
     project.makefile(".yaml", sums=SUMS + OWN)
-    project.runpytest_subprocess(*arguments)
+    project.runpytest(*arguments)
     assert outcomes(project) == [
         ("capitals", "accuracy >= 0.3", "passed"),
         ("sums", "accuracy >= 0.3", "failed"),
@@ -240,7 +240,7 @@ def test_a_perfect_model_passes_a_gate_on_an_interval(project: pytest.Pytester, 
     """All samples have one value: 1 - 0.025^(1/20) is 0.168."""
     rows = "".join(f"  - {{question: q{place}, target: '1'}}\n" for place in range(20))
     project.makefile(".yaml", s=f"suite: s\nsamples:\n{rows}score: f1\ngates: [ci_low(f1) >= 0.8, ci_low(f1) > 0.84]\n")
-    project.runpytest_subprocess(*workers, "--llm-report=out.json")
+    project.runpytest(*workers, "--llm-report=out.json")
     assert [(gate["outcome"], gate["reason"]) for gate in report_of(project)["gates"]] == [
         ("passed", "f1 1.000 [0.832, 1.000], n 20"),
         ("failed", "f1 1.000 [0.832, 1.000], n 20: ci_low is not above 0.84"),

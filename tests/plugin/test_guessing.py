@@ -28,7 +28,7 @@ def metrics(report: Any, suite: str, model: str) -> dict[str, float]:
 def test_random_and_majority_side_by_side(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makefile(".yaml", many=MANY + "score: choice\n")
     models = ["--llm-model=random", "--llm-model=random?seed=1", "--llm-model=majority"]
-    result = llm_pytester.runpytest_subprocess(*workers, *models, "--llm-report=report.json", "many.yaml")
+    result = llm_pytester.runpytest(*workers, *models, "--llm-report=report.json", "many.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["llm-model: random (guessing)", "llm-model: random[?]seed=1 (guessing)"])
     report = report_of(llm_pytester.path)
@@ -53,7 +53,7 @@ def test_random_and_majority_side_by_side(llm_pytester: pytest.Pytester, workers
 def test_majority_counts_the_whole_suite(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     """The selection does not change what is commonest."""
     llm_pytester.makefile(".yaml", many=MANY + "score: choice\n")
-    result = llm_pytester.runpytest_subprocess(
+    result = llm_pytester.runpytest(
         *workers, "--llm-model=majority", "--llm-report=report.json", "many.yaml::q0", "many.yaml::q7"
     )
     assert result.ret == 0
@@ -66,7 +66,7 @@ def test_majority_counts_the_whole_suite(llm_pytester: pytest.Pytester, workers:
 def test_letters(llm_pytester: pytest.Pytester, score: str) -> None:
     llm_pytester.makefile(".yaml", many=MANY + f"score: {score}\n")
     models = ["--llm-model=random", "--llm-model=majority"]
-    result = llm_pytester.runpytest_subprocess(*models, "--llm-report=report.json", "many.yaml")
+    result = llm_pytester.runpytest(*models, "--llm-report=report.json", "many.yaml")
     assert result.ret == 0
     report = report_of(llm_pytester.path)
     assert abs(metrics(report, "many", "random")["accuracy"] - 0.25) < 5 * (0.25 * 0.75 / 200) ** 0.5
@@ -80,7 +80,7 @@ def test_other_replies(llm_pytester: pytest.Pytester, workers: list[str]) -> Non
     facts = "suite: facts\nsamples:\n" + "".join(f"  - {{question: x{n}, target: {n % 3 == 0}}}\n" for n in range(30))
     llm_pytester.makefile(".yaml", sums=sums, facts=facts + "score: yes_no\n")
     models = ["--llm-model=random", "--llm-model=majority"]
-    result = llm_pytester.runpytest_subprocess(*workers, *models, "--llm-report=report.json", ".")
+    result = llm_pytester.runpytest(*workers, *models, "--llm-report=report.json", ".")
     assert result.ret == 0
     report = report_of(llm_pytester.path)
     assert metrics(report, "sums", "majority")["accuracy"] == 0.5  # 5 and 5.0 are one number
@@ -92,7 +92,7 @@ def test_other_replies(llm_pytester: pytest.Pytester, workers: list[str]) -> Non
 
 def test_nobody_guesses_a_perplexity(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makefile(".yaml", texts="suite: texts\nsamples: [{question: A text.}]\nscore: perplexity\n")
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-model=random", "texts.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-model=random", "texts.yaml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*not scored: *random: this suite measures how likely a text is*"])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -101,15 +101,15 @@ def test_nobody_guesses_a_perplexity(llm_pytester: pytest.Pytester, workers: lis
 def test_the_names_mean_guessing_even_where_a_folder_has_them(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.mkdir("random")
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
-    assert llm_pytester.runpytest_subprocess("--llm-model=random", "capitals.yaml").ret == 0
-    result = llm_pytester.runpytest_subprocess("--llm-model=./random", "capitals.yaml")
+    assert llm_pytester.runpytest("--llm-model=random", "capitals.yaml").ret == 0
+    result = llm_pytester.runpytest("--llm-model=./random", "capitals.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: model ./random: *config.json*"])
 
 
 def test_hand_written_tests_cannot_have_guesses(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makepyfile("def test_it(llm_model): llm_model.generate('Hello')")
-    result = llm_pytester.runpytest_subprocess("--llm-model=random")
+    result = llm_pytester.runpytest("--llm-model=random")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*model random: it answers the samples of suites, and knows no prompt*"])
 
@@ -119,9 +119,9 @@ def test_json_of_a_schema_has_no_answer_to_guess_and_can_be_replayed(
 ) -> None:
     llm_pytester.makefile(".yaml", s="suite: s\nsamples: [{id: c, question: x}]\nscore: json\n")
     (llm_pytester.path / "out.jsonl").write_text('{"id": "c", "response": "{}"}\n')
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-model=replay:out.jsonl", "s.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-model=replay:out.jsonl", "s.yaml")
     result.stdout.fnmatch_lines(["s*1  1.000*"])
     assert result.ret == 0
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-model=random", "s.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-model=random", "s.yaml")
     result.stdout.no_fnmatch_line("*Traceback*")
     assert result.ret in (0, 1)

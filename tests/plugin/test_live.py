@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyte
 import pytest
 
 from tests.plugin.suites_for_tests import SUMS
 
 # Sequences that move the cursor or erase: those of the live line. Colours are pytest's own.
 _CURSOR = re.compile(r"\x1b\[\d*[A-HJK]")
+
+# What the live line writes, all of it: a text on the line below, and the way back.
+_LIVE = re.compile(r"\r?\n\r[^\r\n\x1b]*\x1b\[J\x1b\[A\r(?:\x1b\[\d+C)?")
+
+# What the scripted model writes when it has changed the size of the terminal.
+_RESIZED = re.compile(r"\x1b\]9999;(\d+)\x07")
 
 _BACKEND = """
 import pytest
@@ -54,19 +64,75 @@ time.monotonic = lambda: float(next(seconds))
 """
 
 
+_SLOW_TO_LOAD = """
+import threading
+
+from pytest_llmeval import live
+
+shown, show = threading.Semaphore(0), live.loading_text
+
+
+def told(*arguments):
+    shown.release()
+    return show(*arguments)
+
+
+live.loading_text = told
+live._EverySecond.interval_s = 0.01
+
+
+@pytest.fixture(scope="session")
+def llm_model():
+    for _ in range(6):
+        assert shown.acquire(timeout=60)
+    return Steps()
+"""
+
+_RESIZE = """
+import fcntl
+import os
+import struct
+import termios
+
+
+class Resizing(Steps):
+    num_done = 0
+
+    def run_generate(self, requests):
+        with open(os.environ["TERMINAL_NAME"], "wb", buffering=0) as terminal:
+            columns = (150, 60, 110, 45)[Resizing.num_done]
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            terminal.write(f"\\x1b]9999;{columns}\\x07".encode())
+        Resizing.num_done += 1
+        return super().run_generate(requests)
+
+
+@pytest.fixture(scope="session")
+def llm_model():
+    return Resizing()
+"""
+
+_LONG = "a_suite_whose_name_takes_more_than_eighty_columns_so_that_its_results_stand_further_right_than_that"
+
+
 @pytest.fixture
 def project(llm_pytester: pytest.Pytester) -> Path:
     llm_pytester.makeconftest(_BACKEND + _CLOCK)
-    llm_pytester.makefile(".yaml", sums=SUMS)
+    llm_pytester.makefile(".yaml", sums=SUMS, **{_LONG: SUMS.replace("suite: sums", "suite: long")})
     return llm_pytester.path
 
 
 def run_on_terminal(
-    folder: Path, *arguments: str, variables: Mapping[str, str] | None = None, exit_code: int = 0
+    folder: Path,
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+    exit_code: int = 0,
+    columns: int = 80,
 ) -> str:
-    """What a pytest run writes to a pseudo-terminal."""
+    """What a pytest run writes to a pseudo-terminal of so many columns, which no variable tells."""
     terminal, end = pty.openpty()
-    environment = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24", **(variables or {})}
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {"TERM": "xterm", "COLUMNS": "", "TERMINAL_NAME": os.ttyname(end), **(variables or {})}
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
@@ -81,7 +147,7 @@ def run_on_terminal(
         parts.append(part)
     os.close(terminal)
     assert process.wait(timeout=60) == exit_code
-    return b"".join(parts).decode("utf-8").replace("\r\n", "\n")
+    return b"".join(parts).decode("utf-8")
 
 
 def _read(terminal: int) -> bytes:
@@ -93,47 +159,56 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def screen(written: str) -> str:
-    """What a terminal shows in the end."""
-    rows, row, column = [""], 0, 0
-    for part in re.findall(r"\x1b\][^\x1b\x07]*(?:\x1b\\|\x07)|\x1b\[[\d;]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", written):
-        if part == "\n":
-            row, column = row + 1, 0
-            rows += [""] * (row + 1 - len(rows))
-        elif part == "\r":
-            column = 0
-        elif part == "\x1b[K":
-            rows[row] = rows[row][:column]
-        elif part == "\x1b[A":
-            row -= 1
-        elif part.startswith("\x1b["):
-            column += int(part[2:-1]) if part.endswith("C") else 0
-        elif not part.startswith("\x1b]"):
-            rows[row] = rows[row][:column].ljust(column) + part + rows[row][column + len(part) :]
-            column += len(part)
-    return "\n".join(line.rstrip() for line in rows)
-
-
-def without_times(text: str) -> str:
-    return re.sub(r"=+|in [\d.]+s", "", text)
+def screen(written: str, *, columns: int = 80) -> list[str]:
+    """What a terminal shows in the end, on a screen of so many columns and as many lines as it takes."""
+    shown = pyte.Screen(columns, 400)
+    pyte.Stream(shown).feed(written)
+    return [line.rstrip() for line in shown.display]
 
 
 @pytest.mark.parametrize("verbosity", ["-q", "-v", "-rN"])
 def test_a_terminal_shows_loading_and_progress(project: Path, verbosity: str) -> None:
     written = run_on_terminal(project, verbosity, "--llm-batch-size=2", "sums.yaml")
-    assert "\n\rloading the model …\x1b[K" in written
-    assert "\n\rsteps: 0/4 samples\x1b[K" in written
+    assert "\n\rloading the model …\x1b[J" in written
+    assert "\n\rsteps: 0/4 samples\x1b[J" in written
     shown = re.findall(r"steps: \d/4 samples, [\d.]+ samples/s, \d+ s left", written)
     assert [line.split()[1] for line in shown] == ["1/4", "2/4", "2/4", "3/4", "4/4"]
 
 
-@pytest.mark.parametrize("verbosity", ["-q", "-v", "-rN"])
-def test_the_terminal_holds_in_the_end_what_pytest_wrote(project: Path, verbosity: str) -> None:
-    arguments = ("-p", "no:xdist", "--no-header", verbosity, "--llm-batch-size=2", "sums.yaml")
-    live = run_on_terminal(project, *arguments)
-    plain = run_on_terminal(project, *arguments, variables={"CI": "true"})
-    assert "samples/s" in live
-    assert without_times(screen(live)) == without_times(screen(plain))
+def test_loading_says_for_how_long(project: Path) -> None:
+    project.joinpath("conftest.py").write_text(_BACKEND + _CLOCK + _SLOW_TO_LOAD)
+    written = run_on_terminal(project, "-p", "no:xdist", "sums.yaml")
+    times = [int(seconds) for seconds in re.findall(r"\n\rloading the model: (\d+) s\x1b\[J", written)]
+    assert len(times) >= 5
+    assert times == sorted(set(times))
+    assert "loading the model" not in "".join(screen(written))
+
+
+@pytest.mark.parametrize(
+    ("columns", "verbosity"), [(45, "-rN"), (80, "-rN"), (100, "-rN"), (120, "-rN"), (200, "-v"), (120, "-q")]
+)
+def test_the_terminal_holds_in_the_end_what_pytest_wrote(project: Path, verbosity: str, columns: int) -> None:
+    written = run_on_terminal(project, "-p", "no:xdist", verbosity, "--llm-batch-size=2", ".", columns=columns)
+    without, num_shown = _LIVE.subn("", written)
+    assert num_shown > 10
+    assert not re.search(r"\x1b\[\d*[ABCJ]", without)
+    assert screen(written, columns=columns) == screen(without, columns=columns)
+    _, _, summary = re.sub(r"\x1b\[\d*m|\r", "", without).partition("LLM evaluation")
+    assert [line for line in summary.splitlines() if len(line) > columns and " " in line.strip()] == []
+
+
+def test_the_live_line_follows_a_terminal_that_changes_its_size(project: Path) -> None:
+    """It goes back to where pytest's line goes on in a terminal that has so many columns now."""
+    project.joinpath("conftest.py").write_text(_BACKEND + _CLOCK + _RESIZE)
+    arguments = ("-p", "no:xdist", "--llm-batch-size=1", f"{_LONG}.yaml")
+    written = run_on_terminal(project, *arguments, columns=200)
+    _, *resized = _RESIZED.split(written)
+    columns, after = [int(number) for number in resized[::2]], resized[1::2]
+    assert columns == [150, 60, 110, 45]
+    for done, part in enumerate(after):
+        way_back = re.search(r"\x1b\[J\x1b\[A\r\x1b\[(\d+)C", part)
+        assert way_back is not None
+        assert int(way_back[1]) == (len(f"{_LONG}.yaml ") + done) % columns[done]
 
 
 @pytest.mark.parametrize(
@@ -172,4 +247,4 @@ def test_a_call_that_fails_leaves_nothing_behind(llm_pytester: pytest.Pytester, 
     llm_pytester.makeconftest(broken + _CLOCK)
     written = run_on_terminal(project, "-p", "no:xdist", "--no-summary", "sums.yaml", exit_code=1)
     assert "steps: 0/4 samples" in written
-    assert "samples" not in screen(written)
+    assert not any("samples" in line for line in screen(written))

@@ -42,7 +42,7 @@ def sums(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def test_bombs_cost_their_samples(sums: pytest.Pytester, workers: list[str]) -> None:
-    result = sums.runpytest_subprocess(*workers, "--llm-report", "report.json", "sums.yaml")
+    result = sums.runpytest(*workers, "--llm-report", "report.json", "sums.yaml")
     assert result.ret == 0
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["*3 passed, 5 wrong in*"])
@@ -60,7 +60,7 @@ def test_a_target_that_takes_for_ever_fails_its_sample(llm_pytester: pytest.Pyte
     llm_pytester.makeconftest(fake_model_conftest(default_reply="5"))
     suite = SUITE.replace("target: 5", "target: '9^{9^{9^9}}'", 1)
     llm_pytester.makefile(".yaml", sums=suite)
-    result = llm_pytester.runpytest_subprocess("sums.yaml")
+    result = llm_pytester.runpytest("sums.yaml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*target '9^{9^{9^9}}': it took longer than 0.5 s (score.math.timeout_s)*"])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -74,14 +74,14 @@ def test_lm_evals_two_tasks(llm_pytester: pytest.Pytester) -> None:
     for compare, right in (("hendrycks", 0), ("minerva", 6)):
         start = suite.index("score:")
         llm_pytester.makefile(".yaml", sums=suite[:start] + f"score: {{math: {{compare: {compare}}}}}\n")
-        result = llm_pytester.runpytest_subprocess("sums.yaml")
+        result = llm_pytester.runpytest("sums.yaml")
         assert result.ret == 0
         result.assert_outcomes(passed=right)
 
 
 def test_a_wrong_setting_is_explained(sums: pytest.Pytester) -> None:
     sums.makefile(".yaml", sums=SUITE.replace("timeout_s: 0.5", "extract: [box]"))
-    result = sums.runpytest_subprocess("sums.yaml")
+    result = sums.runpytest("sums.yaml")
     assert result.ret == 2
     result.stdout.fnmatch_lines(["*sums.yaml:*extract*'box'*boxed*"])
     result.stdout.no_fnmatch_line("*Traceback*")

@@ -42,7 +42,7 @@ def report_of(pytester: pytest.Pytester) -> dict[str, Any]:
 def test_a_function_scoped_model_is_asked_for_each_sample_once(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(conftest(scope="function"))
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess("-s", "sums.yaml")
+    result = llm_pytester.runpytest("-s", "sums.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*calls [[]4, 1, 1, 1]"])
 
@@ -51,7 +51,7 @@ def test_a_model_that_skips_has_not_answered(llm_pytester: pytest.Pytester, work
     before = "any('4 + 4' in request.prompt for request in requests) and pytest.skip('no quota')"
     llm_pytester.makeconftest(conftest(before))
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml")
     assert result.ret == 1
     statuses = {record["id"]: (record["status"], record["reason"]) for record in report_of(llm_pytester)["records"]}
     assert statuses == {
@@ -66,7 +66,7 @@ def test_sys_exit_belongs_to_its_sample(llm_pytester: pytest.Pytester, workers: 
     before = "any('4 + 4' in request.prompt for request in requests) and exit(0)"
     llm_pytester.makeconftest(conftest(before))
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml")
     assert result.ret == 1
     unscored = {record["id"] for record in report_of(llm_pytester)["records"] if record["status"] == "unscored"}
     assert unscored == {"s3"}
@@ -75,7 +75,7 @@ def test_sys_exit_belongs_to_its_sample(llm_pytester: pytest.Pytester, workers: 
 def test_a_text_that_is_none_is_the_models_mistake(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(conftest(text="None"))
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml")
     assert result.ret == 1
     result.stdout.no_fnmatch_line("*Traceback*")
     reasons = {record["reason"] for record in report_of(llm_pytester)["records"]}
@@ -86,7 +86,7 @@ def test_a_text_that_is_none_is_the_models_mistake(llm_pytester: pytest.Pytester
 def test_a_model_exception_shows_the_models_code_and_not_ours(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(conftest("raise KeyError('quota')"))
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess("sums.yaml")
+    result = llm_pytester.runpytest("sums.yaml")
     result.stdout.fnmatch_lines(["*raise KeyError('quota')*", "E   *KeyError: 'quota'"])
     result.stdout.no_fnmatch_line("*lookahead.py*")
     result.stdout.no_fnmatch_line("*During handling*")
@@ -99,7 +99,7 @@ def test_each_folder_may_have_its_own_model(llm_pytester: pytest.Pytester, worke
             conftest().replace("class Mine", f"class {name.title()}").replace("Mine", name.title())
         )
         (folder / f"{name}.yaml").write_text(SUMS.replace("suite: sums", f"suite: {name}"))
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "one", "two")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "one", "two")
     assert result.ret == 0
     report = report_of(llm_pytester)
     assert {suite["name"]: suite["models"] for suite in report["suites"]} == {"one": ["One"], "two": ["Two"]}
@@ -116,13 +116,13 @@ def test_suites_outside_of_the_rootdir(llm_pytester: pytest.Pytester, workers: l
         sample = {"question": question, "target": target}
         (suites / f"{name}.yaml").write_text(f"suite: {name}\nscore: number\nsamples: {json.dumps([sample])}\n")
     options = (*workers, "-c", "ci/pytest.ini", "--llm-report=out.json")
-    result = llm_pytester.runpytest_subprocess(*options, "suites/a.yaml", "suites/b.yaml")
+    result = llm_pytester.runpytest(*options, "suites/a.yaml", "suites/b.yaml")
     assert result.ret == 0
     report = report_of(llm_pytester)
     assert {suite["name"]: suite["metrics"]["accuracy"]["value"] for suite in report["suites"]} == {"a": 1, "b": 1}
     assert {suite["name"]: suite["num_expected"] for suite in report["suites"]} == {"a": 1, "b": 1}
     (suites / "conftest.py").unlink()
-    without = llm_pytester.runpytest_subprocess(*options, "suites/a.yaml")
+    without = llm_pytester.runpytest(*options, "suites/a.yaml")
     assert without.ret == 4
     without.stderr.fnmatch_lines(["ERROR: ../suites/a.yaml needs a model: *"])
 
@@ -130,7 +130,7 @@ def test_suites_outside_of_the_rootdir(llm_pytester: pytest.Pytester, workers: l
 def test_a_worker_that_dies_first_does_not_take_its_suite_along(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(fake_model_conftest(kills=["France"]))
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
-    llm_pytester.runpytest_subprocess("-n1", "--llm-report=out.json", "capitals.yaml")
+    llm_pytester.runpytest("-n1", "--llm-report=out.json", "capitals.yaml")
     (suite,) = report_of(llm_pytester)["suites"]
     assert suite["scorer"] == "choice"
     assert suite["metrics"]["brier"]["n"] == 2
@@ -141,7 +141,7 @@ def test_a_suite_whose_model_skips_is_in_the_report(llm_pytester: pytest.Pyteste
         "import pytest\n@pytest.fixture(scope='session')\ndef llm_model():\n    pytest.skip('no server today')\n"
     )
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["sums: skipped 4", "*4 skipped*"])
     (suite,) = report_of(llm_pytester)["suites"]
@@ -151,4 +151,4 @@ def test_a_suite_whose_model_skips_is_in_the_report(llm_pytester: pytest.Pyteste
 def test_setup_only_measures_nothing(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(conftest())
     llm_pytester.makefile(".yaml", sums=SUMS)
-    assert llm_pytester.runpytest_subprocess("--setup-only", "sums.yaml").ret == 0
+    assert llm_pytester.runpytest("--setup-only", "sums.yaml").ret == 0

@@ -11,7 +11,7 @@ from tests.support import FAKE_MODEL_CONFTEST
 def test_a_bare_run_skips_with_one_reason(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     llm_pytester.makepyfile(test_own="def test_passes(): pass")
-    result = llm_pytester.runpytest_subprocess(*workers, "-rs")
+    result = llm_pytester.runpytest(*workers, "-rs")
     assert result.ret == 0
     result.assert_outcomes(passed=1, skipped=3)
     result.stdout.fnmatch_lines(["SKIPPED [[]3] *no model: give --llm-model, or override the fixture llm_model*"])
@@ -20,7 +20,7 @@ def test_a_bare_run_skips_with_one_reason(llm_pytester: pytest.Pytester, workers
 @pytest.mark.parametrize("argument", ["capitals.yaml", ".", "capitals.yaml::q1"])
 def test_a_named_suite_stops_with_one_line(llm_pytester: pytest.Pytester, workers: list[str], argument: str) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
-    result = llm_pytester.runpytest_subprocess(*workers, argument)
+    result = llm_pytester.runpytest(*workers, argument)
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: capitals.yaml needs a model: give --llm-model (--llm-model demo ships*"])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -31,7 +31,7 @@ def test_an_overridden_fixture_is_a_model(llm_pytester: pytest.Pytester, workers
     suites = llm_pytester.mkdir("suites")
     (suites / "conftest.py").write_text(FAKE_MODEL_CONFTEST)
     (suites / "capitals.yaml").write_text(CAPITALS)
-    result = llm_pytester.runpytest_subprocess(*workers, "suites")
+    result = llm_pytester.runpytest(*workers, "suites")
     assert result.ret == 0
 
 
@@ -52,7 +52,7 @@ def test_what_counts_as_an_override(
     (suites / "conftest.py").write_text(conftest)
     (suites / "capitals.yaml").write_text(CAPITALS)
     llm_pytester.makeini("[pytest]\npythonpath = .")
-    assert llm_pytester.runpytest_subprocess(*workers, "suites").ret == code
+    assert llm_pytester.runpytest(*workers, "suites").ret == code
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_model_that_cannot_be_is_refused_before_the_run(
     llm_pytester: pytest.Pytester, workers: list[str], model: str, message: str
 ) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
-    result = llm_pytester.runpytest_subprocess(*workers, f"--llm-model={model}", "capitals.yaml")
+    result = llm_pytester.runpytest(*workers, f"--llm-model={model}", "capitals.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines([message])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
@@ -75,4 +75,4 @@ def test_a_model_that_cannot_be_is_refused_before_the_run(
 
 def test_hand_written_tests_skip_too(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makepyfile("def test_model(llm_model): pass")
-    llm_pytester.runpytest_subprocess().assert_outcomes(skipped=1)
+    llm_pytester.runpytest().assert_outcomes(skipped=1)

@@ -16,7 +16,7 @@ def capitals(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def collected(pytester: pytest.Pytester, *options: str) -> int:
-    result = pytester.runpytest_subprocess("--collect-only", "-q", *options, "capitals.yaml")
+    result = pytester.runpytest("--collect-only", "-q", *options, "capitals.yaml")
     return sum("::" in line for line in result.outlines)
 
 
@@ -34,16 +34,16 @@ def test_toml_with_types(capitals: pytest.Pytester) -> None:
         '[tool.pytest]\nllm_strict = true\nllm_batch_size = 2\nllm_set = ["capitals: category=null"]\n'
         'llm_limit = "first:2"'
     )
-    result = capitals.runpytest_subprocess("capitals.yaml")
+    result = capitals.runpytest("capitals.yaml")
     result.assert_outcomes(passed=1, failed=1, deselected=1)
     result.stdout.no_fnmatch_line("*by category*")
 
 
 def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     capitals.makeini("[pytest]\nllm_strict = true\nllm_set =\n    capitals: category=null\n    capitals: description=x")
-    assert capitals.runpytest_subprocess("capitals.yaml").ret == 1
+    assert capitals.runpytest("capitals.yaml").ret == 1
     monkeypatch.setenv("PYTEST_LLM_STRICT", "0")
-    assert capitals.runpytest_subprocess("capitals.yaml").ret == 0
+    assert capitals.runpytest("capitals.yaml").ret == 0
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: py
     ],
 )
 def test_what_cannot_be_used_is_said_once(capitals: pytest.Pytester, options: list[str], message: str) -> None:
-    result = capitals.runpytest_subprocess(*options, "capitals.yaml")
+    result = capitals.runpytest(*options, "capitals.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
@@ -72,38 +72,77 @@ def test_what_cannot_be_used_is_said_once(capitals: pytest.Pytester, options: li
 
 def test_the_place_of_a_bad_value_is_named(capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     capitals.makeini("[pytest]\nllm_limit = few")
-    result = capitals.runpytest_subprocess("capitals.yaml")
+    result = capitals.runpytest("capitals.yaml")
     result.stderr.fnmatch_lines(["ERROR: llm_limit in tox.ini: expected N or first:N, with N above 0, found 'few'"])
     capitals.makeini("[pytest]\nllm_batch_size = few")
-    assert capitals.runpytest_subprocess("capitals.yaml").ret == 4
+    assert capitals.runpytest("capitals.yaml").ret == 4
     monkeypatch.setenv("PYTEST_LLM_BATCH_SIZE", "lots")
-    result = capitals.runpytest_subprocess("capitals.yaml")
+    result = capitals.runpytest("capitals.yaml")
     result.stderr.fnmatch_lines(["ERROR: PYTEST_LLM_BATCH_SIZE: expected a whole number above 0, found 'lots'"])
 
 
 def test_set_changes_a_key(capitals: pytest.Pytester, workers: list[str]) -> None:
     options = ("--llm-set", "capitals: category=null", "--llm-set", "capitals: prompt.template='{{ question }}!'")
-    result = capitals.runpytest_subprocess(*workers, *options, "capitals.yaml")
+    result = capitals.runpytest(*workers, *options, "capitals.yaml")
     assert result.ret == 0
     result.stdout.no_fnmatch_line("*by category*")
 
 
 def test_set_with_a_misspelt_key(capitals: pytest.Pytester) -> None:
-    result = capitals.runpytest_subprocess("--llm-set", "capitals: prompt.tempalte=x", "capitals.yaml")
+    result = capitals.runpytest("--llm-set", "capitals: prompt.tempalte=x", "capitals.yaml")
     assert result.ret == 2
     result.stdout.fnmatch_lines(["*--llm-set *tempalte*did you mean*template*"])
 
 
 def test_set_for_a_suite_that_is_not_there(capitals: pytest.Pytester, workers: list[str]) -> None:
-    result = capitals.runpytest_subprocess(*workers, "--llm-set", "captials: score=letter", "capitals.yaml")
+    result = capitals.runpytest(*workers, "--llm-set", "captials: score=letter", "capitals.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    message = "ERROR: --llm-set 'captials: score=letter': no suite 'captials' was collected; did you mean 'capitals'?"
+    result.stderr.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*passed*")
+    result.stdout.no_fnmatch_line("*INTERNAL*")
+
+
+def test_set_for_a_suite_of_which_no_sample_is_selected(capitals: pytest.Pytester) -> None:
+    capitals.makefile(".yaml", other="suite: other\nsamples: [{question: Q, target: t}]\nscore: exact\n")
+    result = capitals.runpytest_inprocess("-p", "no:xdist", "--llm-set", "other: tags=[a]", "-k", "not other")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*--llm-set 'captials: score=letter' changed nothing: *did you mean 'capitals'?"])
+    result.stdout.no_fnmatch_line("*changed nothing*")
+
+
+@pytest.mark.parametrize("where", ["ini", "lf", "no suite"])
+def test_set_that_only_warns(capitals: pytest.Pytester, where: str) -> None:
+    """The ini file is of every session; ``--lf`` leaves files out; without a suite there is none to name."""
+    text = "captials: score=letter"
+    capitals.makepyfile("def test_a(): assert False\ndef test_b(): pass")
+    if where == "ini":
+        capitals.makeini(f"[pytest]\nllm_set = {text}\n")
+        arguments = ["-k", "not test_a"]
+    elif where == "lf":
+        capitals.runpytest_inprocess("-p", "no:xdist")
+        arguments = ["--lf", "--llm-set", text, "--deselect", "test_set_that_only_warns.py"]
+    else:
+        arguments = ["--llm-set", text, "test_set_that_only_warns.py::test_b"]
+    result = capitals.runpytest_inprocess("-p", "no:xdist", *arguments)
+    result.stdout.fnmatch_lines(["*--llm-set 'captials: score=letter': no suite 'captials' was collected*nothing*"])
+    assert result.ret in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def test_set_that_only_warns_breaks_no_session_in_which_warnings_are_errors(
+    capitals: pytest.Pytester, workers: list[str]
+) -> None:
+    capitals.makepyfile("def test_a(): pass")
+    capitals.makeini("[pytest]\nllm_set = captials: score=letter\nfilterwarnings = error\n")
+    result = capitals.runpytest(*workers)
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(["*--llm-set 'captials: score=letter': no suite 'captials' was collected*nothing"])
+    result.stdout.no_fnmatch_line("*INTERNAL*")
 
 
 def test_help_names_every_option(llm_pytester: pytest.Pytester) -> None:
     from pytest_llmeval.options import OPTIONS
 
-    text = llm_pytester.runpytest_subprocess("--help").stdout.str()
+    text = llm_pytester.runpytest("--help").stdout.str()
     for option in OPTIONS:
         assert option.flag in text
         assert option.ini in text

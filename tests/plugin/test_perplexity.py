@@ -27,7 +27,7 @@ category: language
 def test_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
     llm_pytester.makefile(".yaml", texts=TEXTS, sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "texts.yaml", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "texts.yaml", "sums.yaml")
     assert result.ret == 0
     result.assert_outcomes(passed=3)
     word, byte = 19 / 10, 19 / 26
@@ -38,9 +38,10 @@ def test_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[str])
             "",
             "suite*n  word_perplexity*byte_perplexity*bits_per_byte*token_perplexity*",
             f"texts*3  {math.exp(word):.3f} [[]*{math.exp(byte):.3f} [[]*{byte / math.log(2):.3f} [[]*",
-            "texts by category*",
-            f"*word_perplexity {math.exp(2):.3f}",
-            f"*word_perplexity {math.exp(13 / 7):.3f} [[]1.000, *",
+            "by category*word_perplexity*",
+            "texts",
+            f"*  {math.exp(2):.3f} *",
+            f"*  {math.exp(13 / 7):.3f} [[]1.000, *",
         ]
     )
     result.stdout.no_fnmatch_line("*loglikelihood*")
@@ -59,7 +60,7 @@ def test_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[str])
 def test_a_chunk_is_one_call(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
     llm_pytester.makefile(".yaml", texts=TEXTS)
-    llm_pytester.runpytest_subprocess("texts.yaml")
+    llm_pytester.runpytest("texts.yaml")
     (call,) = model_calls(llm_pytester.path, "loglikelihood_rolling")
     assert call["prompts"] == ["ab cde\nf", "abcd abcd", "a b c d e"]
 
@@ -67,7 +68,7 @@ def test_a_chunk_is_one_call(llm_pytester: pytest.Pytester) -> None:
 def test_a_text_that_fails_is_unscored_and_left_out(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(errors={"cde": "no room"}))
     llm_pytester.makefile(".yaml", texts=TEXTS)
-    result = llm_pytester.runpytest_subprocess(*workers, "texts.yaml")
+    result = llm_pytester.runpytest(*workers, "texts.yaml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*sample 't1': no room*", f"texts*2/3  {math.exp(13 / 7):.3f} *"])
 
@@ -75,7 +76,7 @@ def test_a_text_that_fails_is_unscored_and_left_out(llm_pytester: pytest.Pyteste
 def test_a_model_without_the_method_is_told_which(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(FAKE_MODEL_CONFTEST.replace("def loglikelihood_rolling(", "def something_else("))
     llm_pytester.makefile(".yaml", texts=TEXTS)
-    result = llm_pytester.runpytest_subprocess(*workers, "texts.yaml")
+    result = llm_pytester.runpytest(*workers, "texts.yaml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*model fake: has no method loglikelihood_rolling(requests), which this suite's*"])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -83,7 +84,7 @@ def test_a_model_without_the_method_is_told_which(llm_pytester: pytest.Pytester,
 
 def test_prompts_are_shown(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", texts=TEXTS)
-    result = llm_pytester.runpytest_subprocess("--llm-show-prompts", "texts.yaml")
+    result = llm_pytester.runpytest("--llm-show-prompts", "texts.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["texts.yaml::t1", "⟦ab cde", "f⟧", "", "texts.yaml::t2"], consecutive=True)
     result.stdout.no_fnmatch_line("target*")

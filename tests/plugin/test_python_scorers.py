@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pytest_llmeval.cli import main
 from tests.support import FAKE_MODEL_CONFTEST, fake_model_conftest
 
 NEAR = """
@@ -46,7 +47,7 @@ def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 def run(project: pytest.Pytester, score: str, *arguments: str) -> pytest.RunResult:
     project.makefile(".yaml", sums=SUITE.replace("SCORE", score))
-    return project.runpytest_subprocess(*arguments, "--llm-report=out.json")
+    return project.runpytest(*arguments, "--llm-report=out.json")
 
 
 def records(project: pytest.Pytester) -> dict[str, dict[str, object]]:
@@ -81,6 +82,26 @@ def test_a_mapping_gives_several_metrics(project: pytest.Pytester, workers: list
     metrics = json.loads((project.path / "out.json").read_text())["suites"][0]["metrics"]
     assert metrics["accuracy"]["value"] == pytest.approx(1 / 3)
     assert metrics["words"]["n"] == 3
+
+
+def test_a_contradiction_is_no_score_and_the_report_stays_good(project: pytest.Pytester) -> None:
+    both = """
+from pytest_llmeval.types import Score
+
+def both(reply, target):
+    return Score(status="correct", values={"accuracy": float(reply == str(target))})
+
+def pytest_llmeval_scorers():
+    return {"both": both}
+"""
+    project.makeconftest(fake_model_conftest(replies=REPLIES) + both)
+    result = run(project, "both", "-pno:xdist")
+    result.assert_outcomes(passed=1, failed=2)
+    reason = "the scorer both gave the status correct and accuracy = 0.0, expected accuracy = 1.0, or the status wrong"
+    result.stdout.fnmatch_lines([f"*{reason}*"])
+    assert [one["status"] for one in records(project).values()] == ["correct", "unscored", "unscored"]
+    report = str(project.path / "out.json")
+    assert main(["gate", report, "--gate", "accuracy > 0.5", "--allow-unscored", "2"]) == 0
 
 
 def test_what_it_raises_costs_the_sample(project: pytest.Pytester, workers: list[str]) -> None:
@@ -125,8 +146,9 @@ def test_an_installed_package_registers_by_entry_point(
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: polite-scorer\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[pytest_llmeval.scorers]\npolite = polite_scorer:polite\n")
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    result = run(project, "polite", *workers)
+    monkeypatch.setenv("PYTHONPATH", str(folder))  # read by a new interpreter only
+    project.makefile(".yaml", sums=SUITE.replace("SCORE", "polite"))
+    result = project.runpytest_subprocess(*workers)
     result.stdout.fnmatch_lines(["sums*3  0.000*"])
 
 
@@ -234,7 +256,7 @@ def capitals(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def test_a_benchmark_in_python_is_collected_as_a_suite(capitals: pytest.Pytester, workers: list[str]) -> None:
-    result = capitals.runpytest_subprocess(*workers, "-v", "--llm-report=out.json")
+    result = capitals.runpytest(*workers, "-v", "--llm-report=out.json")
     result.stdout.fnmatch_lines_random(
         [
             "*PASSED*test_capitals.py::Capitals::France*" if "-n2" in workers else "*::Capitals::France PASSED*",
@@ -255,20 +277,20 @@ def test_a_benchmark_in_python_is_collected_as_a_suite(capitals: pytest.Pytester
 
 
 def test_one_sample_of_it_by_its_node_id(capitals: pytest.Pytester, workers: list[str]) -> None:
-    result = capitals.runpytest_subprocess(*workers, "test_capitals.py::Capitals::France")
+    result = capitals.runpytest(*workers, "test_capitals.py::Capitals::France")
     result.assert_outcomes(passed=1)
 
 
 def test_its_wrong_answers_run_again(capitals: pytest.Pytester) -> None:
-    capitals.runpytest_subprocess()
-    capitals.runpytest_subprocess("--lf", "-v", "test_capitals.py::Capitals").stdout.fnmatch_lines(
+    capitals.runpytest()
+    capitals.runpytest("--lf", "-v", "test_capitals.py::Capitals").stdout.fnmatch_lines(
         ["*Norway WRONG*", "*Greece WRONG*", "*2 wrong in *"]
     )
 
 
 def test_overrides_reach_it(capitals: pytest.Pytester) -> None:
     override = "Capitals: prompt={template: 'Say it. {{ question }}'}"
-    result = capitals.runpytest_subprocess("--llm-set", override, "--llm-show-prompts")
+    result = capitals.runpytest("--llm-set", override, "--llm-show-prompts")
     result.stdout.fnmatch_lines(["*Say it. The capital of France*"])
 
 
@@ -287,7 +309,7 @@ def test_a_benchmark_without_rows_and_one_with_a_broken_row(llm_pytester: pytest
                 return [{"question": "q", "target": "t"}, "no mapping"]
         """
     )
-    result = llm_pytester.runpytest_subprocess()
+    result = llm_pytester.runpytest()
     result.stdout.fnmatch_lines_random(
         [
             "test_two.py:3: samples: found an empty list, expected samples",
@@ -295,3 +317,29 @@ def test_a_benchmark_without_rows_and_one_with_a_broken_row(llm_pytester: pytest
         ]
     )
     assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+JUDGED = """
+import os
+
+def judged(reply):
+    return bool(reply)
+
+judged.judged_by = os.environ["JUDGED_BY"]
+
+def pytest_llmeval_scorers():
+    return {"judged": judged}
+"""
+
+
+def test_a_baseline_of_another_judge_is_refused_by_the_judges_names(
+    llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies=REPLIES) + JUDGED)
+    monkeypatch.setenv("JUDGED_BY", "gpt-x, prompt 1")
+    assert run(llm_pytester, "judged").ret == 0
+    (llm_pytester.path / "out.json").rename(llm_pytester.path / "before.json")
+    monkeypatch.setenv("JUDGED_BY", "llama-y, prompt 1")
+    result = run(llm_pytester, "judged", "--llm-baseline=before.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*another judge: 'gpt-x, prompt 1' -> 'llama-y, prompt 1'*"])

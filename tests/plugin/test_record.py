@@ -24,7 +24,7 @@ def tests(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_records_join_summary_and_report(tests: pytest.Pytester, workers: list[str]) -> None:
     tests.makepyfile(test_tone=POLITE)
-    result = tests.runpytest_subprocess(*workers, "-v", "--llm-report=out.json")
+    result = tests.runpytest(*workers, "-v", "--llm-report=out.json")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*test_tone.py::test_polite*", "tone*2  0.500*0.000*", "*= 1 wrong in *"])
     report = json.loads((tests.path / "out.json").read_text())
@@ -38,20 +38,20 @@ def test_records_join_summary_and_report(tests: pytest.Pytester, workers: list[s
 def test_records_stand_beside_suites(tests: pytest.Pytester, workers: list[str]) -> None:
     tests.makepyfile(test_tone=POLITE)
     tests.makefile(".yaml", sums=SUMS)
-    result = tests.runpytest_subprocess(*workers, ".")
+    result = tests.runpytest(*workers, ".")
     result.stdout.fnmatch_lines_random(["sums*4  0.000*", "tone*2  0.500*"])
 
 
 def test_a_wrong_record_is_run_again_by_last_failed(tests: pytest.Pytester) -> None:
     tests.makepyfile(test_tone=POLITE, test_other="def test_passes(): pass")
-    tests.runpytest_subprocess()
-    tests.runpytest_subprocess("--lf").assert_outcomes(passed=0)
-    tests.runpytest_subprocess("--lf", "-v").stdout.fnmatch_lines(["*test_polite WRONG*"])
+    tests.runpytest()
+    tests.runpytest("--lf").assert_outcomes(passed=0)
+    tests.runpytest("--lf", "-v").stdout.fnmatch_lines(["*test_polite WRONG*"])
 
 
 def test_strict_fails_at_the_end_with_all_samples_recorded(tests: pytest.Pytester, workers: list[str]) -> None:
     tests.makepyfile(test_tone=POLITE.replace("number == 0", "number == 1"))
-    result = tests.runpytest_subprocess(*workers, "--llm-strict")
+    result = tests.runpytest(*workers, "--llm-strict")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*wrong: sample 0 of suite 'tone': expected None, found 'please'", "tone*2  0.500*"])
 
@@ -63,7 +63,7 @@ def test_records_through_getfixturevalue(tests: pytest.Pytester, workers: list[s
             request.getfixturevalue("llm_record")(suite="tone", id="1", correct=False, answer="x")
         """
     )
-    result = tests.runpytest_subprocess(*workers)
+    result = tests.runpytest(*workers)
     result.stdout.fnmatch_lines(["tone*1  0.000*", "*1 wrong*"])
 
 
@@ -78,7 +78,7 @@ def test_records_from_a_fixture_count_although_the_test_fails(tests: pytest.Pyte
             assert 0
         """
     )
-    result = tests.runpytest_subprocess(*workers)
+    result = tests.runpytest(*workers)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["tone*1  1.000*"])
     result.stdout.no_fnmatch_line("*could not be scored*")
@@ -126,7 +126,7 @@ def test_values_of_any_kind_are_recorded_as_text_and_numbers(tests: pytest.Pytes
             llm_record(suite="s", id=1, correct=True, question=Path("a/b"), chance=quarter, target=Path("t"))
         """
     )
-    assert tests.runpytest_subprocess(*workers, "--llm-report=out.json").ret == 0
+    assert tests.runpytest(*workers, "--llm-report=out.json").ret == 0
     (record,) = json.loads((tests.path / "out.json").read_text())["records"]
     assert (record["question"], record["chance"], record["target"], record["no_answer"]) == ("a/b", 0.25, "t", False)
 
@@ -134,7 +134,7 @@ def test_values_of_any_kind_are_recorded_as_text_and_numbers(tests: pytest.Pytes
 def test_a_suite_of_a_file_is_not_a_suite_of_tests(tests: pytest.Pytester, workers: list[str]) -> None:
     tests.makefile(".yaml", sums=SUMS)
     tests.makepyfile(test_it="def test_it(llm_record): llm_record(suite='sums', id='x', correct=True, answer='x')")
-    result = tests.runpytest_subprocess(*workers)
+    result = tests.runpytest(*workers)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["problem: suite 'sums' is sums.yaml, and test_it.py::test_it records to it too*"])
 
@@ -155,7 +155,7 @@ def test_a_test_that_fails_first_is_unscored(
     (tests.path / "test_tone.py").write_text(
         "def test_fine(llm_record):\n    llm_record(suite='tone', id='1', correct=True, answer='x')\n" + source + "\n"
     )
-    result = tests.runpytest_subprocess(*workers, "--llm-report=out.json")
+    result = tests.runpytest(*workers, "--llm-report=out.json")
     assert result.ret == 1
     report = json.loads((tests.path / "out.json").read_text())
     record = next(record for record in report["records"] if record["status"] == "unscored")
@@ -171,7 +171,7 @@ def test_a_number_without_right_or_wrong(tests: pytest.Pytester) -> None:
                 llm_record(suite="style", id=i, score=i / 4, values={"length": 10.0 * i})
         """
     )
-    result = tests.runpytest_subprocess()
+    result = tests.runpytest()
     assert result.ret == 0
     result.stdout.fnmatch_lines(["suite*n*score*length", "style*4  0.375*15.000*", "*1 passed*"])
 
@@ -192,7 +192,7 @@ def test_a_number_without_right_or_wrong(tests: pytest.Pytester) -> None:
 )
 def test_what_cannot_be_recorded(tests: pytest.Pytester, arguments: str, message: str) -> None:
     tests.makepyfile(f"def test_it(llm_record):\n    llm_record({arguments})")
-    result = tests.runpytest_subprocess()
+    result = tests.runpytest()
     assert result.ret == 1
     result.stdout.fnmatch_lines([f"E*{message}"])
 
@@ -205,7 +205,7 @@ def test_numpy_and_torch_booleans_are_booleans(tests: pytest.Pytester) -> None:
             llm_record(suite="s", id=1, correct=numpy.float64(1) == numpy.float64(1), answer="x")
         """
     )
-    assert tests.runpytest_subprocess().ret == 0
+    assert tests.runpytest().ret == 0
 
 
 def test_one_sample_recorded_by_two_tests(tests: pytest.Pytester, workers: list[str]) -> None:
@@ -217,7 +217,7 @@ def test_one_sample_recorded_by_two_tests(tests: pytest.Pytester, workers: list[
             llm_record(suite="s", id=1, correct=True, answer="x")
         """
     )
-    result = tests.runpytest_subprocess(*workers)
+    result = tests.runpytest(*workers)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
         ["problem: sample '1' of suite 's' was recorded by *::test_* and by *: only the first counts"]
@@ -234,4 +234,4 @@ def test_generate_in_a_hand_written_test(llm_pytester: pytest.Pytester) -> None:
             assert reply.text == "please"
         """
     )
-    llm_pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    llm_pytester.runpytest().assert_outcomes(passed=1)

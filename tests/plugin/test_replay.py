@@ -36,9 +36,7 @@ def metrics(report: Any) -> dict[str, float]:
 def test_replies_are_scored(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     jsonl(llm_pytester.path, "out.jsonl", REPLIES[::-1])
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(
-        *workers, "--llm-model=replay:out.jsonl", "--llm-report=report.json", "sums.yaml"
-    )
+    result = llm_pytester.runpytest(*workers, "--llm-model=replay:out.jsonl", "--llm-report=report.json", "sums.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["llm-model: replay:out.jsonl (replies from a file)", "*2 passed, 2 wrong*"])
     report = report_of(llm_pytester.path)
@@ -55,7 +53,7 @@ def test_two_files_are_compared(llm_pytester: pytest.Pytester, workers: list[str
     jsonl(llm_pytester.path, "b.jsonl", rows)
     llm_pytester.makefile(".yaml", sums=SUMS)
     models = ["replay:a.jsonl", "replay:b.jsonl?id=qid&response=text", "majority"]
-    result = llm_pytester.runpytest_subprocess(
+    result = llm_pytester.runpytest(
         *workers, *(f"--llm-model={model}" for model in models), "--llm-report=report.json", "-v", "sums.yaml"
     )
     assert result.ret == 0
@@ -67,7 +65,7 @@ def test_two_files_are_compared(llm_pytester: pytest.Pytester, workers: list[str
         (models[0], models[1]),
         (models[0], models[2]),
     ]
-    again = llm_pytester.runpytest_subprocess(
+    again = llm_pytester.runpytest(
         *workers, *(f"--llm-model={model}" for model in models), "sums.yaml::replay:b.jsonl?id=qid&response=text::s4"
     )
     again.assert_outcomes(passed=1)
@@ -88,7 +86,7 @@ def test_ids_have_to_fit(
     """Said once, when the suite is collected; nothing runs."""
     jsonl(llm_pytester.path, "out.jsonl", rows)
     llm_pytester.makefile(".yaml", sums=SUMS, capitals=CAPITALS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-model=replay:out.jsonl", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-model=replay:out.jsonl", "sums.yaml")
     assert result.ret in (1, 2)  # pytest-xdist ends with 1
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([words.replace("[", "[[]")])
@@ -98,7 +96,7 @@ def test_ids_have_to_fit(
 def test_partial(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     jsonl(llm_pytester.path, "out.jsonl", REPLIES[:2])
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(
+    result = llm_pytester.runpytest(
         *workers, "--llm-model=replay:out.jsonl?partial=true", "--llm-report=report.json", "-rs", "sums.yaml"
     )
     assert result.ret == 0
@@ -117,11 +115,9 @@ def test_a_report_can_be_scored_again(llm_pytester: pytest.Pytester, workers: li
     (suites / "sums.yaml").write_text(SUMS)
     texts = "suite: texts\nsamples: [{question: A text.}, {question: Another one.}]\nscore: perplexity\n"
     (suites / "texts.yaml").write_text(texts)
-    assert llm_pytester.runpytest_subprocess("suites", "--llm-report=first.json").ret == 0
+    assert llm_pytester.runpytest("suites", "--llm-report=first.json").ret == 0
     (suites / "conftest.py").unlink()
-    result = llm_pytester.runpytest_subprocess(
-        *workers, "suites", "--llm-model=replay:first.json", "--llm-report=second.json"
-    )
+    result = llm_pytester.runpytest(*workers, "suites", "--llm-model=replay:first.json", "--llm-report=second.json")
     assert result.ret == 0
     first, second = report_of(llm_pytester.path, "first.json"), report_of(llm_pytester.path, "second.json")
     assert len(second["records"]) == 9
@@ -135,13 +131,13 @@ def test_a_report_can_be_scored_again(llm_pytester: pytest.Pytester, workers: li
 def test_a_report_of_several_models(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     models = ["--llm-model=random", "--llm-model=random?seed=2"]
-    assert llm_pytester.runpytest_subprocess(*models, "--llm-report=first.json", "capitals.yaml").ret == 0
-    result = llm_pytester.runpytest_subprocess("--llm-model=replay:first.json", "capitals.yaml")
+    assert llm_pytester.runpytest(*models, "--llm-report=first.json", "capitals.yaml").ret == 0
+    result = llm_pytester.runpytest("--llm-model=replay:first.json", "capitals.yaml")
     assert result.ret == 2
     result.stdout.fnmatch_lines(
         ["*first.json is a report on 'random', 'random[?]seed=2': choose one with [?]model=NAME*"]
     )
-    result = llm_pytester.runpytest_subprocess(
+    result = llm_pytester.runpytest(
         "--llm-model=replay:first.json?model=random?seed=2", "--llm-report=second.json", "capitals.yaml"
     )
     assert result.ret == 0
@@ -162,10 +158,10 @@ def test_numbers_of_tokens_that_nobody_counted(llm_pytester: pytest.Pytester, wo
     jsonl(llm_pytester.path, "out.jsonl", CHOICES)
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     run = [*workers, "--llm-model=replay:out.jsonl", "--llm-report=report.json", "capitals.yaml"]
-    result = llm_pytester.runpytest_subprocess(*run)
+    result = llm_pytester.runpytest(*run)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*without numbers of tokens, and the suite compares them per token: give num_tokens*"])
-    result = llm_pytester.runpytest_subprocess(*run, "--llm-set=capitals: score.choice.normalize=sum")
+    result = llm_pytester.runpytest(*run, "--llm-set=capitals: score.choice.normalize=sum")
     assert result.ret == 0
     found = metrics(report_of(llm_pytester.path))
     assert found["accuracy"] == found["accuracy_sum"] == pytest.approx(2 / 3)
@@ -180,7 +176,7 @@ def test_scores_are_what_they_are(llm_pytester: pytest.Pytester, workers: list[s
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     reports = []
     for normalize in ("token", "byte"):
-        result = llm_pytester.runpytest_subprocess(
+        result = llm_pytester.runpytest(
             *workers,
             "--llm-model=replay:out.jsonl",
             "--llm-report=report.json",
@@ -201,7 +197,7 @@ def test_pairs_of_logits(llm_pytester: pytest.Pytester, workers: list[str]) -> N
         facts="suite: facts\nsamples: [{id: a, question: x, target: 'yes'}, {id: b, question: y, target: 'yes'}]\n"
         "score: {yes_no: {by: loglikelihood}}\n",
     )
-    result = llm_pytester.runpytest_subprocess(
+    result = llm_pytester.runpytest(
         *workers, "--llm-model=replay:out.csv?scores=yes,no", "--llm-report=report.json", "facts.yaml"
     )
     assert result.ret == 0
@@ -213,15 +209,11 @@ def test_pairs_of_logits(llm_pytester: pytest.Pytester, workers: list[str]) -> N
 def test_epochs(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     jsonl(llm_pytester.path, "out.jsonl", [{"id": f"s{n}", "response": ["2", "5", "2"]} for n in range(1, 5)])
     llm_pytester.makefile(".yaml", sums=SUMS + "epochs: {count: 3, reduce: mode}\ngenerate: {temperature: 1}\n")
-    result = llm_pytester.runpytest_subprocess(
-        *workers, "--llm-model=replay:out.jsonl", "--llm-report=report.json", "sums.yaml"
-    )
+    result = llm_pytester.runpytest(*workers, "--llm-model=replay:out.jsonl", "--llm-report=report.json", "sums.yaml")
     assert result.ret == 0
     report = report_of(llm_pytester.path)
     assert statuses(report) == {"s1": "correct", "s2": "wrong", "s3": "wrong", "s4": "wrong"}
-    again = llm_pytester.runpytest_subprocess(
-        *workers, "--llm-model=replay:report.json", "--llm-report=second.json", "sums.yaml"
-    )
+    again = llm_pytester.runpytest(*workers, "--llm-model=replay:report.json", "--llm-report=second.json", "sums.yaml")
     assert again.ret == 0
     assert statuses(report_of(llm_pytester.path, "second.json")) == statuses(report)
 
@@ -241,7 +233,7 @@ def test_what_is_refused_before_the_run(
     llm_pytester: pytest.Pytester, workers: list[str], model: str, message: str
 ) -> None:
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, f"--llm-model={model}", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, f"--llm-model={model}", "sums.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines([message.replace("?", "[?]")])
     result.stderr.no_fnmatch_line("*Traceback*")
@@ -267,14 +259,14 @@ OWN = OWN.replace("target: 8}", 'target: 8, response: ""}').replace("target: 9}"
 
 def test_responses_of_the_data_need_no_model(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makefile(".yaml", sums=OWN)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=report.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=report.json", "sums.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*LLM evaluation: responses*", "*2 passed, 2 wrong*"])
     report = report_of(llm_pytester.path)
     assert statuses(report) == {"s1": "correct", "s2": "wrong", "s3": "wrong", "s4": "correct"}
     assert {record["model"] for record in report["records"]} == {"responses"}
     assert [model["name"] for model in report["models"]] == ["responses"]
-    bare = llm_pytester.runpytest_subprocess(*workers)
+    bare = llm_pytester.runpytest(*workers)
     assert bare.ret == 0
     bare.stdout.fnmatch_lines(["*2 passed, 2 wrong*"])
 
@@ -287,7 +279,7 @@ def test_a_column_of_another_name(llm_pytester: pytest.Pytester, workers: list[s
         sums="suite: sums\ndataset:\n  path: rows.jsonl\n  fields: {question: q, target: a, response: llm.text}\n"
         "prompt: {fewshot: {count: 1, samples: [{question: x, target: '1'}]}}\nscore: number\n",
     )
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=report.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=report.json", "sums.yaml")
     assert result.ret == 0
     assert statuses(report_of(llm_pytester.path)) == {"1": "correct", "2": "wrong"}
 
@@ -295,13 +287,11 @@ def test_a_column_of_another_name(llm_pytester: pytest.Pytester, workers: list[s
 def test_a_model_is_asked_although_there_are_responses(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makefile(".yaml", sums=OWN)
     jsonl(llm_pytester.path, "out.jsonl", [{"id": f"s{n}", "response": "2"} for n in range(1, 5)])
-    result = llm_pytester.runpytest_subprocess(
-        *workers, "--llm-model=replay:out.jsonl", "--llm-report=report.json", "sums.yaml"
-    )
+    result = llm_pytester.runpytest(*workers, "--llm-model=replay:out.jsonl", "--llm-report=report.json", "sums.yaml")
     assert result.ret == 0
     assert list(statuses(report_of(llm_pytester.path)).values()) == ["correct", "wrong", "wrong", "wrong"]
     llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES))
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=report.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=report.json", "sums.yaml")
     assert {record["model"] for record in report_of(llm_pytester.path)["records"]} == {"fake"}
 
 
@@ -319,14 +309,14 @@ def test_a_column_that_is_something_else_is_no_reply(
     """The targets of a data set for tuning, say, must not be scored against themselves."""
     jsonl(llm_pytester.path, "rows.jsonl", [{"prompt": "Hi", "response": "Hello"}])
     llm_pytester.makefile(".yaml", s=suite)
-    result = llm_pytester.runpytest_subprocess(*workers, "s.yaml")
+    result = llm_pytester.runpytest(*workers, "s.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: s.yaml needs a model: *"])
 
 
 def test_a_row_without_a_response(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makefile(".yaml", sums=OWN.replace(', response: ""', ""))
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=report.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=report.json", "sums.yaml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*sample 's3': the row has no response; dataset.where can leave such rows out*"])
     assert statuses(report_of(llm_pytester.path))["s3"] == "unscored"
@@ -334,6 +324,6 @@ def test_a_row_without_a_response(llm_pytester: pytest.Pytester, workers: list[s
 
 def test_own_responses_beside_a_suite_without(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makefile(".yaml", sums=OWN, capitals=CAPITALS)
-    result = llm_pytester.runpytest_subprocess(*workers, "-rs")
+    result = llm_pytester.runpytest(*workers, "-rs")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["SKIPPED [[]3] capitals.yaml:1: no model: *", "*2 passed, 3 skipped, 2 wrong*"])

@@ -46,7 +46,7 @@ def read_in_a_process(pytester: pytest.Pytester, name: str) -> Any:
 def test_schema_1(llm_pytester: pytest.Pytester, workers: list[str], model: str) -> None:
     shutil.copy(SCHEMA_1, llm_pytester.path / "old.json")
     llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
-    done = llm_pytester.runpytest_subprocess(
+    done = llm_pytester.runpytest(
         *workers, f"--llm-model=replay:old.json?model={model}", "--llm-report=out.json", "capitals.yaml", "sums.yaml"
     )
     assert done.ret == 0
@@ -94,9 +94,7 @@ def test_of_a_sample_that_was_run_again_the_last_reply_counts(
     with journal.path.open("ab") as file:
         file.write(b'{"record": {"suite": "sums", "id"')
     llm_pytester.makefile(".yaml", sums=SUMS)
-    done = llm_pytester.runpytest_subprocess(
-        *workers, "--llm-model=replay:out.json.journal", "--llm-report=out.json", "sums.yaml"
-    )
+    done = llm_pytester.runpytest(*workers, "--llm-model=replay:out.json.journal", "--llm-report=out.json", "sums.yaml")
     assert done.ret == 0
     outputs = {record.id: record.output for record in read_report(llm_pytester.path / "out.json").records}
     assert outputs == {"s1": "2", "s2": "5", "s3": "8", "s4": "9"}
@@ -116,6 +114,6 @@ def test_of_a_sample_that_was_run_again_the_last_reply_counts(
 def test_a_journal_without_replies(llm_pytester: pytest.Pytester, content: str, message: str) -> None:
     (llm_pytester.path / "out.json.journal").write_text(content)
     llm_pytester.makefile(".yaml", sums=SUMS)
-    done = llm_pytester.runpytest_subprocess("--llm-model=replay:out.json.journal", "sums.yaml")
+    done = llm_pytester.runpytest("--llm-model=replay:out.json.journal", "sums.yaml")
     assert done.ret != 0
     done.stdout.fnmatch_lines([f"*model replay:out.json.journal: {message}"])

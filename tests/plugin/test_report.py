@@ -30,7 +30,7 @@ def both(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def test_contents(both: pytest.Pytester, workers: list[str]) -> None:
-    assert both.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml").ret == 0
+    assert both.runpytest(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml").ret == 0
     report = read(both.path)
     assert report["schema"] == 2
     assert report["exit_code"] == 0
@@ -61,7 +61,7 @@ def test_contents(both: pytest.Pytester, workers: list[str]) -> None:
 def test_the_same_numbers_with_and_without_workers(both: pytest.Pytester) -> None:
     reports = []
     for workers in (["-p", "no:xdist"], ["-n2"], ["-n", "3", "--dist", "loadfile"]):
-        both.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
+        both.runpytest(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
         report = read(both.path)
         report["records"].sort(key=lambda record: (record["suite"], record["id"]))
         report["suites"].sort(key=lambda suite: str(suite["name"]))
@@ -80,14 +80,14 @@ def test_the_same_numbers_with_and_without_workers(both: pytest.Pytester) -> Non
     ],
 )
 def test_prompts(both: pytest.Pytester, how: str, expected: str | None) -> None:
-    both.runpytest_subprocess("--llm-report=out.json", f"--llm-report-prompts={how}", "capitals.yaml::q1")
+    both.runpytest("--llm-report=out.json", f"--llm-report-prompts={how}", "capitals.yaml::q1")
     assert read(both.path)["records"][0]["prompt"] == expected
 
 
 def test_failures_are_in_the_report(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES, errors={"2 + 3": "too hot"}))
     llm_pytester.makefile(".yaml", sums=SUMS)
-    llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml")
     report = read(llm_pytester.path)
     assert report["exit_code"] == 1
     assert (report["suites"][0]["num_expected"], report["suites"][0]["num_scored"]) == (4, 3)
@@ -100,7 +100,7 @@ def test_a_model_that_raises_in_the_fixture(llm_pytester: pytest.Pytester, worke
         "import pytest\n@pytest.fixture(scope='session')\ndef llm_model():\n    raise RuntimeError('no weights')\n"
     )
     llm_pytester.makefile(".yaml", sums=SUMS)
-    assert llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml").ret == 1
+    assert llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml").ret == 1
     assert {record["reason"] for record in read(llm_pytester.path)["records"]} == {"RuntimeError: no weights"}
     assert len(read(llm_pytester.path)["records"]) == 4
 
@@ -108,7 +108,7 @@ def test_a_model_that_raises_in_the_fixture(llm_pytester: pytest.Pytester, worke
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("missing/out.json", "cannot write the report missing/out.json: there is no folder missing; create it first"),
+        ("capitals.yaml/a/out.json", "cannot write the report capitals.yaml/a/out.json: Not a directory"),
         ("out.txt", "--llm-report: expected a name that ends in .json, .md, .csv, .jsonl, or a folder: with / at its "),
         ("out.xml", "--junitxml=FILE"),
     ],
@@ -116,14 +116,14 @@ def test_a_model_that_raises_in_the_fixture(llm_pytester: pytest.Pytester, worke
 def test_an_unwritable_path_is_found_before_the_run(
     both: pytest.Pytester, workers: list[str], path: str, message: str
 ) -> None:
-    result = both.runpytest_subprocess(*workers, f"--llm-report={path}", "capitals.yaml")
+    result = both.runpytest(*workers, f"--llm-report={path}", "capitals.yaml")
     assert result.ret == 4
     assert message in result.stderr.str()
     assert not (both.path / "model_calls.jsonl").exists()
 
 
 def test_an_old_report_survives_a_write_that_fails(both: pytest.Pytester) -> None:
-    both.runpytest_subprocess("--llm-report=out.json", "capitals.yaml")
+    both.runpytest("--llm-report=out.json", "capitals.yaml")
     before = (both.path / "out.json").read_bytes()
     both.makepyfile(
         broken_disk="""
@@ -143,7 +143,7 @@ def test_an_old_report_survives_a_write_that_fails(both: pytest.Pytester) -> Non
 
 def test_a_test_that_changes_the_directory_does_not_move_the_report(both: pytest.Pytester) -> None:
     both.makepyfile("import os\n\ndef test_moves(tmp_path):\n    os.chdir(tmp_path)")
-    both.runpytest_subprocess("--llm-report=out.json", ".")
+    both.runpytest("--llm-report=out.json", ".")
     assert len(read(both.path)["records"]) == 7
 
 
@@ -155,7 +155,7 @@ def test_secrets_do_not_reach_the_report(
         fake_model_conftest(raises={"1 + 1": "no access for very-secret-value at https://me:pass@host/"})
     )
     llm_pytester.makefile(".yaml", sums=SUMS)
-    llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "sums.yaml")
+    llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml")
     text = (llm_pytester.path / "out.json").read_text()
     assert "RuntimeError: no access for *** at https://host/" in text
     assert "very-secret" not in text
@@ -163,7 +163,7 @@ def test_secrets_do_not_reach_the_report(
 
 
 def test_collect_only_writes_no_report(both: pytest.Pytester) -> None:
-    both.runpytest_subprocess("--collect-only", "--llm-report=out.json", "capitals.yaml")
+    both.runpytest("--collect-only", "--llm-report=out.json", "capitals.yaml")
     assert not (both.path / "out.json").exists()
 
 
@@ -226,7 +226,7 @@ def test_replies_that_no_terminal_should_see(llm_pytester: pytest.Pytester, work
         ".yaml",
         odd="suite: odd\nscore: exact\nsamples: [{id: one, question: q, target: t}, {question: q, id: two, target: t}]",
     )
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-strict", "--llm-report=out.json", "odd.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-strict", "--llm-report=out.json", "odd.yaml")
     assert result.ret == 1
     shown = result.stdout.str()
     assert "found 'a\\x00b\\ud800c\\x1b[31mred\\u202eevil'" in shown
@@ -236,7 +236,7 @@ def test_replies_that_no_terminal_should_see(llm_pytester: pytest.Pytester, work
 
 def test_fingerprints_follow_what_is_asked_and_how_it_is_judged(both: pytest.Pytester) -> None:
     def fingerprints(*options: str) -> tuple[str, dict[str, str]]:
-        both.runpytest_subprocess(*options, "--llm-report=out.json", "capitals.yaml")
+        both.runpytest(*options, "--llm-report=out.json", "capitals.yaml")
         report = read(both.path)
         return report["suites"][0]["fingerprint"], {one["id"]: one["fingerprint"] for one in report["records"]}
 

@@ -30,9 +30,7 @@ def both(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_every_format_in_one_run(both: pytest.Pytester, workers: list[str]) -> None:
     names = ("a.json", "a.md", "a.csv", "a.jsonl")
-    result = both.runpytest_subprocess(
-        *workers, *(f"--llm-report={name}" for name in names), "capitals.yaml", "sums.yaml"
-    )
+    result = both.runpytest(*workers, *(f"--llm-report={name}" for name in names), "capitals.yaml", "sums.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines([f"report: {name}" for name in names])
     ids = ["q1", "q2", "q3", "s1", "s2", "s3", "s4"]
@@ -50,14 +48,14 @@ def test_every_format_in_one_run(both: pytest.Pytester, workers: list[str]) -> N
     shown = (both.path / "a.md").read_text(encoding="utf-8").splitlines()
     assert "| s2 |  | wrong | 4 | 5 | 0 |" in shown
     assert "| s3 |  | wrong | no answer | 8 | 0 |" in shown
-    assert any(line.startswith("| north | 1 | 0.000 [0.000, 0.793] |") for line in shown)
+    assert any(line.startswith("| north | 1 | 0.000 |") for line in shown)
 
 
 @pytest.mark.parametrize(("suites", "part"), [(["capitals.yaml"], ""), (["letters.yaml"], "mcq_")])
 def test_a_folder_gets_a_report_of_its_own_name(both: pytest.Pytester, suites: list[str], part: str) -> None:
     both.makefile(".yaml", letters=LETTERS)
     for _ in range(2):
-        assert both.runpytest_subprocess("--llm-report=reports/new/", *suites).ret == 0
+        assert both.runpytest("--llm-report=reports/new/", *suites).ret == 0
     names = [path.name for path in (both.path / "reports" / "new").iterdir()]
     assert len(names) == 2
     assert all(re.fullmatch(rf"eval_report_{part}fake_\d{{8}}_\d{{6}}(-2)?\.md", name) for name in names)
@@ -68,12 +66,12 @@ def test_a_folder_gets_a_report_of_its_own_name(both: pytest.Pytester, suites: l
     [
         ("out.xml", "--junitxml=FILE.xml is pytest's own"),
         ("out.txt", "expected a name that ends in .json, .md, .csv, .jsonl, or a folder"),
-        ("none/out.md", "there is no folder none"),
+        ("conftest.py/new/out.md", "cannot write the report conftest.py/new/out.md: Not a directory"),
         ("conftest.py/new/", "cannot write the report to the folder conftest.py/new: Not a directory"),
     ],
 )
 def test_a_target_that_cannot_be_is_told_before_the_run(both: pytest.Pytester, target: str, message: str) -> None:
-    result = both.runpytest_subprocess(f"--llm-report={target}", "sums.yaml")
+    result = both.runpytest(f"--llm-report={target}", "sums.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert message in result.stderr.str()
     assert "Traceback" not in result.stderr.str()
@@ -90,7 +88,7 @@ def test_a_model_does_nothing_where_its_text_is_shown(
         fake_model_conftest(replies={"1 + 1": HOSTILE}, errors={"2 + 3": HOSTILE}, default_reply="9")
     )
     llm_pytester.makefile(".yaml", sums=SUMS.replace("score: number", "score: {pattern: {pattern: '(?s)(.+)'}}"))
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=a.md", "--llm-report=a.csv", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=a.md", "--llm-report=a.csv", "sums.yaml")
     assert result.ret == 1
     shown = result.stdout.str()
     assert "\x1b" not in shown

@@ -33,12 +33,12 @@ def read(pytester: pytest.Pytester) -> dict[str, Any]:
 
 
 def collected(pytester: pytest.Pytester, *arguments: str) -> list[str]:
-    result = pytester.runpytest_subprocess("--collect-only", "-q", *arguments)
+    result = pytester.runpytest("--collect-only", "-q", *arguments)
     return [line for line in result.outlines if "::" in line]
 
 
 def test_every_suite_runs_on_every_model(both: pytest.Pytester, workers: list[str]) -> None:
-    result = both.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
+    result = both.runpytest(*workers, *MODELS, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
     assert result.ret == 0
     report = read(both)
     found = {(record["suite"], record["model"], record["id"]): record["status"] for record in report["records"]}
@@ -66,7 +66,7 @@ def test_every_suite_runs_on_every_model(both: pytest.Pytester, workers: list[st
 
 
 def test_a_model_makes_room_before_the_next_is_loaded(both: pytest.Pytester) -> None:
-    assert both.runpytest_subprocess(*MODELS, "capitals.yaml", "sums.yaml").ret == 0
+    assert both.runpytest(*MODELS, "capitals.yaml", "sums.yaml").ret == 0
     assert [(load["model"], load["alive"]) for load in loads(both.path)] == [("org/big", []), ("small", [])]
 
 
@@ -78,7 +78,7 @@ def test_a_failed_sample_keeps_no_model_alive(llm_pytester: pytest.Pytester) -> 
 
 
 def test_each_worker_holds_one_model(both: pytest.Pytester) -> None:
-    both.runpytest_subprocess("-n2", *MODELS, "capitals.yaml", "sums.yaml")
+    both.runpytest("-n2", *MODELS, "capitals.yaml", "sums.yaml")
     found = loads(both.path)
     assert all(load["alive"] == [] for load in found)
     assert len({(load["model"], load["pid"]) for load in found}) == len(found), "a worker loaded a model twice"
@@ -87,7 +87,7 @@ def test_each_worker_holds_one_model(both: pytest.Pytester) -> None:
 def test_the_same_numbers_with_and_without_workers(both: pytest.Pytester) -> None:
     reports = []
     for workers in (["-p", "no:xdist"], ["-n2"], ["-n", "3", "--dist", "loadscope"]):
-        both.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
+        both.runpytest(*workers, *MODELS, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
         report = read(both)
         for key in ("created", "seconds"):
             del report[key]
@@ -96,17 +96,19 @@ def test_the_same_numbers_with_and_without_workers(both: pytest.Pytester) -> Non
 
 
 def test_comparison(both: pytest.Pytester, workers: list[str]) -> None:
-    result = both.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
+    result = both.runpytest(*workers, *MODELS, "--llm-report=out.json", "capitals.yaml", "sums.yaml")
     result.stdout.fnmatch_lines(
         [
             "suite*n  accuracy*",
             "capitals (big)*3  0.667*",
             "capitals (small)*3  0.667*",
-            "against big, over the samples that both scored: value (difference [[]95% interval])",
-            "suite     metric      n  big    small",
-            "capitals  accuracy    3  0.667  0.667 (+0.000 [[]-0.692, 0.692], +1 -1)",
-            "sums      accuracy    4  0.500  0.500 (+0.000 [[]-0.604, 0.604], +1 -1)",
-            "capitals (big) by category *",
+            "against big, over the samples that both scored: value (difference [[]95% interval],*",
+            "suite     metric    n  big    small",
+            "capitals  accuracy  3  0.667  0.667 (+0.000 [[]-0.692, 0.692], +1 -1)",
+            "sums      accuracy  4  0.500  0.500 (+0.000 [[]-0.604, 0.604], +1 -1)",
+            "by category *",
+            "capitals (big)",
+            "capitals (small)",
         ]
     )
     capitals, sums = read(both)["comparisons"]
@@ -121,18 +123,19 @@ def test_comparison(both: pytest.Pytester, workers: list[str]) -> None:
     assert set(sums["differences"]) == {"accuracy"}, "counts are not compared"
 
 
-def test_a_narrow_terminal_gets_a_list(both: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_gets_a_table_for_each_model(both: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
-    result = both.runpytest_subprocess(*MODELS, "capitals.yaml")
+    result = both.runpytest(*MODELS, "capitals.yaml")
     result.stdout.fnmatch_lines(
         [
             "against big, *",
-            "suite",
-            "  capitals",
-            "    metric accuracy",
-            "    n 3",
-            "    big 0.667",
-            "    small 0.667 (*",
+            "suite     metric    n  big",
+            "-*",
+            "capitals  accuracy  3  0.667",
+            "",
+            "suite     small",
+            "-*",
+            "capitals  0.667 (+0 *",
         ]
     )
 
@@ -143,7 +146,7 @@ def test_a_sample_that_one_model_could_not_answer_is_not_compared(
     llm_pytester.makeconftest(scripted_models_conftest({"a": BIG, "b": {**SMALL, "4 + 4": "error:too hot"}}))
     llm_pytester.makefile(".yaml", sums=SUMS)
     arguments = (*workers, "--llm-model=a", "--llm-model=b", "--llm-report=out.json", "sums.yaml")
-    assert llm_pytester.runpytest_subprocess(*arguments).ret == 1
+    assert llm_pytester.runpytest(*arguments).ret == 1
     report = read(llm_pytester)
     assert [(suite["num_expected"], suite["num_scored"]) for suite in report["suites"]] == [(4, 4), (4, 3)]
     (comparison,) = report["comparisons"]
@@ -155,11 +158,11 @@ def test_three_models_are_compared_with_the_first(llm_pytester: pytest.Pytester,
     llm_pytester.makeconftest(scripted_models_conftest({"a": BIG, "b": SMALL, "c": {}}))
     llm_pytester.makefile(".yaml", sums=SUMS)
     models = [f"--llm-model={name}" for name in "abc"]
-    result = llm_pytester.runpytest_subprocess(*workers, *models, "--llm-report=out.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, *models, "--llm-report=out.json", "sums.yaml")
     assert result.ret == 0
     pairs = [(one["first"], one["second"]) for one in read(llm_pytester)["comparisons"]]
     assert pairs == [("a", "b"), ("a", "c")]
-    result.stdout.fnmatch_lines(["sums     accuracy    4  0.500  0.500 (+0.000 *, +1 -1)  0.000 (-0.500 *, +0 -2)"])
+    result.stdout.fnmatch_lines(["sums   accuracy  4  0.500  0.500 (+0.000 *, +1 -1)  0.000 (-0.500 *, +0 -2)"])
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test_selection(both: pytest.Pytester, arguments: list[str], expected: list[s
 
 def test_one_model_alone_has_no_level(both: pytest.Pytester) -> None:
     assert collected(both, "--llm-model=small", "capitals.yaml::q2") == ["capitals.yaml::q2"]
-    result = both.runpytest_subprocess("--llm-model=small", "--llm-report=out.json", "capitals.yaml")
+    result = both.runpytest("--llm-model=small", "--llm-report=out.json", "capitals.yaml")
     assert result.ret == 0
     assert read(both)["comparisons"] == []
     result.stdout.no_fnmatch_line("against *")
@@ -188,15 +191,15 @@ def test_one_model_alone_has_no_level(both: pytest.Pytester) -> None:
 
 
 def test_a_selected_model_is_the_only_one_that_is_loaded(both: pytest.Pytester, workers: list[str]) -> None:
-    result = both.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json", "-k", "small", "capitals.yaml")
+    result = both.runpytest(*workers, *MODELS, "--llm-report=out.json", "-k", "small", "capitals.yaml")
     assert result.ret == 0
     assert {load["model"] for load in loads(both.path)} == {"small"}
     assert [(suite["models"], suite["num_expected"]) for suite in read(both)["suites"]] == [(["small"], 3)]
 
 
 def test_last_failed_runs_wrong_answers_of_each_model(both: pytest.Pytester, workers: list[str]) -> None:
-    both.runpytest_subprocess(*workers, *MODELS, "capitals.yaml", "sums.yaml")
-    result = both.runpytest_subprocess(*workers, *MODELS, "--lf", "--llm-report=out.json", "capitals.yaml", "sums.yaml")
+    both.runpytest(*workers, *MODELS, "capitals.yaml", "sums.yaml")
+    result = both.runpytest(*workers, *MODELS, "--lf", "--llm-report=out.json", "capitals.yaml", "sums.yaml")
     assert result.ret == 0
     assert [record["nodeid"] for record in read(both)["records"]] == [
         "capitals.yaml::big::q3",
@@ -209,7 +212,7 @@ def test_last_failed_runs_wrong_answers_of_each_model(both: pytest.Pytester, wor
 
 
 def test_failed_first_stays_within_a_model(both: pytest.Pytester) -> None:
-    both.runpytest_subprocess(*MODELS, "capitals.yaml")
+    both.runpytest(*MODELS, "capitals.yaml")
     assert [nodeid[len("capitals.yaml::") :] for nodeid in collected(both, *MODELS, "--ff", "capitals.yaml")] == [
         "big::q3",
         "big::q1",
@@ -223,7 +226,7 @@ def test_failed_first_stays_within_a_model(both: pytest.Pytester) -> None:
 @pytest.mark.parametrize("limit", ["2", "first:2"])
 def test_a_limit_takes_the_same_samples_for_each_model(both: pytest.Pytester, workers: list[str], limit: str) -> None:
     options = (*workers, *MODELS, f"--llm-limit={limit}", "--llm-report=out.json", "sums.yaml")
-    assert both.runpytest_subprocess(*options).ret == 0
+    assert both.runpytest(*options).ret == 0
     samples: dict[str, list[str]] = {}
     for record in read(both)["records"]:
         samples.setdefault(record["model"], []).append(record["id"])
@@ -235,7 +238,7 @@ def test_a_model_that_cannot_be_loaded_fails_its_own_samples(llm_pytester: pytes
     llm_pytester.makeconftest(scripted_models_conftest({"a": BIG, "b": {"cannot load": "no weights"}, "c": SMALL}))
     llm_pytester.makefile(".yaml", sums=SUMS)
     models = [f"--llm-model={name}" for name in "abc"]
-    result = llm_pytester.runpytest_subprocess(*workers, *models, "--llm-report=out.json", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, *models, "--llm-report=out.json", "sums.yaml")
     assert result.ret == 1
     result.stdout.no_fnmatch_line("*Traceback*")
     report = read(llm_pytester)
@@ -256,7 +259,7 @@ def test_the_first_model_that_has_scores_is_what_others_are_compared_with(llm_py
     llm_pytester.makeconftest(scripted_models_conftest({"a": {"cannot load": "no"}, "b": BIG, "c": SMALL}))
     llm_pytester.makefile(".yaml", sums=SUMS)
     models = [f"--llm-model={name}" for name in "abc"]
-    result = llm_pytester.runpytest_subprocess(*models, "sums.yaml")
+    result = llm_pytester.runpytest(*models, "sums.yaml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["sums (a)*0/4*", "against b, *", "suite*b *c"])
 
@@ -280,7 +283,7 @@ def test_what_cannot_be_is_refused_before_the_run(llm_pytester: pytest.Pytester,
 def test_one_model_twice_is_a_mistake(llm_pytester: pytest.Pytester, models: list[str], message: str) -> None:
     llm_pytester.mkdir("here")
     llm_pytester.makefile(".yaml", sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*(f"--llm-model={model}" for model in models), "sums.yaml")
+    result = llm_pytester.runpytest(*(f"--llm-model={model}" for model in models), "sums.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines([message])
 
@@ -300,7 +303,7 @@ def test_folders_of_one_name(llm_pytester: pytest.Pytester, workers: list[str]) 
     llm_pytester.makefile(".yaml", sums=SUMS)
     models = ("--llm-model=./runs/one/last", "--llm-model=./runs/two/last")
     arguments = (*workers, *models, "--llm-report=out.json", "sums.yaml::two/last::s1")
-    assert llm_pytester.runpytest_subprocess(*arguments).ret == 0
+    assert llm_pytester.runpytest(*arguments).ret == 0
     (record,) = read(llm_pytester)["records"]
     assert (record["nodeid"], record["model"]) == ("sums.yaml::two/last::s1", "./runs/two/last")
 
@@ -315,7 +318,7 @@ def pytest_runtest_call(item):
     llm_pytester.makeconftest(conftest)
     llm_pytester.makefile(".yaml", sums=SUMS)
     arguments = ("-n2", "--llm-model=a", "--llm-model=b", "--llm-report=out.json", "sums.yaml")
-    assert llm_pytester.runpytest_subprocess(*arguments).ret == 1
+    assert llm_pytester.runpytest(*arguments).ret == 1
     report = read(llm_pytester)
     assert len(report["records"]) == 8
     assert [(record["model"], record["id"]) for record in report["records"] if record["status"] == "unscored"] == [
@@ -328,7 +331,7 @@ def test_a_folder_with_a_model_of_its_own_runs_once(both: pytest.Pytester, worke
     folder = both.mkdir("own")
     (folder / "conftest.py").write_text(fake_model_conftest(replies=SUMS_REPLIES))
     (folder / "own.yaml").write_text(SUMS.replace("suite: sums", "suite: own"))
-    result = both.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json", "own", "sums.yaml")
+    result = both.runpytest(*workers, *MODELS, "--llm-report=out.json", "own", "sums.yaml")
     assert result.ret == 0
     report = read(both)
     assert [(suite["name"], suite["models"], suite["num_expected"]) for suite in report["suites"]] == [
@@ -361,7 +364,7 @@ def test_a_conftest_can_wrap_each_model(both: pytest.Pytester, workers: list[str
     folder = both.mkdir("wrapped")
     (folder / "conftest.py").write_text(WRAPPER)
     (folder / "sums.yaml").write_text(SUMS)
-    assert both.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json", "wrapped").ret == 0
+    assert both.runpytest(*workers, *MODELS, "--llm-report=out.json", "wrapped").ret == 0
     report = read(both)
     found = {(record["model"], record["id"]) for record in report["records"] if record["status"] == "correct"}
     assert found == {("org/big", "s1"), ("org/big", "s4"), ("small", "s1"), ("small", "s2")}
@@ -374,19 +377,19 @@ def test_a_plugin_can_wrap_each_model_or_replace_all(both: pytest.Pytester, work
     own = (both.path / "conftest.py").read_text()
     for plugin, models in (("wrapping", {"org/big", "small"}), ("replacing", {"fake"})):
         both.makeconftest(f"pytest_plugins = [{plugin!r}]\n{own}")
-        assert both.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json", "sums.yaml").ret == 0
+        assert both.runpytest(*workers, *MODELS, "--llm-report=out.json", "sums.yaml").ret == 0
         assert {record["model"] for record in read(both)["records"]} == models
 
 
 def test_suites_of_one_name_are_still_an_error(both: pytest.Pytester) -> None:
     both.makefile(".yaml", other=SUMS)
-    result = both.runpytest_subprocess(*MODELS, "sums.yaml", "other.yaml")
+    result = both.runpytest(*MODELS, "sums.yaml", "other.yaml")
     assert result.ret == 2
     result.stdout.fnmatch_lines(["*'sums' is also the name of*"])
 
 
 def test_show_prompts(both: pytest.Pytester) -> None:
-    result = both.runpytest_subprocess(*MODELS, "--llm-show-prompts", "capitals.yaml::small::q1")
+    result = both.runpytest(*MODELS, "--llm-show-prompts", "capitals.yaml::small::q1")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["capitals.yaml::small::q1", "*Capital of France?*"])
     assert loads(both.path) == []
@@ -395,16 +398,16 @@ def test_show_prompts(both: pytest.Pytester) -> None:
 def test_stepwise_goes_on_where_it_stopped(both: pytest.Pytester) -> None:
     """In the order that ran, which is that of the models: nothing that has not run is taken for passed."""
     arguments = [*MODELS, "--llm-strict", "--sw", "capitals.yaml", "sums.yaml"]
-    first = both.runpytest_subprocess(*arguments)
+    first = both.runpytest(*arguments)
     assert first.ret == pytest.ExitCode.INTERRUPTED
     num_passed = first.parseoutcomes().get("passed", 0)
-    left = both.runpytest_subprocess(*arguments, "--collect-only", "-q")
+    left = both.runpytest(*arguments, "--collect-only", "-q")
     assert left.parseoutcomes()["deselected"] == num_passed
     assert sum("::" in line for line in left.outlines) == 14 - num_passed
 
 
 def test_the_header_names_all_models(both: pytest.Pytester) -> None:
-    both.runpytest_subprocess(*MODELS, "--collect-only", "sums.yaml").stdout.fnmatch_lines(
+    both.runpytest(*MODELS, "--collect-only", "sums.yaml").stdout.fnmatch_lines(
         [
             "llm-model: org/big (*)",
             "llm-model: small (*)",

@@ -40,7 +40,7 @@ def read(pytester: pytest.Pytester) -> dict[str, Any]:
 
 def test_a_test_runs_on_each_model(tests: pytest.Pytester, workers: list[str]) -> None:
     tests.makepyfile(test_it=TONE)
-    result = tests.runpytest_subprocess(*workers, *MODELS, "--llm-report=out.json")
+    result = tests.runpytest(*workers, *MODELS, "--llm-report=out.json")
     assert result.ret == 0
     report = read(tests)
     assert {(record["model"], record["id"], record["status"]) for record in report["records"]} == {
@@ -59,7 +59,7 @@ def test_a_test_runs_on_each_model(tests: pytest.Pytester, workers: list[str]) -
 
 
 def report_ids(pytester: pytest.Pytester) -> list[str]:
-    result = pytester.runpytest_subprocess(*MODELS, "--collect-only", "-q")
+    result = pytester.runpytest(*MODELS, "--collect-only", "-q")
     return [line for line in result.outlines if "::" in line]
 
 
@@ -67,21 +67,21 @@ def test_tests_are_in_the_order_of_their_models(tests: pytest.Pytester) -> None:
     tests.makepyfile(test_it=TONE)
     models = ["big" if "big" in nodeid else "small" for nodeid in report_ids(tests) if "test_tone" in nodeid]
     assert models == ["big", "big", "small", "small"]
-    tests.runpytest_subprocess(*MODELS)
+    tests.runpytest(*MODELS)
     assert [(load["model"], load["alive"]) for load in loads(tests.path)] == [("org/big", []), ("small", [])]
 
 
 def test_keywords_and_last_failed(tests: pytest.Pytester) -> None:
     tests.makepyfile(test_it=TONE)
-    tests.runpytest_subprocess(*MODELS, "-k", "test_tone and small").assert_outcomes(passed=1, deselected=3)
-    result = tests.runpytest_subprocess(*MODELS, "--lf", "-v")
+    tests.runpytest(*MODELS, "-k", "test_tone and small").assert_outcomes(passed=1, deselected=3)
+    result = tests.runpytest(*MODELS, "--lf", "-v")
     result.stdout.fnmatch_lines(["test_it.py::test_tone[[]small-Bob[]] WRONG*"])
     assert [load["model"] for load in loads(tests.path)] == ["small", "small"]
 
 
 def test_one_model_changes_no_node_id(tests: pytest.Pytester) -> None:
     tests.makepyfile(test_it="def test_it(llm_model):\n    assert llm_model.identity.name == 'small'")
-    result = tests.runpytest_subprocess("--llm-model=small", "-v")
+    result = tests.runpytest("--llm-model=small", "-v")
     result.stdout.fnmatch_lines(["test_it.py::test_it PASSED*"])
 
 
@@ -91,7 +91,7 @@ def test_a_model_that_cannot_be_loaded_leaves_its_tests_unscored(
     llm_pytester.makeconftest(scripted_models_conftest({"a": {"Dear": "please"}, "b": {"cannot load": "no weights"}}))
     llm_pytester.makepyfile(test_it=TONE)
     arguments = (*workers, "--llm-model=a", "--llm-model=b", "--llm-report=out.json")
-    assert llm_pytester.runpytest_subprocess(*arguments).ret == 1
+    assert llm_pytester.runpytest(*arguments).ret == 1
     report = read(llm_pytester)
     assert [(suite["models"], suite["num_expected"], suite["num_scored"]) for suite in report["suites"]] == [
         (["a"], 2, 2),
@@ -115,7 +115,7 @@ def test_a_fixture_may_build_on_the_model(tests: pytest.Pytester, workers: list[
             assert name == llm_model.identity.name
         """
     )
-    tests.runpytest_subprocess(*workers, *MODELS).assert_outcomes(passed=2)
+    tests.runpytest(*workers, *MODELS).assert_outcomes(passed=2)
 
 
 def test_a_fixture_of_wider_scope_cannot(tests: pytest.Pytester) -> None:
@@ -131,15 +131,15 @@ def test_a_fixture_of_wider_scope_cannot(tests: pytest.Pytester) -> None:
             pass
         """
     )
-    tests.runpytest_subprocess("--llm-model=small").assert_outcomes(passed=1)
-    result = tests.runpytest_subprocess(*MODELS)
+    tests.runpytest("--llm-model=small").assert_outcomes(passed=1)
+    result = tests.runpytest(*MODELS)
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["ScopeMismatch: *function scoped fixture llm_model*session scoped*"])
 
 
 def test_a_test_that_does_not_say_that_it_needs_a_model(tests: pytest.Pytester) -> None:
     tests.makepyfile("def test_it(request):\n    request.getfixturevalue('llm_model')")
-    result = tests.runpytest_subprocess(*MODELS)
+    result = tests.runpytest(*MODELS)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["test_it asks for llm_model while it runs, *let the test take llm_model as an argument*"]
@@ -193,7 +193,7 @@ def test_it(llm_model, number):
 @pytest.mark.parametrize("source", [OWN_FIXTURE, OWN_FIXTURE_OF_ANOTHER_NAME, OWN_FIXTURE_IN_A_CLASS, OWN_PARAMETERS])
 def test_a_model_of_the_tests_own_has_the_last_word(tests: pytest.Pytester, source: str) -> None:
     tests.makepyfile(source)
-    tests.runpytest_subprocess(*MODELS).assert_outcomes(passed=1)
+    tests.runpytest(*MODELS).assert_outcomes(passed=1)
     assert loads(tests.path) == []
 
 
@@ -212,7 +212,7 @@ def test_a_variable_and_another_class_are_no_fixture(tests: pytest.Pytester) -> 
             assert llm_model in ("org/big", "small")
         """
     )
-    tests.runpytest_subprocess(*MODELS).assert_outcomes(passed=2)
+    tests.runpytest(*MODELS).assert_outcomes(passed=2)
 
 
 def test_a_module_can_wrap_each_model(tests: pytest.Pytester) -> None:
@@ -229,11 +229,11 @@ def test_a_module_can_wrap_each_model(tests: pytest.Pytester) -> None:
             assert model.identity.name.endswith(request.node.callspec.id)
         """
     )
-    tests.runpytest_subprocess(*MODELS).assert_outcomes(passed=2)
+    tests.runpytest(*MODELS).assert_outcomes(passed=2)
     assert [load["model"] for load in loads(tests.path)] == ["org/big", "small"]
 
 
 def test_without_a_use_of_the_model_nothing_is_loaded(tests: pytest.Pytester, workers: list[str]) -> None:
     tests.makepyfile("def test_it(): pass")
-    tests.runpytest_subprocess(*workers, *MODELS).assert_outcomes(passed=1)
+    tests.runpytest(*workers, *MODELS).assert_outcomes(passed=1)
     assert loads(tests.path) == []

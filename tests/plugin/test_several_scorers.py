@@ -46,7 +46,7 @@ def report_of(pytester: pytest.Pytester) -> dict[str, Any]:
 
 
 def test_strict_and_flexible_side_by_side(gsm: pytest.Pytester, workers: list[str]) -> None:
-    result = gsm.runpytest_subprocess(*workers, "--llm-report=out.json", "gsm.yaml")
+    result = gsm.runpytest(*workers, "--llm-report=out.json", "gsm.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
@@ -74,18 +74,18 @@ def test_strict_and_flexible_side_by_side(gsm: pytest.Pytester, workers: list[st
 
 
 def test_one_request_serves_all_scorers(gsm: pytest.Pytester) -> None:
-    gsm.runpytest_subprocess("gsm.yaml")
+    gsm.runpytest("gsm.yaml")
     assert [len(call["prompts"]) for call in model_calls(gsm.path, "generate")] == [4]
 
 
 def test_which_scorer_decides_can_be_overridden(gsm: pytest.Pytester, workers: list[str]) -> None:
-    result = gsm.runpytest_subprocess(*workers, "--llm-set", "gsm: score.several.decides=flexible", "gsm.yaml")
+    result = gsm.runpytest(*workers, "--llm-set", "gsm: score.several.decides=flexible", "gsm.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["suite*accuracy*strict.accuracy*", "gsm*0.750*0.500*", "*3 passed, 1 wrong in*"])
 
 
 def test_strict_shows_what_the_deciding_scorer_found(gsm: pytest.Pytester) -> None:
-    result = gsm.runpytest_subprocess("--llm-strict", "gsm.yaml::g2")
+    result = gsm.runpytest("--llm-strict", "gsm.yaml::g2")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["wrong: expected '5', found no answer"])
 
@@ -96,7 +96,7 @@ def test_filters_of_a_suite(llm_pytester: pytest.Pytester, workers: list[str]) -
     filters = "filters:\n- drop_reasoning\n- regex: '(Paris|Rome|Oslo|Bern)'\n"
     capitals = CAPITALS.replace("score: choice", filters + "score: exact").replace("target: 0", "target: Paris")
     llm_pytester.makefile(".yaml", capitals=capitals.replace("target: 2", "target: Oslo"))
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "capitals.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["capitals*3*0.667*", "capitals: no answer 1", "*2 passed, 1 wrong in*"])
     report = report_of(llm_pytester)
@@ -129,7 +129,7 @@ ERRORS = {
         GSM + "      number: {score: number}\n      letter: {score: letter}\nchoices: ['2', '5', '8', '1000']\n"
         'prompt: {template: "{{ lettered_choices }}"}\n',
         "*.yaml:18: score.several.scorers.letter: asks for something else than strict: max_tokens 10 where the other "
-        "has 256; make them equal (letter has a max_tokens of its own)",
+        "has 256; set generate.max_tokens, and no max_tokens of letter's own",
     ),
 }
 
@@ -138,7 +138,7 @@ ERRORS = {
 def test_a_mistake_is_one_line_with_its_place(llm_pytester: pytest.Pytester, suite: str, message: str) -> None:
     llm_pytester.makeconftest(fake_model_conftest())
     llm_pytester.makefile(".yaml", broken=suite)
-    result = llm_pytester.runpytest_subprocess("broken.yaml")
+    result = llm_pytester.runpytest("broken.yaml")
     assert result.ret == 2
     result.stdout.fnmatch_lines([message.replace("[", "[[]")])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -151,7 +151,7 @@ def test_json_by_a_schema_in_a_file(llm_pytester: pytest.Pytester, workers: list
     samples = json.dumps([{"id": name, "question": f"the {name}"} for name in replies])
     suite = f"suite: people\nsamples: {samples}\nscore: {{json: {{schema: person.json, fenced: true}}}}\n"
     llm_pytester.makefile(".yaml", people=suite)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "people.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "people.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["people: no answer 1", "*1 passed, 2 wrong in*"])
     report = report_of(llm_pytester)
@@ -164,12 +164,12 @@ def test_json_by_a_schema_in_a_file(llm_pytester: pytest.Pytester, workers: list
     }
     fingerprint = report["suites"][0]["fingerprint"]
     llm_pytester.makefile(".json", person=json.dumps({"properties": {"name": {"type": "integer"}}}))
-    llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "people.yaml")
+    llm_pytester.runpytest(*workers, "--llm-report=out.json", "people.yaml")
     assert report_of(llm_pytester)["suites"][0]["fingerprint"] != fingerprint
 
 
 def test_a_schema_that_is_not_there(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(fake_model_conftest())
     llm_pytester.makefile(".yaml", people="suite: s\nsamples: [{question: a}]\nscore:\n  json: {schema: x.json}\n")
-    result = llm_pytester.runpytest_subprocess("people.yaml")
+    result = llm_pytester.runpytest("people.yaml")
     result.stdout.fnmatch_lines(["people.yaml:4: score.json.schema: x.json: there is no such file"])

@@ -11,7 +11,7 @@ from tests.support import FAKE_MODEL_CONFTEST, model_calls
 def test_prompts_with_the_scored_part_marked(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(FAKE_MODEL_CONFTEST)
     llm_pytester.makefile(".yaml", capitals=CAPITALS, sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-show-prompts", "-k", "q2 or s1", ".")
+    result = llm_pytester.runpytest(*workers, "--llm-show-prompts", "-k", "q2 or s1", ".")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
@@ -34,12 +34,12 @@ def test_prompts_with_the_scored_part_marked(llm_pytester: pytest.Pytester, work
 
 def test_it_needs_no_model(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
-    assert llm_pytester.runpytest_subprocess("--llm-show-prompts", "capitals.yaml").ret == 0
+    assert llm_pytester.runpytest("--llm-show-prompts", "capitals.yaml").ret == 0
 
 
 def test_chat_turns_are_shown(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", sums=SUMS + "prompt: {chat: true, system: Be brief., template: '{{ question }}'}\n")
-    result = llm_pytester.runpytest_subprocess("--llm-show-prompts", "sums.yaml::s1")
+    result = llm_pytester.runpytest("--llm-show-prompts", "sums.yaml::s1")
     result.stdout.fnmatch_lines(
         ["(turns, before*", "<system> Be brief.", "<user> 1 + 1 =", "<assistant> ⟦reply of up to 256 tokens⟧"]
     )

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+# Sessions inside of this process share its modules, but forget those that they load: not all can be loaded twice.
+import pytest_llmeval.gate_reports
+import pytest_llmeval.model_fixtures
+import pytest_llmeval.selection
+import pytest_llmeval.session
+import pytest_llmeval.suite_nodes  # noqa: F401
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest
 
@@ -16,7 +22,7 @@ def both(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def test_tables(both: pytest.Pytester, workers: list[str]) -> None:
-    result = both.runpytest_subprocess(*workers, "capitals.yaml", "sums.yaml")
+    result = both.runpytest(*workers, "capitals.yaml", "sums.yaml")
     result.stdout.fnmatch_lines(
         [
             "*= LLM evaluation: fake =*",
@@ -24,43 +30,66 @@ def test_tables(both: pytest.Pytester, workers: list[str]) -> None:
             "capitals*3  0.667 [[]0.208, 0.939]*0.556*",
             "sums*4  0.500 [[]0.150, 0.850]",
             "sums: no answer 1",
-            "capitals by category*n  accuracy*",
-            "north*1  0.000*",
-            "south*1  1.000*",
-            "west*1  1.000*",
+            "by category*n  accuracy*",
+            "capitals",
+            "  north*1  0.000*",
+            "  south*1  1.000*",
+            "  west*1  1.000*",
+            "  mean of 3*0.667*",
         ]
     )
 
 
-def test_narrow_terminals_get_a_list(both: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal(both: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
-    result = both.runpytest_subprocess("capitals.yaml", "sums.yaml")
+    result = both.runpytest_inprocess("-p", "no:xdist", "capitals.yaml", "sums.yaml")
     lines = result.outlines
     start = next(number for number, line in enumerate(lines) if "LLM evaluation" in line)
     assert all(len(line) <= 50 for line in lines[start:])
-    result.stdout.fnmatch_lines(["suite", "  capitals", "    n 3", "    accuracy 0.667 [[]0.208, 0.939]"])
+    result.stdout.fnmatch_lines(
+        [
+            "each number with its 95% interval",
+            "suite     n  accuracy         skill",
+            "--------  -  ---------------  ----------------",
+            "capitals  3  0.667 .208–.939  0.556 -.056–.918",
+            "sums      4  0.500 .150–.850",
+            "",
+            "suite     Brier",
+            "--------  ------------",
+            "capitals  0.125 0–.652",
+        ]
+    )
+
+
+@pytest.mark.parametrize("selecting", [("-k", "s1 or s2"), ("--llm-limit=first:2",), ("--lf",)])
+def test_of_a_selection_it_is_said(both: pytest.Pytester, selecting: tuple[str, ...]) -> None:
+    if selecting == ("--lf",):
+        both.runpytest_inprocess("-p", "no:xdist", "sums.yaml")
+    result = both.runpytest_inprocess("-p", "no:xdist", "--llm-report=out.md", *selecting, "sums.yaml")
+    result.stdout.fnmatch_lines(["sums   2 of 4  0.*"])
+    assert "| sums | 2 of 4 |" in (both.path / "out.md").read_text()
 
 
 def test_colour_only_where_it_is_wanted(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(fake_model_conftest(errors={"1 + 1": "no"}))
     llm_pytester.makefile(".yaml", sums=SUMS)
-    assert "\x1b" not in llm_pytester.runpytest_subprocess("--color=no", "sums.yaml").stdout.str()
-    coloured = llm_pytester.runpytest_subprocess("--color=yes", "sums.yaml").stdout.str()
+    assert "\x1b" not in llm_pytester.runpytest("--color=no", "sums.yaml").stdout.str()
+    coloured = llm_pytester.runpytest("--color=yes", "sums.yaml").stdout.str()
     assert "\x1b[31mcould not be scored: 1\x1b[0m" in coloured
 
 
 def test_no_summary_where_pytest_gives_none(both: pytest.Pytester) -> None:
-    both.runpytest_subprocess("--no-summary", "capitals.yaml").stdout.no_fnmatch_line("*LLM evaluation*")
+    both.runpytest("--no-summary", "capitals.yaml").stdout.no_fnmatch_line("*LLM evaluation*")
 
 
 def test_nothing_is_said_in_a_run_without_suites(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makepyfile("def test_passes(): pass")
-    llm_pytester.runpytest_subprocess().stdout.no_fnmatch_line("*LLM evaluation*")
+    llm_pytester.runpytest().stdout.no_fnmatch_line("*LLM evaluation*")
 
 
 def test_names_from_data_cannot_move_the_cursor(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(fake_model_conftest())
     samples = '[{question: a, target: 1, kind: "x\\e[2J"}, {question: b, target: 2, kind: "y"}]'
     llm_pytester.makefile(".yaml", odd=f"suite: odd\nsamples: {samples}\nscore: number\ncategory: kind\n")
-    shown = llm_pytester.runpytest_subprocess("odd.yaml").stdout.str()
+    shown = llm_pytester.runpytest("odd.yaml").stdout.str()
     assert "\x1b" not in shown

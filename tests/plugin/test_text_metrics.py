@@ -51,7 +51,7 @@ def read(pytester: pytest.Pytester) -> dict[str, Any]:
 def test_bleu_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(replies={**REPLIES, **SUMS_REPLIES}))
     llm_pytester.makefile(".yaml", translations=TRANSLATIONS, sums=SUMS)
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "translations.yaml", "sums.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "translations.yaml", "sums.yaml")
     assert result.ret == 0
     result.assert_outcomes(passed=5)
     result.stdout.fnmatch_lines(
@@ -59,12 +59,12 @@ def test_bleu_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[
             "suite*n  accuracy*",
             "sums*4  0.500 *",
             "",
-            "suite",
-            "  translations",
-            "    n 3",
-            f"    bleu_4 {corpus_bleu(REPLIES):.3f} [[]*, *]",
-            "    sentence_bleu_1 * [[]*, *]",
-            "translations by category*",
+            "suite*n  bleu_4 *",
+            f"translations*3  {corpus_bleu(REPLIES):.3f} *–*",
+            "suite* sentence_bleu_1",
+            "translations * *–*",
+            "by category*n  bleu_4 *",
+            "translations",
         ]
     )
     result.stdout.no_fnmatch_line("*bleu_matches*")
@@ -95,7 +95,7 @@ def test_bleu_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[
 def test_unscored_samples_and_empty_replies(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(fake_model_conftest(replies={**REPLIES, "Die Katze": ""}, errors={"Regen": "too hot"}))
     llm_pytester.makefile(".yaml", translations=TRANSLATIONS.replace("score: bleu", "score: {bleu: {k: [1]}}"))
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "translations.yaml")
+    result = llm_pytester.runpytest(*workers, "--llm-report=out.json", "translations.yaml")
     assert result.ret == 1
     expected = BLEU(max_ngram_order=1).corpus_score(["", REPLIES["Der Hund"]], [stream[:2] for stream in REFERENCES])
     result.stdout.fnmatch_lines(
@@ -110,7 +110,7 @@ def test_unscored_samples_and_empty_replies(llm_pytester: pytest.Pytester, worke
 def test_two_models_are_compared_by_the_corpus(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(scripted_models_conftest({"base": REPLIES, "tuned": BETTER}))
     llm_pytester.makefile(".yaml", translations=TRANSLATIONS)
-    result = llm_pytester.runpytest_subprocess(
+    result = llm_pytester.runpytest(
         *workers, "--llm-model=base", "--llm-model=tuned", "--llm-report=out.json", "translations.yaml"
     )
     assert result.ret == 0
@@ -140,7 +140,7 @@ def test_other_scorers_by_name(llm_pytester: pytest.Pytester, score: str, monkey
     monkeypatch.setenv("COLUMNS", "50")
     llm_pytester.makeconftest(fake_model_conftest(replies=REPLIES))
     llm_pytester.makefile(".yaml", texts=TRANSLATIONS.replace("score: bleu", f"score: {score}"))
-    result = llm_pytester.runpytest_subprocess("texts.yaml")
+    result = llm_pytester.runpytest("texts.yaml")
     assert result.ret == 0
     lines = result.outlines
     start = next(number for number, line in enumerate(lines) if "LLM evaluation" in line)
@@ -165,7 +165,7 @@ ERRORS = {
 def test_settings_that_cannot_be_used_are_named(llm_pytester: pytest.Pytester, score: str) -> None:
     llm_pytester.makeconftest(fake_model_conftest())
     llm_pytester.makefile(".yaml", texts=TRANSLATIONS.replace("score: bleu", score))
-    result = llm_pytester.runpytest_subprocess("texts.yaml")
+    result = llm_pytester.runpytest("texts.yaml")
     assert result.ret == 2
     result.stdout.fnmatch_lines([f"*texts.yaml:6: {ERRORS[score]}"])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -176,6 +176,48 @@ def test_a_target_that_is_no_text_names_the_sample(llm_pytester: pytest.Pytester
     llm_pytester.makefile(
         ".yaml", texts=TRANSLATIONS.replace('target: "there was a dog in the garden"', "target: true")
     )
-    result = llm_pytester.runpytest_subprocess("texts.yaml")
+    result = llm_pytester.runpytest("texts.yaml")
     assert result.ret == 2
     result.stdout.fnmatch_lines(["*texts.yaml:4: *sample 't2'*the target is true, which is no text*"])
+
+
+CHINESE = """\
+suite: chinese
+samples:
+  - {id: t1, question: "Die Katze", target: "猫坐在垫子上睡了一整天。"}
+  - {id: t2, question: "Der Hund", target: "花园里有一只很大的狗。"}
+score: bleu
+"""
+
+
+def test_references_that_a_tokenizer_cannot_cut_are_warned_of_once(
+    llm_pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies={"Die Katze": "猫坐在垫子上睡了一整天。"}))
+    llm_pytester.makefile(".yaml", chinese=CHINESE)
+    options = ["-W", "default::pytest.PytestWarning", *workers]
+    result = llm_pytester.runpytest(*options, "chinese.yaml")
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*PytestWarning: chinese.yaml:5: score: references are in Chinese, and tokenize 13a cuts words at spaces: "
+            "BLEU will be near 0 whatever the replies; set score.bleu.tokenize: zh"
+        ]
+    )
+
+
+LONG = """\
+suite: long
+samples: [{id: t1, question: "Die Katze", target: "the cat sat on the mat"}]
+score: {chrf: {max_reply_chars: 22}}
+"""
+
+
+def test_a_reply_that_is_cut_says_so_in_its_record(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies={"Die Katze": "the cat sat on the mat" + " and on" * 1_000}))
+    llm_pytester.makefile(".yaml", long=LONG)
+    result = llm_pytester.runpytest("-p", "no:xdist", "--llm-report=out.json", "long.yaml")
+    assert result.ret == 0
+    (record,) = read(llm_pytester)["records"]
+    assert record["details"] == {"reply_chars": 7_022, "judged_chars": 22}
+    assert read(llm_pytester)["suites"][0]["metrics"]["chrf"]["value"] == pytest.approx(100)

@@ -196,9 +196,68 @@ def test_every_distribution_mode(llm_pytester: pytest.Pytester, mode: str) -> No
     assert set(statuses(read_report(llm_pytester.path)).values()) == {"correct"}
     assert len(read_report(llm_pytester.path)["records"]) == 8
     sizes = [len(call["prompts"]) for call in model_calls(llm_pytester.path, "generate")]
-    # Chunks where a worker is given the whole suite; one by one where samples are dealt singly.
-    expected = {"load": [1] * 8, "loadscope": [4, 4], "loadfile": [4, 4], "each": [4] * 4}
+    # Chunks of the batch size where a worker runs the whole suite; small ones where workers share it.
+    expected = {"loadscope": [4, 4], "loadfile": [4, 4], "each": [4] * 4}
     assert sizes == expected.get(mode, [1] * 8)
+
+
+PLAIN = """
+import os
+import pytest
+from pathlib import Path
+
+@pytest.fixture(autouse=True)
+def where(request):
+    with Path("where.txt").open("a") as file:
+        file.write(f"{request.node.name.partition('@')[0]} {os.environ['PYTEST_XDIST_WORKER']}\\n")
+
+def test_1(): pass
+def test_2(): pass
+class TestBoth:
+    def test_3(self): pass
+    def test_4(self): pass
+@pytest.mark.xdist_group("one")
+def test_5(): pass
+@pytest.mark.xdist_group("one")
+def test_6(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "together"),
+    [
+        ("loadfile", [("1", "2", "3", "4", "5", "6")]),
+        ("loadscope", [("1", "2", "5", "6"), ("3", "4")]),
+        ("loadgroup", [("5", "6")]),
+        ("worksteal", []),
+    ],
+)
+def test_a_sample_that_kills_its_worker_in_other_modes(
+    llm_pytester: pytest.Pytester, mode: str, together: list[tuple[str, ...]]
+) -> None:
+    """It costs itself alone, as under ``--dist load``, and hand-written tests stay together as the mode says."""
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies(), kills=kills(5)))
+    llm_pytester.makefile(".yaml", counting=counting_suite(12))
+    llm_pytester.makepyfile(test_plain=PLAIN)
+    result = run(llm_pytester, "-n2", "--dist", mode, "counting.yaml", "test_plain.py")
+    assert result.ret == 1
+    result.assert_outcomes(passed=17, failed=1)
+    result.stdout.fnmatch_lines(["*worker 'gw*' crashed while running 'counting.yaml::k5'"])
+    found = statuses(read_report(llm_pytester.path))
+    assert found == {f"k{place}": "unscored" if place == 5 else "correct" for place in range(12)}
+    assert set(answered(llm_pytester.path, [5]).values()) == {1}
+    where = dict(line.split() for line in (llm_pytester.path / "where.txt").read_text().splitlines())
+    assert [len({where[f"test_{number}"] for number in numbers}) for numbers in together] == [1] * len(together)
+
+
+def test_an_id_with_an_at_sign_is_no_group(llm_pytester: pytest.Pytester) -> None:
+    """Its samples go in chunks, as others do."""
+    llm_pytester.makeconftest(fake_model_conftest(replies=replies()))
+    llm_pytester.makefile(".yaml", counting=re.sub(r"id: (k\d+)", r"id: \1@\1", counting_suite()))
+    result = run(llm_pytester, "-n2", "--dist=loadgroup", "counting.yaml")
+    assert result.ret == 0
+    assert set(statuses(read_report(llm_pytester.path))) == {f"k{place}@k{place}" for place in range(NUM_SAMPLES)}
+    assert {len(call["prompts"]) for call in model_calls(llm_pytester.path, "generate")} == {4}
 
 
 def test_results_do_not_depend_on_the_number_of_workers(llm_pytester: pytest.Pytester) -> None:

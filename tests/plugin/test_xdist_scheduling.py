@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.chunks import Backlog, plan_chunks, plan_others
+from pytest_llmeval.chunks import Backlog, Unit, bond_of, plan_bonded, plan_chunks, plan_others
 from pytest_llmeval.lookahead import Lookahead, Member
 from pytest_llmeval.scheduling import ChunkScheduling, Restarts
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
@@ -25,6 +26,19 @@ from pytest_llmeval.xdist import Distribution, num_gpu_workers
 xdist_session = pytest.importorskip("xdist.dsession")
 
 SHUTDOWN: Literal["shutdown"] = "shutdown"
+
+
+MODES = ["load", "loadfile", "loadscope", "loadgroup", "worksteal"]
+
+
+def plan_of(nodeids: Sequence[str], *, limit: int, num_workers: int, mode: str) -> tuple[list[Unit], list[Unit]]:
+    """Chunks of the samples, and units of the other tests."""
+    samples = samples_of(nodeids)
+    others = [(place, nodeid) for place, nodeid in enumerate(nodeids) if (place, nodeid) not in samples]
+    return (
+        plan_chunks(samples, limit=limit, num_workers=num_workers, mode=mode),
+        plan_bonded(others, num_workers=num_workers, mode=mode),
+    )
 
 
 def samples_of(nodeids: Sequence[str]) -> list[tuple[int, str]]:
@@ -49,8 +63,8 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.lookahead = Lookahead(shares_chunks=True)
-        nodeids = self.world.nodeids
-        for chunk in plan_chunks(samples_of(nodeids), limit=self.world.limit, num_workers=self.world.num_workers):
+        world = self.world
+        for chunk in plan_of(world.nodeids, limit=world.limit, num_workers=world.num_workers, mode=world.mode)[0]:
             self.lookahead.add([self.member(place) for place in chunk.places])
 
     def member(self, place: int) -> Member:
@@ -101,6 +115,7 @@ class Worker:
             self.die()
             return
         self.world.completed[place] += 1
+        self.world.ran_on.setdefault(bond_of(self.world.nodeids[place], self.world.mode), []).append(self)
         self.world.event("runtest_protocol_complete", node=self, item_index=place, duration=0.0)
         self._end_if_told()
 
@@ -130,9 +145,19 @@ class World:
     """pytest-xdist's own ``DSession``, its queue and its hooks played. ``draw`` says who goes on, from how many."""
 
     def __init__(
-        self, nodeids: Sequence[str], *, killers: set[int], limit: int, num_workers: int, max_restarts: int, draw: Any
+        self,
+        nodeids: Sequence[str],
+        *,
+        killers: set[int],
+        limit: int,
+        num_workers: int,
+        max_restarts: int,
+        draw: Any,
+        mode: str = "load",
     ) -> None:
         self.nodeids, self.killers, self.limit, self.num_workers = nodeids, killers, limit, num_workers
+        self.mode = mode
+        self.ran_on: dict[str, list[Worker]] = {}
         self.completed: Counter[int] = Counter()
         self.calls: list[list[int]] = []
         self.blamed: list[str] = []
@@ -143,12 +168,7 @@ class World:
         self._restarts = Restarts(max_restarts)
         self.scheduling = ChunkScheduling(
             num_nodes=num_workers,
-            plan=lambda ids: Backlog(
-                plan_chunks(samples_of(ids), limit=limit, num_workers=num_workers),
-                plan_others(
-                    [place for place, nodeid in enumerate(ids) if ".yaml" not in nodeid], num_workers=num_workers
-                ),
-            ),
+            plan=lambda ids: Backlog(*plan_of(ids, limit=limit, num_workers=num_workers, mode=mode)),
             restarts=self._restarts,
             is_stopping=lambda: False,
             refuse=lambda *_: pytest.fail("collections differ"),
@@ -225,34 +245,43 @@ def sessions(
     groups = [file for file in files for _ in range(draw(st.integers(0, 40)))] or files
     if draw(st.booleans()):
         groups = draw(st.permutations(groups))
-    nodeids = [f"{group}::q{place}" for place, group in enumerate(groups)]
+    marks = draw(st.lists(st.sampled_from(["", "", "@x", "@y"]), min_size=len(groups), max_size=len(groups)))
+    nodeids = [f"{group}::q{place}{mark}" for place, (group, mark) in enumerate(zip(groups, marks, strict=True))]
     least, most = num_killers
     killers = draw(st.sets(st.integers(0, len(groups) - 1), min_size=min(least, len(groups)), max_size=most))
     return nodeids, killers, draw(st.integers(2, 8)), draw(st.integers(min_workers, 4))
 
 
-@given(session=sessions(), data=st.data())
+@given(session=sessions(), mode=st.sampled_from(MODES), data=st.data())
 def test_who_kills_alone_is_blamed_and_all_others_run_once(
-    session: tuple[list[str], set[int], int, int], data: st.DataObject
+    session: tuple[list[str], set[int], int, int], mode: str, data: st.DataObject
 ) -> None:
     nodeids, killers, limit, workers = session
-    random = data.draw(st.randoms(use_true_random=False))
-    world = World(nodeids, killers=killers, limit=limit, num_workers=workers, max_restarts=100, draw=random.randrange)
+    draw = data.draw(st.randoms(use_true_random=False)).randrange
+    world = World(nodeids, killers=killers, limit=limit, num_workers=workers, max_restarts=100, draw=draw, mode=mode)
     world.run()
     assert sorted(world.blamed) == sorted(nodeids[place] for place in killers)
     assert world.completed == Counter(place for place in range(len(nodeids)) if place not in killers)
     assert not world.lost
     assert not killers or len(world.workers) <= workers + 2 * len(killers)
+    for bond, ran_on in world.ran_on.items():
+        changes = [first for first, second in pairwise(ran_on) if first is not second]
+        assert not bond or all(worker.state == "dead" for worker in changes), f"{bond} is not kept on one worker"
 
 
-@given(session=sessions(num_killers=(1, 3), min_workers=2), restarts=st.integers(0, 3), data=st.data())
+@given(
+    session=sessions(num_killers=(1, 3), min_workers=2),
+    restarts=st.integers(0, 3),
+    mode=st.sampled_from(MODES),
+    data=st.data(),
+)
 def test_whatever_restarts_allow_nothing_goes_uncounted(
-    session: tuple[list[str], set[int], int, int], restarts: int, data: st.DataObject
+    session: tuple[list[str], set[int], int, int], restarts: int, mode: str, data: st.DataObject
 ) -> None:
     nodeids, killers, limit, workers = session
-    random = data.draw(st.randoms(use_true_random=False))
+    draw = data.draw(st.randoms(use_true_random=False)).randrange
     world = World(
-        nodeids, killers=killers, limit=limit, num_workers=workers, max_restarts=restarts, draw=random.randrange
+        nodeids, killers=killers, limit=limit, num_workers=workers, max_restarts=restarts, draw=draw, mode=mode
     )
     world.run()
     completed = [nodeids[place] for place, times in world.completed.items() for _ in range(times)]
@@ -260,13 +289,13 @@ def test_whatever_restarts_allow_nothing_goes_uncounted(
     assert set(world.blamed) <= {nodeids[place] for place in killers}
 
 
-@given(session=sessions(num_killers=(1, 1), min_workers=3), data=st.data())
+@given(session=sessions(num_killers=(1, 1), min_workers=3), mode=st.sampled_from(MODES), data=st.data())
 def test_without_restarts_those_that_live_take_over(
-    session: tuple[list[str], set[int], int, int], data: st.DataObject
+    session: tuple[list[str], set[int], int, int], mode: str, data: st.DataObject
 ) -> None:
     nodeids, killers, limit, workers = session
-    random = data.draw(st.randoms(use_true_random=False))
-    world = World(nodeids, killers=killers, limit=limit, num_workers=workers, max_restarts=0, draw=random.randrange)
+    draw = data.draw(st.randoms(use_true_random=False)).randrange
+    world = World(nodeids, killers=killers, limit=limit, num_workers=workers, max_restarts=0, draw=draw, mode=mode)
     world.run()
     assert world.blamed == [nodeids[place] for place in killers]
     assert not world.lost

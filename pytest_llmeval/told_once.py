@@ -1,0 +1,48 @@
+"""Warnings that a session shows once, though each worker of pytest-xdist collects everything.
+
+Whatever a filter makes of a warning, all workers have to collect the same tests: else pytest-xdist refuses the session.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError
+
+__all__ = ["speaks_for_all", "tell_once", "warn_once"]
+
+
+def speaks_for_all(config: pytest.Config) -> bool:
+    """Whether this process says what every one would say: the only one, or the first worker."""
+    return getattr(config, "workerinput", {}).get("workerid") in (None, "gw0")
+
+
+def warn_once(node: pytest.Collector, message: str) -> None:
+    """Warn of something in a suite, which ``node`` is, while it is collected.
+
+    Raises ``LLMEvalError`` under ``-W error``, in every worker: that suite is then a collection error of one line.
+    """
+    try:
+        with warnings.catch_warnings(record=not speaks_for_all(node.config)):
+            node.warn(pytest.PytestWarning(message))
+    except pytest.PytestWarning:
+        raise LLMEvalError(message) from None
+
+
+def tell_once(config: pytest.Config, warning: Warning) -> None:
+    """Show a warning that belongs to no suite, under ``-W error`` too.
+
+    Raised, it would take other people's tests with it: a folder's, or all that were collected. Other filters hold.
+    """
+    if not speaks_for_all(config):
+        return
+    try:
+        config.issue_config_time_warning(warning, stacklevel=2)
+    except type(warning):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.warn(warning, stacklevel=2)
+        shown = {"warning_message": caught[0], "when": "collect", "nodeid": "", "location": None}
+        config.hook.pytest_warning_recorded.call_historic(kwargs=shown)

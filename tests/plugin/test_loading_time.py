@@ -1,0 +1,94 @@
+"""A test's time limit (pytest-timeout) does not run while the model loads."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.suites_for_tests import SUMS
+
+TIMEOUT = '''
+"""pytest-timeout 2.4 as other plugins see it: its name, its hooks, and when it calls them. The timer writes a log."""
+
+import pathlib
+import pytest
+
+LOG = pathlib.Path(__file__).with_name("log.txt")
+
+
+def log(what):
+    with LOG.open("a") as file:
+        file.write(what + "\\n")
+
+
+class Hooks:
+    @pytest.hookspec(firstresult=True)
+    def pytest_timeout_set_timer(item, settings): ...
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_timeout_cancel_timer(item): ...
+
+
+def pytest_addhooks(pluginmanager):
+    pluginmanager.add_hookspecs(Hooks)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    item.config.pluginmanager.hook.pytest_timeout_set_timer(item=item, settings="5 s")
+    yield
+    item.config.pluginmanager.hook.pytest_timeout_cancel_timer(item=item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_timeout_set_timer(item, settings):
+    log(f"{item.name}: {settings} begin")
+    return True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_timeout_cancel_timer(item):
+    log(f"{item.name}: end")
+    return True
+'''
+
+CONFTEST = """
+import pytest
+from timeout import log
+from pytest_llmeval.models.guessing import GuessingModel
+
+
+@pytest.fixture(scope="session")
+def slow():
+    log("another fixture")
+
+
+@pytest.fixture(scope="session")
+def llm_model(slow):
+    log("loading")
+    {load}
+"""
+
+EACH_OF_THE_OTHERS = [line for name in ("s2", "s3", "s4") for line in (f"{name}: 5 s begin", f"{name}: end")]
+
+
+def run(pytester: pytest.Pytester, load: str) -> tuple[pytest.RunResult, list[str]]:
+    pytester.makepyfile(timeout=TIMEOUT)
+    pytester.syspathinsert()
+    pytester.makeconftest(CONFTEST.format(load=load))
+    pytester.makefile(".yaml", sums=SUMS)
+    result = pytester.runpytest("-p", "timeout", "-p", "no:xdist", "sums.yaml")
+    return result, (pytester.path / "log.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_timer_stands_still_while_the_model_loads(llm_pytester: pytest.Pytester) -> None:
+    result, log = run(llm_pytester, "return GuessingModel('random', 'random', 0)")
+    assert result.ret == 0
+    begin = ["s1: 5 s begin", "another fixture", "s1: end", "loading", "s1: 5 s begin", "s1: end"]
+    assert log == [*begin, *EACH_OF_THE_OTHERS]
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_timer_as_it_was(llm_pytester: pytest.Pytester) -> None:
+    result, log = run(llm_pytester, "raise RuntimeError('no such file')")
+    result.assert_outcomes(errors=4)
+    begin = ["s1: 5 s begin", "another fixture", "s1: end", "loading", "s1: 5 s begin", "s1: end"]
+    assert log == [*begin, *EACH_OF_THE_OTHERS]

@@ -1,0 +1,379 @@
+"""Writes docs/reference.md from the suite format's models, the option table, the metrics, presets and commands.
+
+    python -m tests.tools.reference
+
+``tests/test_reference.py`` holds the page to them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from pytest_llmeval.cli import COMMANDS
+from pytest_llmeval.options import OPTIONS, Option, Settings
+from pytest_llmeval.scoring.definitions import METRICS, MetricDefinition, definition
+from pytest_llmeval.suites.dataset_spec import DatasetSpec
+from pytest_llmeval.suites.epochs_spec import EpochsSpec
+from pytest_llmeval.suites.filters_spec import FILTERS
+from pytest_llmeval.suites.gates_spec import PrimaryMetricSpec
+from pytest_llmeval.suites.presets import Preset, all_presets
+from pytest_llmeval.suites.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
+from pytest_llmeval.suites.schema import SuiteSpec
+from pytest_llmeval.suites.score_settings import SCORERS
+from pytest_llmeval.suites.score_settings.several import PartSettings
+from tests.support import REPOSITORY
+
+__all__ = ["COMMAND", "PATH", "reference", "settings_table"]
+
+PATH = REPOSITORY / "docs" / "reference.md"
+COMMAND = "python -m tests.tools.reference"
+
+_PARTS: Sequence[tuple[str, type[BaseModel]]] = (
+    ("dataset", DatasetSpec),
+    ("prompt", PromptSpec),
+    ("prompt.fewshot", FewshotSpec),
+    ("generate", GenerateSpec),
+    ("epochs", EpochsSpec),
+    ("primary_metric", PrimaryMetricSpec),
+)
+"""Keys of a suite that hold mappings."""
+
+_TYPES: Mapping[str, str] = {
+    "choices": "a column, a template, or a list of values and templates",
+    "target": "a column, a template, a value, or a list of these",
+    "fields": "mapping of names to columns, templates, values or lists of these",
+    "samples": "list of mappings",
+    "score": "a [scorer](#scorers), or one with its settings",
+    "filters": "list of [filters](#filters)",
+    "gates": "list of [rules](#gates)",
+    "preset": "a [preset](#presets)",
+    "reduce": "a reduction, or a list of them: `mean`, `first`, `any`, `all`, `mode`, `mode@k`, `pass@k`, `pass^k`",
+    "normalize": "list of steps: ",
+}
+"""Types that the schema says at length."""
+
+_METRIC_FAMILIES = ("bleu_4", "sentence_bleu_4", "rouge_2", "pass@4", "pass^4")
+"""An example of each family of metrics with a number in their names."""
+
+_KINDS = {
+    "proportion": "proportion",
+    "mean": "mean",
+    "count": "count",
+    "pooled": "ratio of two sums",
+    "corpus": "of all samples at once",
+}
+
+
+def reference() -> str:
+    """The page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Reference"
+    yield ""
+    yield f"Every key, scorer, filter, gate, preset, option and command. Made by `{COMMAND}`: do not edit it by hand."
+    yield ""
+    yield "How things work together is said in [the other pages](README.md)."
+    yield "An empty default is none, or what the meaning says."
+    yield ""
+    yield (
+        "[A suite](#a-suite) · [scorers](#scorers) · [filters](#filters) · [gates](#gates) · [metrics](#metrics) · "
+        "[presets](#presets) · [options of pytest](#options-of-pytest) · [the command llmeval](#the-command-llmeval)"
+    )
+    yield from _suite()
+    yield from _scorers()
+    yield from _filters()
+    yield from _gates()
+    yield from _metrics()
+    yield from _presets()
+    yield from _options()
+    yield from _commands()
+
+
+# The suite format
+
+
+def _suite() -> Iterator[str]:
+    yield from ("", "## A suite", "", "The keys of a suite file. `suite` comes first.")
+    yield from settings_table(SuiteSpec)
+    for name, model in _PARTS:
+        yield from ("", f"### `{name}:`", "", _sentence(model))
+        if name == "epochs":
+            yield from ("", "A whole number alone is its `count`.")
+        if name == "primary_metric":
+            yield from ("", "A text alone is its `name`.")
+        yield from settings_table(model)
+
+
+def _scorers() -> Iterator[str]:
+    yield from ("", "## Scorers", "")
+    yield "`score:` is a name, or one name with settings: `score: {choice: {normalize: sum}}`. [More](scoring.md)."
+    for name, model in SCORERS.items():
+        yield from ("", f"### `{name}`", "", _sentence(model))
+        yield from settings_table(model)
+        if name == "several":
+            yield from ("", "Each of `scorers`:")
+            yield from settings_table(PartSettings)
+
+
+def _filters() -> Iterator[str]:
+    yield from ("", "## Filters", "")
+    yield "`filters:` is a list; each is a name, or one name with settings: `[strip, {regex: {pattern: 'is (.*)'}}]`."
+    yield "`{after: TEXT}`, `{before: TEXT}`, `{regex: PATTERN}` and `{choice_regex: PATTERN}` are short forms, and"
+    yield "so is `{map: {TEXT: TEXT}}`. [More](scoring.md#filters)."
+    plain = {name: model for name, model in FILTERS.items() if not _fields(model)}
+    yield from _table(("filter", "what it leaves"), [(f"`{name}`", _sentence(model)) for name, model in plain.items()])
+    for name, model in FILTERS.items():
+        if name not in plain:
+            yield from ("", f"### `{name}`", "", _sentence(model))
+            yield from settings_table(model)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items() if name != "kind"}
+
+
+def settings_table(model: type[BaseModel]) -> Iterator[str]:
+    """The table of a model's settings; nothing where it has none."""
+    schema = model.model_json_schema()
+    rows = []
+    for name, field in _fields(model).items():
+        if not field.description:
+            raise ValueError(f"{model.__name__}.{name} has no description")
+        default = "required" if field.is_required() else _value(field.get_default(call_default_factory=True))
+        rows.append((f"`{name}`", _type(name, schema["properties"][name], schema), default, _text(field.description)))
+    if rows:
+        yield from _table(("key", "type", "default", "meaning"), rows)
+
+
+def _type(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    if name in _TYPES and "enum" not in part:
+        steps = [*_enum_in(part), "`{remove: PATTERN}`"] if name == "normalize" else []
+        return _TYPES[name] + ", ".join(steps)
+    return _described(part, schema)
+
+
+def _enum_in(part: Mapping[str, Any]) -> Iterator[str]:
+    found = next(one for one in part["items"]["anyOf"] if "enum" in one)
+    return (f"`{value}`" for value in found["enum"])
+
+
+def _described(part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """A type of JSON Schema in words."""
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        found = next((key for key, model in _PARTS if model.__name__ == name), None)
+        return f"mapping, see [{found}](#{found.replace('.', '')})" if found else "mapping, see below"
+    if "anyOf" in part:
+        texts = [_described(one, schema) for one in part["anyOf"] if one.get("type") != "null"]
+        return " or ".join(dict.fromkeys(texts))
+    if "enum" in part:
+        return "one of " + ", ".join(f"`{value}`" for value in part["enum"])
+    if "const" in part:
+        return f"`{part['const']}`"
+    kind = part.get("type")
+    if isinstance(kind, list):
+        return " or ".join(_KIND_WORDS[one] for one in kind)
+    if kind == "array":
+        items = part.get("items", {})
+        return f"list of {_described(items, schema).removeprefix('one of ')}" if items else "list"
+    if kind is None:
+        return "any value"
+    return _KIND_WORDS[kind] + _limits(part)
+
+
+_KIND_WORDS = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "object": "mapping",
+}
+
+
+def _limits(part: Mapping[str, Any]) -> str:
+    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    found = [f"{word} {part[key]:g}" for key, word in words.items() if key in part]
+    return f", {', '.join(found)}" if found else ""
+
+
+def _value(value: object) -> str:
+    """A default as YAML's flow style has it; nothing for none."""
+    if isinstance(value, BaseModel):
+        return ""
+    if value is None or value in ((), {}):
+        return ""
+    plain = list(value) if isinstance(value, tuple) else value
+    return _code(json.dumps(plain, ensure_ascii=False))
+
+
+def _sentence(model: type[BaseModel]) -> str:
+    """The first line of a model's docstring, and what else it says."""
+    return _text(" ".join((model.__doc__ or "").split()))
+
+
+# Gates and metrics
+
+
+def _gates() -> Iterator[str]:
+    yield from ("", "## Gates", "")
+    yield "A rule is a subject, `>=`, `>`, `<=` or `<`, and a number: `accuracy >= 0.6`. [More](gates.md)."
+    subjects = [
+        ("`METRIC`", "a [metric](#metrics) of the whole suite"),
+        ("`category.NAME.METRIC`", "of the samples of one category"),
+        ("`macro.METRIC`", "the mean over the categories, each alike; of two categories or more"),
+        ("`NAME.METRIC`", "with `score: several`, of the scorer of that name"),
+        ("`ci_low(SUBJECT)`, `ci_high(SUBJECT)`", "an end of the 95% interval of any of these"),
+    ]
+    yield from _table(("subject", "what it is"), subjects)
+    yield ""
+    yield "On the command line and in the ini file a suite stands before it: `boolq: accuracy >= 0.6`; without one, or"
+    yield "with `*`, the rule is for every suite that has the metric."
+
+
+def _metrics() -> Iterator[str]:
+    yield from ("", "## Metrics", "")
+    yield "What can be reported, gated and compared. A suite has those of its scorer; your own scorers can name others."
+    known = [*METRICS.values(), *map(definition, _METRIC_FAMILIES)]
+    rows = [(f"`{one.name}`", _KINDS[one.kind], _better(one), _range(one), _text(one.description)) for one in known]
+    yield from _table(("metric", "kind", "better", "from, to", "meaning"), rows)
+    yield ""
+    yield f"{', '.join(f'`{name}`' for name in _METRIC_FAMILIES)} stand for these names with other numbers."
+
+
+def _better(metric: MetricDefinition) -> str:
+    return {True: "higher", False: "lower", None: ""}[metric.higher_is_better]
+
+
+def _range(metric: MetricDefinition) -> str:
+    if metric.kind == "count":
+        return ""
+    low, high = (f"{bound:g}" if abs(bound) != float("inf") else "" for bound in (metric.lowest, metric.highest))
+    return f"{low}, {high}" if low or high else ""
+
+
+# Presets
+
+
+def _presets() -> Iterator[str]:
+    yield from ("", "## Presets", "")
+    yield "`llmeval presets NAME` shows one whole, with its source and whose number it gives. [More](benchmarks.md)."
+    rows: list[tuple[str, str, str]] = []
+    for family, members in itertools.groupby(all_presets(), key=lambda preset: preset.family):
+        rows += _family(family, list(members))
+    yield from _table(("preset", "what it measures", "scored by"), rows)
+
+
+def _family(family: str, members: Sequence[Preset]) -> Iterator[tuple[str, str, str]]:
+    if len(members) <= 8:
+        for preset in members:
+            yield f"`{preset.name}`", _text(preset.description), _scored_by(preset)
+        return
+    names = ", ".join(f"`{preset.name.removeprefix(family)}`" for preset in members)
+    yield f"`{family}` with {names}", _text(members[0].description), _scored_by(members[0])
+
+
+def _scored_by(preset: Preset) -> str:
+    score = preset.defaults.get("score")
+    return f"`{score if isinstance(score, str) else next(iter(score or {}), '')}`"
+
+
+# Options and commands
+
+
+def _options() -> Iterator[str]:
+    yield from ("", "## Options of pytest", "")
+    yield "Each is also an ini value (`llm_…`) and an environment variable (`PYTEST_LLM_…`; of an option that can be"
+    yield "given several times, one value per line). The command line beats the environment, which beats the ini file."
+    defaults = {field.name: field for field in dataclasses.fields(Settings)}
+    rows = [
+        (
+            f"`{option.flag}{'' if option.kind == 'flag' else f' {option.metavar}'}`",
+            f"`{option.ini}`",
+            _option_type(option),
+            _option_default(defaults[option.field or option.name]),
+            _text(option.help),
+        )
+        for option in OPTIONS
+    ]
+    yield from _table(("option", "ini", "type", "default", "meaning"), rows)
+
+
+def _option_type(option: Option) -> str:
+    return {"flag": "flag", "number": "whole number", "list": "text, several times", "text": "text"}[option.kind]
+
+
+def _option_default(field: dataclasses.Field[Any]) -> str:
+    return "" if field.default in (None, False, (), dataclasses.MISSING) else f"`{field.default}`"
+
+
+def _commands() -> Iterator[str]:
+    yield from ("", "## The command llmeval", "")
+    yield "What can be done without running a suite; `llmeval --version` prints the version. [More](reports.md)."
+    parser = argparse.ArgumentParser()
+    commands: Any = parser.add_subparsers()
+    for command in COMMANDS:
+        command.add_parser(commands)
+    helps = {action.dest: action.help for action in commands._choices_actions}
+    for name, own in commands.choices.items():
+        yield from ("", f"### `llmeval {name}`", "", _text(_capitalized(own.description or helps[name] or "")))
+        rows = [(_argument(action), _text(action.help or "")) for action in own._actions if _is_told(action)]
+        if rows:
+            yield from _table(("argument", "meaning"), rows)
+
+
+def _is_told(action: argparse.Action) -> bool:
+    return action.dest != "help" and action.help != argparse.SUPPRESS
+
+
+def _argument(action: argparse.Action) -> str:
+    words = "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    metavar = action.metavar if isinstance(action.metavar, str) else words
+    if not action.option_strings:
+        return f"`{metavar.upper()}`"
+    takes = "" if action.nargs == 0 else f" {metavar}"
+    return _code(f"{action.option_strings[-1]}{takes}")
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+# Markdown
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield ""
+    yield f"| {' | '.join(headers)} |"
+    yield f"|{'---|' * len(headers)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    """Plain text, in which backticks make code, as Markdown."""
+    parts = text.split("`")
+    return "`".join(part.replace("|", "\\|") if place % 2 else _escaped(part) for place, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r"([\\*|])", r"\\\1", text)
+    return text.replace("<", "&lt;").replace("$", "&#36;")
+
+
+if __name__ == "__main__":
+    PATH.write_text(reference(), encoding="utf-8")
