@@ -54,10 +54,11 @@ def exit_code(pytester: pytest.Pytester) -> int:
 def test_a_failed_gate_is_not_forgiven(llm_pytester: pytest.Pytester, way: str) -> None:
     conftest(llm_pytester, WAYS[way])
     llm_pytester.makefile(".yaml", sums=SUMS + "gates: [accuracy > 0.9]\n")
-    run = llm_pytester.runpytest_subprocess if way == "sys.exit" else llm_pytester.runpytest_inprocess
+    exits = way in ("pytest.exit", "sys.exit")  # nothing is written or closed after these, by pytest neither
+    run = llm_pytester.runpytest_subprocess if exits else llm_pytester.runpytest_inprocess
     result = run("-p", "no:xdist", "--llm-report=out.json", "sums.yaml")
     assert result.ret == 1
-    if way not in ("pytest.exit", "sys.exit"):  # nothing is written after these, by pytest neither
+    if not exits:
         assert exit_code(llm_pytester) == 1
         result.stdout.fnmatch_lines(["*= 1 failed, 2 passed, 2 wrong in *"])
 
