@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import scipy.special  # noqa: F401 - pytester forgets what a test imports, and numpy cannot be loaded twice
 
 from pytest_llmeval.scoring.calibration import reliability
 from pytest_llmeval.scoring.metrics import summarize

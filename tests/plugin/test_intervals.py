@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-import scipy.special  # noqa: F401 - pytester forgets what a test imports, and numpy cannot be loaded twice
 
-import pytest_llmeval.suites.loader  # noqa: F401 - nor can yaml
 from pytest_llmeval.scoring.metrics import summarize
 from pytest_llmeval.types import Score
 from tests.support import fake_model_conftest

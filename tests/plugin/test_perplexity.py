@@ -6,7 +6,6 @@ import json
 import math
 
 import pytest
-import scipy.special  # noqa: F401 - pytester forgets what a test imports, and numpy cannot be loaded twice
 
 from pytest_llmeval.scoring.metrics import summarize
 from pytest_llmeval.types import Score

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-# Sessions inside of this process share its modules, but forget those that they load: not all can be loaded twice.
-import pytest_llmeval.gate_reports
-import pytest_llmeval.model_fixtures
-import pytest_llmeval.selection
-import pytest_llmeval.session
-import pytest_llmeval.suite_nodes  # noqa: F401
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest
 

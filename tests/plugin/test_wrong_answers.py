@@ -11,12 +11,6 @@ from typing import Any
 
 import pytest
 
-# Sessions inside of this process share its modules, but forget those that they load: not all can be loaded twice.
-import pytest_llmeval.gate_reports
-import pytest_llmeval.model_fixtures
-import pytest_llmeval.selection
-import pytest_llmeval.session
-import pytest_llmeval.suite_nodes  # noqa: F401
 from pytest_llmeval.options import Settings
 from pytest_llmeval.reporting.records import Record
 from pytest_llmeval.wrong_answers import WrongAnswers, mark_html_row
