@@ -127,7 +127,6 @@ class HuggingFaceModel(Backend):
 
     def use_threads(self, threads: Threads) -> None:
         """Have the process's threads follow the load of the machine, from call to call."""
-        threads.use_for(int(self.model.num_parameters()))
         self._threads = threads
 
     @property

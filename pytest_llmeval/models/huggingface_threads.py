@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from pytest_llmeval.models.huggingface_device import configure_threads
-from pytest_llmeval.models.threads import SMALL_PARAMETERS, Busy, choose_threads, is_set_by_user
+from pytest_llmeval.models.threads import Busy, choose_threads, is_set_by_user
 
 __all__ = ["Threads"]
 
@@ -36,11 +36,6 @@ class Threads:
             if Threads._set_here is None:
                 self._limit = min(before, self._limit)
             self._set(self._limit)
-
-    def use_for(self, num_parameters: int) -> None:
-        """From now on use one thread if the model has few parameters."""
-        if num_parameters < SMALL_PARAMETERS:
-            self._limit = 1
 
     def adapt(self) -> None:
         """Use as many threads as the machine has free cores now. Called before each call of the model."""

@@ -1,8 +1,8 @@
 """How many threads a model on the CPU gets, and how they wait for each other. Imports no torch.
 
 Threads of OpenMP wait by turning in a loop, some milliseconds long. While another process needs the core, that steals
-the time of the very thread that is waited for: on two busy cores two threads take three times as long as one. They lose
-little where they sleep soon, and nothing where there is but one.
+the time of the very thread that is waited for: on two busy cores two threads take three times as long as one. So a
+model has as many threads as there are free cores, and they wait in the loop only briefly before they sleep.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SMALL_PARAMETERS", "Busy", "choose_threads", "is_set_by_user", "waiting_briefly"]
+__all__ = ["Busy", "choose_threads", "is_set_by_user", "waiting_briefly"]
 
-SMALL_PARAMETERS = 2_000_000
-"""Models of fewer parameters get one thread: a second one has too little to do to make up for the waiting."""
-
-_WAITING = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
-"""GNU's OpenMP (torch's own on Linux): turns of the loop, some 20 to 100 microseconds, about what it costs to sleep and
-be woken. Who waits as long as that loses at most as much again as by the better of both. Intel's: milliseconds."""
+_WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
+"""GNU's OpenMP (torch's own on Linux): turns of the loop, a millisecond at most. Long enough that on an idle machine the
+threads of a small model do not sleep between two operations, short enough that little is lost until ``Busy`` sees that
+the machine is busy. Intel's: milliseconds."""
 
 _WAITING_BY_USER = ("OMP_WAIT_POLICY", *_WAITING)
 _COUNT_BY_USER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -1,6 +1,6 @@
 """What threads of a model on the CPU cost and save: on a machine that does nothing else, and on a busy one.
 
-    python -m tests.bench.threads                      # from the repository; ten minutes on two cores
+    python -m tests.bench.threads                      # from the repository; half an hour on two cores
     python -m tests.bench.threads --models demo --repeat 1
 
 One process for each measurement loads a model and then times the same requests. The settings take turns ``--repeat``
@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_llmeval.models.threads import SMALL_PARAMETERS, Busy
+from pytest_llmeval.models.threads import Busy
 
 __all__ = ["SETTINGS", "Measured", "lines", "main"]
 
@@ -42,7 +42,7 @@ def _settings(num_cores: int) -> dict[str, dict[str, str]]:
     return {
         "one thread": {"OMP_NUM_THREADS": "1"},
         "all, as torch waits": every | {"GOMP_SPINCOUNT": _GNU_DEFAULT},
-        "all, brief waits": every | {"GOMP_SPINCOUNT": "2000"},
+        "all, brief waits": every | {"GOMP_SPINCOUNT": "20000"},
         "all, no waits": every | {"OMP_WAIT_POLICY": "PASSIVE"},
         "ours": {},
     }
@@ -52,7 +52,7 @@ SETTINGS = tuple(_settings(1))
 """Names of what is compared; ``ours`` is what a user gets who sets nothing."""
 
 _MODELS: dict[str, tuple[int, int, int]] = {"demo": (0, 0, 20), "256x6": (256, 6, 4), "768x12": (768, 12, 1)}
-"""Width, layers, and how often the work is done; the demo model is small (one thread), the last is GPT-2's shape."""
+"""Width, layers, and how often the work is done; the last is GPT-2's shape."""
 
 _WORDS = ["the", "cat", "dog", "sat", "house", "city", "day", "it", "no", "in"]
 _OTHERS = 0.1
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     cores = os.cpu_count() or 1
     loads = options.loads or [0, cores]
-    print(f"{cores} cores; models of fewer than {SMALL_PARAMETERS:,} parameters are given one thread by us", flush=True)
+    print(f"{cores} cores", flush=True)
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -193,8 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                             busy_elsewhere=statistics.median(others) if others else None,
                         )
                     )
-                print(f"{model} under load {num_busy}: done", flush=True)
-    print("\n".join(lines(found)))
+                print("\n".join(lines(found)), flush=True)
+                found.clear()
     return 0
 
 
