@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.scores_table import load_report
-    from pytest_llmeval.suites.benchmark import Benchmark
+    from pytest_llmeval.reporting.writers.scores_table import load_report
+    from pytest_llmeval.suites.python.benchmark import Benchmark
     from pytest_llmeval.types import NotMeasurable
 
 __all__ = ["Benchmark", "NotMeasurable", "load_report"]
@@ -15,7 +15,7 @@ __all__ = ["Benchmark", "NotMeasurable", "load_report"]
 def __getattr__(name: str) -> Any:
     """Each on first use: pytest loads this package in every run, and pydantic takes long to import."""
     if name == "Benchmark":
-        from pytest_llmeval.suites.benchmark import Benchmark
+        from pytest_llmeval.suites.python.benchmark import Benchmark
 
         return Benchmark
     if name == "NotMeasurable":
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
 
         return NotMeasurable
     if name == "load_report":
-        from pytest_llmeval.reporting.scores_table import load_report
+        from pytest_llmeval.reporting.writers.scores_table import load_report
 
         return load_report
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ from typing import NoReturn
 from pytest_llmeval.commands import compare, convert, export, gate, init, merge, presets, schema, show
 from pytest_llmeval.commands.output import say
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.text.escaping import printable
 
 __all__ = ["COMMANDS", "main"]
 

@@ -27,7 +27,7 @@ _HEAVY = (
     *("jinja2", "jsonschema", "numpy", "pydantic", "regex", "tabulate", "yaml"),
     *("scipy.optimize", "scipy.special", "scipy.stats"),
 )
-_NOT_PRELOADED = ("pytest_llmeval.models.huggingface", "pytest_llmeval.models.gpus")
+_NOT_PRELOADED = "pytest_llmeval.models.huggingface"
 
 _TESTS = Path(__file__).resolve().parent
 

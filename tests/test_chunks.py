@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.chunks import (
+from pytest_llmeval.inference.chunks import (
     Backlog,
     Unit,
     bond_of,
@@ -18,7 +18,7 @@ from pytest_llmeval.chunks import (
     plan_chunks,
     plan_others,
 )
-from pytest_llmeval.node_ids import escape_id, model_nodes
+from pytest_llmeval.plugin.node_ids import escape_id, model_nodes
 
 GROUPS = ["a.yaml", "b.yaml", "b.yaml::gpt2", "c d.yaml::org/m:1"]
 SAMPLES = st.lists(st.sampled_from([*GROUPS, None]), max_size=200).map(

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from pytest_llmeval import types
+from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.presets import with_preset
-from pytest_llmeval.suites.schema import SuiteSpec
 from tests.support import FAKE_MODEL_CONFTEST, REPOSITORY, fake_model_conftest
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]

@@ -11,11 +11,11 @@ from markdown_it import MarkdownIt
 from pydantic import BaseModel, Field
 
 from pytest_llmeval.cli import COMMANDS
-from pytest_llmeval.options import OPTIONS
-from pytest_llmeval.scoring.definitions import METRICS
-from pytest_llmeval.suites.filters_spec import FILTERS
+from pytest_llmeval.plugin.options.settings import OPTIONS
+from pytest_llmeval.scoring.metrics.definitions import METRICS
+from pytest_llmeval.suites.format.filters_spec import FILTERS
+from pytest_llmeval.suites.format.schema import SCORERS, json_schema
 from pytest_llmeval.suites.presets import all_presets
-from pytest_llmeval.suites.schema import SCORERS, json_schema
 from tests.tools.reference import COMMAND, PATH, reference, settings_table
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.commands.gate_options import add_baseline_options, add_output_options, baseline_settings
+from pytest_llmeval.commands.gate_output import conclude
 from pytest_llmeval.commands.output import check_no_input, say
-from pytest_llmeval.commands.saved_gates import decide_saved, read_fitting
-from pytest_llmeval.commands.verdict import conclude
+from pytest_llmeval.gates.saved import decide_saved, read_fitting
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.report import Report
+    from pytest_llmeval.reporting.report.report import Report
 
 __all__ = ["add_parser", "run"]
 

@@ -40,19 +40,19 @@ def run(options: argparse.Namespace) -> int:
     if options.to == "parquet" and options.output is None:
         options.wrong_call("--to parquet needs a file: name one with --output")
     check_no_input(options.output, [options.report])
-    from pytest_llmeval.reporting.read import read_report
+    from pytest_llmeval.reporting.storage.read import read_report
 
     report = read_report(options.report)
     if options.to == "parquet":
-        from pytest_llmeval.commands.parquet import write_parquet
+        from pytest_llmeval.reporting.writers.parquet import write_parquet
 
         write_parquet(report, options.output)
     elif options.to == "questions":
-        from pytest_llmeval.commands.questions import questions_json
+        from pytest_llmeval.reporting.writers.questions_json import questions_json
 
         write_file(questions_json(report), options.output)
     else:
-        from pytest_llmeval.reporting.report_files import WRITERS
+        from pytest_llmeval.reporting.writers.targets import WRITERS
 
         write = WRITERS[f".{options.to}"]
         if options.output is not None:

@@ -14,9 +14,9 @@ from pytest_llmeval.commands.gate_options import (
     given_gate,
     used_baseline_options,
 )
+from pytest_llmeval.commands.gate_output import conclude
 from pytest_llmeval.commands.output import check_no_input
-from pytest_llmeval.commands.saved_gates import decide_saved, read_fitting
-from pytest_llmeval.commands.verdict import conclude
+from pytest_llmeval.gates.saved import decide_saved, read_fitting
 
 __all__ = ["add_parser", "run"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.baseline import BaselineSettings
-    from pytest_llmeval.gates.margins import Margin
-    from pytest_llmeval.suites.gate_rules import GivenGate
+    from pytest_llmeval.gates.baseline.compare import BaselineSettings
+    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.suites.format.gate_rules import GivenGate
 
 __all__ = [
     "add_baseline_options",
@@ -101,7 +101,7 @@ def used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
 
 def baseline_settings(options: argparse.Namespace) -> BaselineSettings:
     """What ``add_baseline_options`` was given."""
-    from pytest_llmeval.gates.baseline import BaselineSettings
+    from pytest_llmeval.gates.baseline.compare import BaselineSettings
 
     given: dict[str, Any] = {
         "margins": None if options.max_drop is None else tuple(options.max_drop),
@@ -114,7 +114,7 @@ def baseline_settings(options: argparse.Namespace) -> BaselineSettings:
 
 def given_gate(text: str) -> GivenGate:
     """A gate as it is written, for argparse."""
-    from pytest_llmeval.suites.gate_rules import GivenGate
+    from pytest_llmeval.suites.format.gate_rules import GivenGate
 
     return _explained(GivenGate.parse)(text)
 
@@ -132,7 +132,7 @@ def _explained(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _margin(text: str) -> Margin:
-    from pytest_llmeval.gates.margins import Margin
+    from pytest_llmeval.gates.baseline.margins import Margin
 
     return Margin.parse(text)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_llmeval.errors import LLMEvalError, ReportError
-from pytest_llmeval.reporting.escape import printable
+from pytest_llmeval.text.escaping import printable
 
 __all__ = ["check_new", "check_no_input", "say", "say_raw", "write_file", "write_new", "write_out"]
 
@@ -67,7 +67,7 @@ def write_file(text: str | Iterable[str], path: Path | None) -> None:
     if path is None:
         write_out(text)
         return
-    from pytest_llmeval.reporting.whole_file import whole_file
+    from pytest_llmeval.reporting.storage.whole_file import whole_file
 
     try:
         with whole_file(path, encoding="utf-8", newline="") as file:

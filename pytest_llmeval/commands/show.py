@@ -16,8 +16,8 @@ from pytest_llmeval.commands.output import say, write_out
 from pytest_llmeval.errors import ReportError
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.records import Record
-    from pytest_llmeval.reporting.report import Report
+    from pytest_llmeval.reporting.report.records import Record
+    from pytest_llmeval.reporting.report.report import Report
 
 __all__ = ["add_parser", "run"]
 
@@ -73,7 +73,7 @@ class _Filter:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code. Raises ``LLMEvalError``."""
-    from pytest_llmeval.reporting.read import read_report
+    from pytest_llmeval.reporting.storage.read import read_report
 
     report = read_report(options.report)
     _check_suite_and_model(report, options.suite, options.model)
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _warn(report: Report, path: Path) -> None:
     """What is shown is what the report says; that it is not so is told beside it."""
-    from pytest_llmeval.reporting.recount import misfit
+    from pytest_llmeval.reporting.storage.recount import misfit
 
     if problem := misfit(report, f"the report {path}"):
         say("show", problem)
@@ -114,7 +114,7 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
     Of its records a summary needs the unscored ones, and those without an answer where they are many: where there are
     none, none is read.
     """
-    from pytest_llmeval.reporting.no_answer_hints import has_many
+    from pytest_llmeval.reporting.terminal.no_answer_hints import has_many
 
     chosen = tuple(
         one for one in report.suites if suite in (None, one.info.name) and (model is None or model in one.models)
@@ -135,7 +135,7 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
 
 
 def _told(report: Report, suite: str | None, model: str | None) -> list[Record]:
-    from pytest_llmeval.reporting.records import slim
+    from pytest_llmeval.reporting.report.records import slim
 
     return [
         slim(record)
@@ -148,15 +148,15 @@ def _told(report: Report, suite: str | None, model: str | None) -> list[Record]:
 
 def _summary(report: Report, form: str) -> Iterator[str]:
     if form == "json":
-        from pytest_llmeval.reporting.report_json import head_to_json
+        from pytest_llmeval.reporting.storage.json_report import head_to_json
 
         yield json.dumps(head_to_json(report), indent=1)
     elif form == "markdown":
-        from pytest_llmeval.reporting.markdown import markdown_summary
+        from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
 
         yield markdown_summary(report).rstrip("\n")
     else:
-        from pytest_llmeval.reporting.terminal import write_summary
+        from pytest_llmeval.reporting.terminal.summary import write_summary
 
         lines = _Lines(shutil.get_terminal_size(fallback=(120, 24)).columns)
         write_summary(lines, report, ())
@@ -188,14 +188,14 @@ class _Lines:
 
 def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool) -> Iterator[str]:
     if form == "json":
-        from pytest_llmeval.reporting.report_json import record_to_json
+        from pytest_llmeval.reporting.storage.json_report import record_to_json
 
         yield "["
         for is_last, record in _with_last(records):
             yield record_to_json(record) + ("" if is_last else ",")
         yield "]"
         return
-    from pytest_llmeval.commands.sample_text import sample_lines, sample_markdown
+    from pytest_llmeval.reporting.terminal.sample_text import sample_lines, sample_markdown
 
     lines_of = sample_lines if form == "text" else sample_markdown
     count = 0
@@ -249,6 +249,6 @@ def _with_ids(report: Report, chosen: _Filter) -> list[Record]:
 
 
 def _unknown(what: str, given: str, known: Iterable[str]) -> ReportError:
-    from pytest_llmeval.suites.wording import expected_one_of, quoted
+    from pytest_llmeval.text.wording import expected_one_of, quoted
 
     return ReportError(f"the report has no {what} {quoted(given)}{expected_one_of(given, known)}")

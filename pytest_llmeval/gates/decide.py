@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_llmeval.gates.thresholds import decide_thresholds
-from pytest_llmeval.models.messages import describe
-from pytest_llmeval.reporting.gate_results import GateResult
-from pytest_llmeval.reporting.records import SuiteInfo
-from pytest_llmeval.reporting.report import Report
-from pytest_llmeval.suites.gate_rules import GivenGate
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.suites.format.gate_rules import GivenGate
+from pytest_llmeval.text.redaction import describe
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.baseline import BaselineSettings
+    from pytest_llmeval.gates.baseline.compare import BaselineSettings
 
 __all__ = ["GateOptions", "Selection", "decide"]
 
@@ -86,7 +86,7 @@ def decide(
 def _compared(
     report: Report, options: GateOptions, comparison: BaselineSettings, baseline: Report, selection: Selection
 ) -> Sequence[GateResult]:
-    from pytest_llmeval.gates.baseline import compare_reports
+    from pytest_llmeval.gates.baseline.compare import compare_reports
 
     if selection.is_by_outcome:
         reason = "these samples were chosen because they came out wrong: of them any other answer is an improvement"

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_llmeval.reporting.escape import printable
-from pytest_llmeval.reporting.report import Summary
-from pytest_llmeval.reporting.suite_texts import reasons_text
-from pytest_llmeval.reporting.tables import number
-from pytest_llmeval.scoring.definitions import OPEN
-from pytest_llmeval.scoring.gate_subjects import GateSubject
-from pytest_llmeval.scoring.metrics import Metric
-from pytest_llmeval.suites.gate_rules import GateRule
+from pytest_llmeval.gates.subjects import GateSubject
+from pytest_llmeval.reporting.report.report import Summary
+from pytest_llmeval.reporting.terminal.suite_texts import reasons_text
+from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.suites.format.gate_rules import GateRule
+from pytest_llmeval.text.escaping import printable
 
 __all__ = ["finding", "missing_reason", "not_measurable_reason", "number_beside"]
 

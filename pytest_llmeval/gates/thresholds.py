@@ -7,11 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason
-from pytest_llmeval.reporting.gate_results import GateOutcome, GateResult
-from pytest_llmeval.reporting.records import SuiteInfo
-from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
-from pytest_llmeval.scoring.gate_subjects import (
+from pytest_llmeval.gates.subjects import (
     BoundError,
     GateSubject,
     SubjectError,
@@ -21,10 +17,14 @@ from pytest_llmeval.scoring.gate_subjects import (
     found_in_none,
     nearest_or_all,
 )
-from pytest_llmeval.scoring.measurable import num_missing
-from pytest_llmeval.scoring.metrics import Metric
-from pytest_llmeval.suites.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
-from pytest_llmeval.suites.wording import quoted
+from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason
+from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.scoring.metrics.measurable import num_missing
+from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
+from pytest_llmeval.text.wording import quoted
 
 __all__ = ["decide_thresholds"]
 

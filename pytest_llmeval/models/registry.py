@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
+from pytest_llmeval.data.files import Source, open_bytes
 from pytest_llmeval.errors import OptionError, SuiteError
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.models.checkpoint import check_adapter, check_checkpoint
-from pytest_llmeval.models.hub_cache import cached_snapshot, is_offline
-from pytest_llmeval.models.messages import model_error, one_line
-from pytest_llmeval.models.python_import import concurrency_of, missing_module, split_target
+from pytest_llmeval.models.huggingface.checkpoint import check_adapter, check_checkpoint
+from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot, is_offline
+from pytest_llmeval.models.python.importing import concurrency_of, missing_module, split_target
 from pytest_llmeval.models.settings import ModelSettings, check_settings
 from pytest_llmeval.models.spec_arguments import check_names, hide_secrets, parse_arguments, split_arguments
 from pytest_llmeval.models.threads import waiting_briefly
-from pytest_llmeval.suites.files import Source, open_bytes
+from pytest_llmeval.text.redaction import model_error, one_line
 from pytest_llmeval.types import JSON
 
 __all__ = ["ModelSpec", "check_model", "demo_folder", "load_model", "parse_model_spec"]
@@ -102,7 +102,7 @@ def _with_arguments(text: str, kind: Literal["replay", "python"], rest: str) -> 
     else:
         if not location:
             raise OptionError(f"--llm-model {name}: expected replay:FILE, such as replay:outputs.jsonl")
-        from pytest_llmeval.models.replay_file import ReplayArguments
+        from pytest_llmeval.models.replay.file import ReplayArguments
 
         ReplayArguments.of(arguments, name)
     return ModelSpec(name=name, kind=kind, location=location, arguments=arguments)
@@ -154,7 +154,7 @@ def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
 
 
 def _check_replay(spec: ModelSpec) -> None:
-    from pytest_llmeval.models.replay_file import ReplyProblem, replay_format
+    from pytest_llmeval.models.replay.file import ReplyProblem, replay_format
 
     source = _replies_source(spec)
     try:
@@ -218,8 +218,8 @@ def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
     check_model(spec, settings)
     match spec.kind:
         case "replay":
-            from pytest_llmeval.models.replay import load_replay
-            from pytest_llmeval.models.replay_file import ReplayArguments
+            from pytest_llmeval.models.replay.file import ReplayArguments
+            from pytest_llmeval.models.replay.model import load_replay
 
             arguments = ReplayArguments.of(spec.arguments, spec.name)
             try:
@@ -227,7 +227,7 @@ def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
             except SuiteError as error:
                 raise model_error(spec.name, str(error)) from None
         case "python":
-            from pytest_llmeval.models.python_model import load_python
+            from pytest_llmeval.models.python.model import load_python
 
             return load_python(spec.name, *split_target(spec.location, spec.name), spec.arguments)
         case "guessing":
@@ -240,6 +240,6 @@ def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
         warnings.catch_warnings(),
     ):  # under -W error, what a library warns of at its import would end the run
         warnings.simplefilter("ignore")
-        from pytest_llmeval.models.huggingface import HuggingFaceModel
+        from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 
     return HuggingFaceModel.load(spec, settings)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import OptionError, SuiteError
-from pytest_llmeval.models.messages import redact
-from pytest_llmeval.suites.files import Source
-from pytest_llmeval.suites.wording import expected_one_of, quoted
+from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = ["check_names", "hide_secrets", "is_secret_name", "parse_arguments", "split_arguments"]
@@ -47,7 +47,7 @@ def parse_arguments(text: str, model: str) -> dict[str, JSON]:
 
 
 def _scalar(text: str) -> JSON:
-    from pytest_llmeval.suites.yaml_lines import parse_yaml  # brings a library that most runs have no need of here
+    from pytest_llmeval.data.yaml_reader import parse_yaml  # brings a library that most runs have no need of here
 
     try:
         value = parse_yaml(text, Source(Path(), "")).value

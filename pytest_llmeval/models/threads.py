@@ -18,9 +18,9 @@ from pathlib import Path
 __all__ = ["Busy", "choose_threads", "is_set_by_user", "waiting_briefly"]
 
 _WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
-"""GNU's OpenMP (torch's own on Linux): turns of the loop, a millisecond at most. On an idle machine that is long enough that the
-threads of a small model do not sleep between two operations; on a busy one little is lost until ``Busy`` sees that
-others need the cores. Intel's: milliseconds."""
+"""GNU's OpenMP (torch's own on Linux): turns of the loop, a millisecond at most. On an idle machine that is long
+enough that the threads of a small model do not sleep between two operations; on a busy one little is lost until
+``Busy`` sees that others need the cores. Intel's: milliseconds."""
 
 _WAITING_BY_USER = ("OMP_WAIT_POLICY", *_WAITING)
 _COUNT_BY_USER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from pytest_llmeval.suites.wording import describe
+from pytest_llmeval.text.wording import describe
 
 __all__ = ["DamagedPart", "check_fields", "is_number"]
 

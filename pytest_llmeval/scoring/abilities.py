@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.schema import ChoiceSettings, LetterSettings, YesNoSettings
+from pytest_llmeval.suites.format.schema import ChoiceSettings, LetterSettings, YesNoSettings
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 
 __all__ = ["inability", "method_of"]

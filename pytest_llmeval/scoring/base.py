@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_llmeval.suites.schema import GenerateSpec
-from pytest_llmeval.suites.wording import Keys
+from pytest_llmeval.suites.format.schema import GenerateSpec
+from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
 
 __all__ = ["Presented", "Scorer", "SettingsError", "reply_request"]

@@ -11,26 +11,26 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_args
 
+from pytest_llmeval.data.yaml_reader import read_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
-from pytest_llmeval.scoring.checking import judged
-from pytest_llmeval.scoring.choice import continuation_problem
-from pytest_llmeval.scoring.custom import judges_of
-from pytest_llmeval.scoring.epochs import deciding_epoch
-from pytest_llmeval.scoring.fingerprint_parts import fingerprint_parts
-from pytest_llmeval.scoring.perplexity import prompt_problem
-from pytest_llmeval.scoring.schemas import with_schemas_read
-from pytest_llmeval.scoring.scorers import suite_scorer
-from pytest_llmeval.scoring.several import SeveralScorer
-from pytest_llmeval.suites.loader import Suite
-from pytest_llmeval.suites.mapping import unusable_character
+from pytest_llmeval.scoring.fingerprints import fingerprint_parts
+from pytest_llmeval.scoring.make import suite_scorer
+from pytest_llmeval.scoring.scorers.choices.choice import continuation_problem
+from pytest_llmeval.scoring.scorers.likelihood.perplexity import prompt_problem
+from pytest_llmeval.scoring.scorers.python.custom import judges_of
+from pytest_llmeval.scoring.scorers.replies.json_schemas import with_schemas_read
+from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
+from pytest_llmeval.scoring.scorers.wrappers.several import SeveralScorer
+from pytest_llmeval.suites.format.schema import ChoiceSettings, PerplexitySettings
+from pytest_llmeval.suites.loading.loader import Suite
+from pytest_llmeval.suites.loading.mapping import unusable_character
+from pytest_llmeval.suites.loading.unmapped import unmapped
 from pytest_llmeval.suites.prompts import render_prompt
-from pytest_llmeval.suites.schema import ChoiceSettings, PerplexitySettings
-from pytest_llmeval.suites.templates import TemplateError
-from pytest_llmeval.suites.unmapped import unmapped
-from pytest_llmeval.suites.wording import Keys
-from pytest_llmeval.suites.yaml_lines import read_yaml
+from pytest_llmeval.suites.templates.templates import TemplateError
+from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, GenerateResponse, Prompt, Request, Response, Sample, Score
 
 __all__ = ["Evaluation", "Question", "deciding_output"]

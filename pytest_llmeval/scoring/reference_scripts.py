@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import regex
 
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.targets import target_texts
-from pytest_llmeval.suites.score_settings import SeveralSettings
-from pytest_llmeval.suites.score_settings.texts import BleuSettings, RougeSettings
-from pytest_llmeval.suites.spec import Spec
-from pytest_llmeval.suites.wording import Keys
+from pytest_llmeval.scoring.scorers.targets import target_texts
+from pytest_llmeval.suites.format.score_settings import SeveralSettings
+from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, RougeSettings
+from pytest_llmeval.suites.format.spec import Spec
+from pytest_llmeval.text.wording import Keys
 
 __all__ = ["script_warnings"]
 

@@ -32,7 +32,7 @@ from tests.bench.models_for_bench import SHAPES, make_model, token_counter
 from tests.bench.works_for_bench import DATA, Sizes, Work, data_problem, make_work
 
 if TYPE_CHECKING:
-    from pytest_llmeval.models.huggingface import HuggingFaceModel
+    from pytest_llmeval.models.huggingface.model import HuggingFaceModel
     from pytest_llmeval.types import LoglikelihoodRequest
 
 __all__ = ["count_distinct_positions", "main"]
@@ -179,7 +179,7 @@ def main(given: Sequence[str] | None = None) -> int:
     os.environ |= {"OMP_NUM_THREADS": str(arguments.threads), "TOKENIZERS_PARALLELISM": "false"}
     import torch
 
-    from pytest_llmeval.models.huggingface import HuggingFaceModel
+    from pytest_llmeval.models.huggingface.model import HuggingFaceModel
     from pytest_llmeval.models.registry import load_model, parse_model_spec
     from pytest_llmeval.models.settings import ModelSettings
 

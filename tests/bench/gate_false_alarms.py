@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pytest_llmeval.scoring.paired_tests import PairedValues
+from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 from tests.bench.gate_simulation import CLUSTER_SIZE, failed, flips, paired, right_or_wrong
 
 NUM_SUITES = 20

@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
-from pytest_llmeval.gates.baseline import BaselineSettings
-from pytest_llmeval.scoring.power import POWER, mcnemar_power
+from pytest_llmeval.gates.baseline.compare import BaselineSettings
+from pytest_llmeval.scoring.statistics.power import POWER, mcnemar_power
 from tests.bench.gate_simulation import failed, flips, right_or_wrong
 
 N = 1000

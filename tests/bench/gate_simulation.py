@@ -8,10 +8,10 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.gates.baseline import BaselineSettings
-from pytest_llmeval.gates.verdict import fails, numeric_noise
-from pytest_llmeval.scoring.families import run_family
-from pytest_llmeval.scoring.paired_tests import PairedValues
+from pytest_llmeval.gates.baseline.compare import BaselineSettings
+from pytest_llmeval.gates.baseline.decision import fails, numeric_noise
+from pytest_llmeval.scoring.statistics.holm import run_family
+from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 
 CLUSTER_SIZE = 5
 

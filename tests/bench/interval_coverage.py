@@ -26,11 +26,11 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.scoring.averages import macro_average
-from pytest_llmeval.scoring.clustered import mean_interval, proportion_interval
-from pytest_llmeval.scoring.metrics import Metric
-from pytest_llmeval.scoring.paired_proportions import flips_interval, paired_proportions_interval
-from pytest_llmeval.scoring.statistics import wilson_interval
+from pytest_llmeval.scoring.metrics.averages import macro_average
+from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.scoring.statistics.clustered import mean_interval, proportion_interval
+from pytest_llmeval.scoring.statistics.intervals import wilson_interval
+from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
 
 LOWEST, HIGHEST = 94.0, 96.0
 LOWEST_OF_MEANS = 93.0

@@ -23,13 +23,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_llmeval.reporting.environment import describe_environment
-from pytest_llmeval.reporting.journal import Journal, journal_path
-from pytest_llmeval.reporting.read import read_report
-from pytest_llmeval.reporting.records import Record, SuiteInfo, slim
-from pytest_llmeval.reporting.report import Report, definitions_of
-from pytest_llmeval.reporting.report_json import write_report
-from pytest_llmeval.reporting.summaries import average_suites, grouped, summarize_suite
+from pytest_llmeval.reporting.report.environment import describe_environment
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report.report import Report, definitions_of
+from pytest_llmeval.reporting.report.summaries import average_suites, grouped, summarize_suite
+from pytest_llmeval.reporting.storage.journal import Journal, journal_path
+from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.storage.read import read_report
 from tests.bench.measured_process import environment, run_measured
 
 NUM_SUITES = 10

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_llmeval.scoring.paired_tests import PairedValues
+from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 from tests.bench import gate_false_alarms, gate_power
 from tests.bench.gate_simulation import failed
 

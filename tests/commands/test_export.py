@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.reporting.report.report import Report
 from tests.commands.saved_reports import MODEL, info, report_of, sample, samples, saved
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import clean_environment, fake_model_conftest

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.gates.baseline import BaselineSettings, compare_reports
-from pytest_llmeval.option_parsers import alpha as pytests_alpha
-from pytest_llmeval.reporting.escape import markdown_text
-from pytest_llmeval.reporting.records import Record
+from pytest_llmeval.gates.baseline.compare import BaselineSettings, compare_reports
+from pytest_llmeval.plugin.options.parsers import alpha as pytests_alpha
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.text.escaping import markdown_text
 from tests.commands.saved_reports import info, report_of, sample, samples, saved
 from tests.support import fake_model_conftest
 
@@ -198,7 +198,7 @@ def test_options_are_known_by_pytests_names_too(reports: dict[str, str], capsys:
 
 
 def test_the_numbers_are_the_engines(reports: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    from pytest_llmeval.reporting.read import read_report
+    from pytest_llmeval.reporting.storage.read import read_report
 
     _, results = as_json(capsys, "compare", reports["base"], reports["twelve"])
     base, now = read_report(Path(reports["base"])), read_report(Path(reports["twelve"]))

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pytest_llmeval.gates.baseline import BaselineSettings, compare_reports
-from pytest_llmeval.gates.margins import Margin
-from pytest_llmeval.reporting.gate_results import GateResult
-from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import Report, SuiteReport, definitions_of
-from pytest_llmeval.reporting.summaries import summarize_suite
+from pytest_llmeval.gates.baseline.compare import BaselineSettings, compare_reports
+from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.summaries import summarize_suite
 from pytest_llmeval.types import JSON
 
 Outcome: TypeAlias = bool | Mapping[str, float] | None

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.reporting.gate_results import GateResult
-from pytest_llmeval.reporting.records import Record
-from pytest_llmeval.scoring.families import holm
-from pytest_llmeval.scoring.paired_proportions import paired_proportions_interval
-from pytest_llmeval.scoring.paired_tests import mcnemar
-from pytest_llmeval.scoring.power import smallest_drop_of_mcnemar
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.scoring.statistics.holm import holm
+from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
+from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
+from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar
 from tests.gates.reports_for_tests import (
     Outcome,
     answers,

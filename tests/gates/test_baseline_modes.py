@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.gates.baseline import BaselineSettings
-from pytest_llmeval.gates.margins import Margin
-from pytest_llmeval.reporting.gate_results import GateMode, Regression
-from pytest_llmeval.scoring.paired_tests import mcnemar
-from pytest_llmeval.suites.gate_rules import GateRuleError
+from pytest_llmeval.gates.baseline.compare import BaselineSettings
+from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.reporting.report.gate_results import GateMode, Regression
+from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
+from pytest_llmeval.suites.format.gate_rules import GateRuleError
 from tests.gates.reports_for_tests import (
     Outcome,
     Ran,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.gates.threshold_texts import number_beside
 from pytest_llmeval.gates.thresholds import decide_thresholds
-from pytest_llmeval.reporting.gate_results import GateResult
-from pytest_llmeval.reporting.records import SuiteInfo
-from pytest_llmeval.reporting.report import Report, SuiteReport, Summary
-from pytest_llmeval.scoring.metrics import Metric
-from pytest_llmeval.suites.gate_rules import GateRule, GivenGate
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.suites.format.gate_rules import GateRule, GivenGate
 
 ACCURACY = Metric(value=0.65, n=200, kind="proportion", stderr=0.034, ci_low=0.581, ci_high=0.713)
 BRIER = Metric(value=0.2, n=200, kind="mean", stderr=0.01, ci_low=0.18, ci_high=0.22)

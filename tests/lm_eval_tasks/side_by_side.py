@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.metrics import summarize
-from pytest_llmeval.suites.files import Source
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import load_task
 from pytest_llmeval.suites.lm_eval.scores import MetricPair
-from pytest_llmeval.suites.overrides import parse_override
 from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodRequest,

@@ -13,14 +13,14 @@ from unittest import mock
 
 import pytest
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.task_results import task_results_scorer
-from pytest_llmeval.suites.files import Source
+from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
+from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, translate_coded
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
-from pytest_llmeval.suites.overrides import parse_override
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 yaml_loader = pytest.importorskip("lm_eval.tasks._yaml_loader", reason="lm_eval[hf]==0.4.13 is not installed")

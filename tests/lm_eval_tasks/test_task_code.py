@@ -13,9 +13,9 @@ from unittest import mock
 
 import pytest
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.task_results import task_results_scorer
-from pytest_llmeval.suites.files import Source
+from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
 

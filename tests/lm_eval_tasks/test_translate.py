@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.lm_eval import convert
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.recognize import is_task_file
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
-from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.yaml_lines import parse_yaml
+from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 
 CHOICE = """\

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from pytest_llmeval.models.huggingface import HuggingFaceModel
-from pytest_llmeval.models.huggingface_load import LoadedCheckpoint, quiet
+from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
 from tests.tiny_models import make_tokenizer

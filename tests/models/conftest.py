@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.models.huggingface import HuggingFaceModel
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from tests.models.support import load
 from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint
 

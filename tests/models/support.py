@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.models.huggingface import HuggingFaceModel
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.models.huggingface import HuggingFaceModel
-from pytest_llmeval.models.huggingface_load import quiet
+from pytest_llmeval.models.huggingface.loading import quiet
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import make_random

@@ -11,8 +11,8 @@ import torch
 from transformers import TopPLogitsWarper
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.huggingface import HuggingFaceModel
-from pytest_llmeval.models.huggingface_generate import cut_at_stop, seed_of
+from pytest_llmeval.models.huggingface.generation.transformers_generate import cut_at_stop, seed_of
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
 from tests.models.support import load, naive_greedy
 from tests.tiny_models import make_checkpoint

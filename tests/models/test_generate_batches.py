@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models import huggingface_generate_cache
-from pytest_llmeval.models.huggingface import HuggingFaceModel
-from pytest_llmeval.models.huggingface_generate_loop import RowsWriter
-from pytest_llmeval.models.huggingface_load import quiet
+from pytest_llmeval.models.huggingface.generation import cache as huggingface_generate_cache
+from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
+from pytest_llmeval.models.huggingface.loading import quiet
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.models.architectures_for_tests import make_random

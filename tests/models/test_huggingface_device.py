@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import ModelError, OptionError
-from pytest_llmeval.models.huggingface_device import (
+from pytest_llmeval.models.huggingface.device import (
     available_cores,
     configure_threads,
     device_of_worker,
@@ -60,7 +60,7 @@ def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(torch, "set_num_threads", found.append)
-    monkeypatch.setattr("pytest_llmeval.models.huggingface_device.available_cores", lambda: 8)
+    monkeypatch.setattr("pytest_llmeval.models.huggingface.device.available_cores", lambda: 8)
     assert [configure_threads(n) for n in (1, 3, 8, 20, 0)] == found == [8, 2, 1, 1, 8]
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     configure_threads(1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from huggingface_hub import errors
 
-from pytest_llmeval.models.huggingface_errors import cause, explain, is_out_of_memory
+from pytest_llmeval.models.huggingface.errors import cause, explain, is_out_of_memory
 from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
 from tests.models.support import one_line_of

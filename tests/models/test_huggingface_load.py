@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pytest_llmeval.errors import LLMEvalError, ModelError
-from pytest_llmeval.models import huggingface_load
-from pytest_llmeval.models.huggingface import HuggingFaceModel, resolve_max_length
+from pytest_llmeval.models.huggingface import loading as huggingface_load
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel, resolve_max_length
 from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
 from tests.models.support import load, one_line_of
@@ -104,7 +104,7 @@ def test_hub_cache(tmp_path: Path, checkpoint: Path) -> None:
         "    m = load('org/name', revision=revision)\n"
         "    print(m.identity.revision, m.identity.fingerprint)\n"
         "from pytest_llmeval.errors import ModelError\n"
-        "from pytest_llmeval.models.huggingface import HuggingFaceModel\n"
+        "from pytest_llmeval.models.huggingface.model import HuggingFaceModel\n"
         "from pytest_llmeval.models.registry import ModelSpec\n"
         "from pytest_llmeval.models.settings import ModelSettings\n"
         "for name in ('org/none', 'org/bad'):\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval.models.messages import describe, model_error, one_line, redact
+from pytest_llmeval.text.redaction import describe, model_error, one_line, redact
 
 _TOKEN = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz"
 

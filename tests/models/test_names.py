@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.models.names import short_names
+from pytest_llmeval.text.model_names import short_names
 
 PARTS = st.sampled_from(["a", "b", "gpt2", "gpt2-2", ".", "..", "~", "x:y"])
 MODELS = st.lists(st.lists(PARTS, min_size=1, max_size=4).map("/".join), min_size=1, max_size=6, unique=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_llmeval.inference.dispatch import ask
 from pytest_llmeval.models.base import ModelIdentity
-from pytest_llmeval.models.dispatch import ask
-from pytest_llmeval.models.huggingface import HuggingFaceModel
-from pytest_llmeval.models.python_model import CallableModel
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.support import load
 from tests.tiny_models import make_checkpoint

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError, OptionError, RequestError
 from pytest_llmeval.models.base import Model, identify
-from pytest_llmeval.models.python_model import CallableModel, NamedModel
+from pytest_llmeval.models.python.model import CallableModel, NamedModel
 from pytest_llmeval.models.registry import check_model, load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, Message

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.inference.dispatch import ask as ask_model
 from pytest_llmeval.models.base import Backend, Failed, ModelIdentity
-from pytest_llmeval.models.dispatch import ask as ask_model
-from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.rolling import Outcome, rolling_windows, score_texts
+from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
+from pytest_llmeval.models.huggingface.planning.windows import Outcome, rolling_windows, score_texts
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface import HuggingFaceModel
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.registry import demo_folder
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, LoglikelihoodRollingRequest
 from tests.models.support import load, naive_loglikelihood

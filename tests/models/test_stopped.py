@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_llmeval.inference.dispatch import ask
 from pytest_llmeval.models.base import Failed, ModelIdentity
-from pytest_llmeval.models.dispatch import ask
-from pytest_llmeval.models.huggingface import HuggingFaceModel, PlainModel
-from pytest_llmeval.models.python_model import CallableModel
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel, PlainModel
+from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_llmeval.models import huggingface_threads
-from pytest_llmeval.models.huggingface_threads import Threads
+from pytest_llmeval.models.huggingface import threads as huggingface_threads
+from pytest_llmeval.models.huggingface.threads import Threads
 from pytest_llmeval.models.threads import Busy, choose_threads, is_set_by_user
 from tests.support import clean_environment
 
@@ -154,8 +154,8 @@ def test_openmp_is_told_to_wait_briefly_unless_the_user_told_it(variables: dict[
 
 def test_a_model_of_the_command_line_follows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without pytest-xdist: two threads were three times as slow as one on a busy machine with two cores."""
-    from pytest_llmeval.model_fixtures import load_configured
-    from pytest_llmeval.options import Settings
+    from pytest_llmeval.plugin.models.loading import load_configured
+    from pytest_llmeval.plugin.options.settings import Settings
     from pytest_llmeval.types import LoglikelihoodRequest
 
     told: list[str] = []

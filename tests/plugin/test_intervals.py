@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_llmeval.scoring.metrics import summarize
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 from tests.support import fake_model_conftest
 

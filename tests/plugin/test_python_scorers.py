@@ -153,7 +153,7 @@ def test_an_installed_package_registers_by_entry_point(
 
 
 UNUSABLE = """
-import pytest_llmeval.session
+import pytest_llmeval.plugin.finishing.session
 from pytest_llmeval.types import Score
 
 def infinite(reply):
@@ -166,14 +166,14 @@ def pytest_llmeval_scorers():
     return {"infinite": infinite, "credit": credit}
 """
 FAILING = """
-summarized = pytest_llmeval.reporting.suite_reports.summarize_suite
+summarized = pytest_llmeval.reporting.report.suite_reports.summarize_suite
 
 def fails(info, *arguments, **named):
     if info.name == "other":
         raise ArithmeticError("too much")
     return summarized(info, *arguments, **named)
 
-pytest_llmeval.reporting.suite_reports.summarize_suite = fails
+pytest_llmeval.reporting.report.suite_reports.summarize_suite = fails
 """
 
 

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.chunks import Backlog, Unit, bond_of, plan_bonded, plan_chunks, plan_others
-from pytest_llmeval.lookahead import Lookahead, Member
-from pytest_llmeval.scheduling import ChunkScheduling, Restarts
+from pytest_llmeval.inference.chunks import Backlog, Unit, bond_of, plan_bonded, plan_chunks, plan_others
+from pytest_llmeval.inference.lookahead import Lookahead, Member
+from pytest_llmeval.plugin.xdist.distribution import Distribution, num_gpu_workers
+from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Restarts
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
-from pytest_llmeval.xdist import Distribution, num_gpu_workers
 
 xdist_session = pytest.importorskip("xdist.dsession")
 
@@ -465,10 +465,10 @@ def test_a_replacement_takes_the_place_of_the_one_that_died(pytester: pytest.Pyt
 def test_n_auto_is_a_worker_for_each_gpu(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: list[str], expected: int | None
 ) -> None:
-    monkeypatch.setattr("pytest_llmeval.xdist.num_visible_gpus", lambda _: 3)
+    monkeypatch.setattr("pytest_llmeval.plugin.xdist.distribution.num_visible_gpus", lambda _: 3)
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
     assert num_gpu_workers(pytester.parseconfig(*options)) == expected
-    monkeypatch.setattr("pytest_llmeval.xdist.num_visible_gpus", lambda _: 0)
+    monkeypatch.setattr("pytest_llmeval.plugin.xdist.distribution.num_visible_gpus", lambda _: 0)
     assert num_gpu_workers(pytester.parseconfig(*options)) is None
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.overrides import parse_override
-from pytest_llmeval.suites.suite import Suite
+from pytest_llmeval.suites.format.overrides import parse_override
+from pytest_llmeval.suites.loading.loader import load_suite
+from pytest_llmeval.suites.loading.suite import Suite
 
 Load = Callable[..., Suite]
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.presets import all_presets, load_preset
 from tests.presets import rows
 from tests.presets.lm_eval_side import Peer, Row, arguments_of, comparable, values_of

@@ -11,9 +11,9 @@ import yaml
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.fewshot import contradiction
+from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.loading.fewshot import contradiction
 from pytest_llmeval.suites.presets import PresetError, all_presets, load_preset, with_preset
-from pytest_llmeval.suites.schema import SuiteSpec
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodRollingRequest, Score
 from tests.presets import rows
 from tests.presets.conftest import Load

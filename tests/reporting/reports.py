@@ -7,14 +7,22 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.reporting.gate_results import GateResult, Regression
-from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import Averages, Comparison, Phases, Report, SuiteReport, Summary, definitions_of
-from pytest_llmeval.reporting.summaries import average_suites, summarize_suite
-from pytest_llmeval.scoring.calibration import ReliabilityBin
-from pytest_llmeval.scoring.comparison import Difference
-from pytest_llmeval.scoring.metrics import Metric
-from pytest_llmeval.scoring.percentiles import Percentiles
+from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.report import (
+    Averages,
+    Comparison,
+    Phases,
+    Report,
+    SuiteReport,
+    Summary,
+    definitions_of,
+)
+from pytest_llmeval.reporting.report.summaries import average_suites, summarize_suite
+from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.types import JSON
 
 __all__ = ["make_record", "make_report", "reports"]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.csv_report import COLUMNS, write_csv
-from pytest_llmeval.reporting.escape import csv_text
-from pytest_llmeval.reporting.jsonl_report import write_jsonl
-from pytest_llmeval.reporting.records import Record
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.writers.csv_rows import COLUMNS, write_csv
+from pytest_llmeval.reporting.writers.jsonl import write_jsonl
+from pytest_llmeval.text.escaping import csv_text
 from tests.reporting.made_reports import HOSTILE, hostile_report, record, report
 
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")

@@ -13,17 +13,17 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.reporting.csv_report import write_csv
-from pytest_llmeval.reporting.gate_results import GateResult, Regression
-from pytest_llmeval.reporting.markdown import write_markdown
-from pytest_llmeval.reporting.read import read_report
-from pytest_llmeval.reporting.report import Comparison
-from pytest_llmeval.reporting.report_files import final_path
-from pytest_llmeval.reporting.report_json import write_report
-from pytest_llmeval.reporting.terminal import summary_lines
-from pytest_llmeval.scoring.calibration import ReliabilityBin
-from pytest_llmeval.scoring.comparison import Difference
-from pytest_llmeval.scoring.percentiles import Percentiles
+from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
+from pytest_llmeval.reporting.report.report import Comparison
+from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.terminal.summary import summary_lines
+from pytest_llmeval.reporting.writers.csv_rows import write_csv
+from pytest_llmeval.reporting.writers.markdown.report import write_markdown
+from pytest_llmeval.reporting.writers.targets import final_path
+from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from tests.reporting.reports import make_record, make_report
 
 WRONG: tuple[Any, ...] = (None, True, -1, 0, 10**400, 1.5, float("1e308") * 10, "", "x", [], [3], {}, {"x": 3})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.reporting.engine_lines import engine_lines, merged
+from pytest_llmeval.reporting.terminal.engine_lines import engine_lines, merged
 
 TREE = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=1e-6, tolerance=1e-4)
 OFF = EngineUse(engine="plain", reason="the tree was off", num_audited=4, largest_difference=2.0, tolerance=1e-4)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.github import MAX_SUMMARY_BYTES, annotation_lines, append_job_summary
-from pytest_llmeval.reporting.markdown import markdown_summary
-from pytest_llmeval.reporting.report import Report
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.writers.github import MAX_SUMMARY_BYTES, annotation_lines, append_job_summary
+from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
 from tests.reporting.made_reports import gate, hostile_report, metric, record, report, suite_report, summary
 
 ACTIONS = {"GITHUB_ACTIONS": "true"}

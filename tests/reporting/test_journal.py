@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.reporting.journal import Journal, JournalError, journal_path
-from pytest_llmeval.reporting.read import read_report
-from pytest_llmeval.reporting.records import Record, SuiteInfo, slim
-from pytest_llmeval.reporting.report_json import write_report
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
+from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.storage.read import read_report
 from tests.reporting import reports as made
 from tests.reporting.reports import make_record, make_report
 from tests.support import REPOSITORY, clean_environment
@@ -216,8 +216,8 @@ import os, signal, sys
 from pathlib import Path
 from tests.reporting.test_journal import HEAD
 from tests.reporting.reports import make_record
-from pytest_llmeval.reporting.journal import Journal
-from pytest_llmeval.reporting.records import SuiteInfo
+from pytest_llmeval.reporting.storage.journal import Journal
+from pytest_llmeval.reporting.report.records import SuiteInfo
 
 journal = Journal(Path(sys.argv[1]), HEAD)
 journal.add_suite(SuiteInfo(name="sums", path="sums.yaml", metrics=("accuracy",)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.live_line import LiveLine, Progress, loading_text, progress_text
+from pytest_llmeval.reporting.terminal.live_line import LiveLine, Progress, loading_text, progress_text
 
 
 def text(num_done: int, num_total: int, elapsed_s: float, *, model: str = "gpt2", width: int = 80) -> str:

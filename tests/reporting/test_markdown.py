@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from pytest_llmeval.reporting.escape import markdown_text, printable
-from pytest_llmeval.reporting.markdown import markdown_summary, write_markdown
-from pytest_llmeval.reporting.records import Record
-from pytest_llmeval.reporting.report import Averages, Report
-from pytest_llmeval.scoring.metrics import Metric
-from pytest_llmeval.scoring.percentiles import Percentiles
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Averages, Report
+from pytest_llmeval.reporting.writers.markdown.report import markdown_summary, write_markdown
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.text.escaping import markdown_text, printable
 from tests.reporting.made_reports import HOSTILE, gate, hostile_report, metric, record, report, suite_report, summary
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_llmeval.reporting.no_answer_hints import has_many, no_answer_lines
-from pytest_llmeval.reporting.records import Record, slim
-from pytest_llmeval.reporting.report import Report
-from pytest_llmeval.reporting.terminal import summary_lines
+from pytest_llmeval.reporting.report.records import Record, slim
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.terminal.no_answer_hints import has_many, no_answer_lines
+from pytest_llmeval.reporting.terminal.summary import summary_lines
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateResponse
 from tests.reporting.made_reports import summary
 from tests.reporting.reports import make_record, make_report

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.commands.parquet import write_parquet
 from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.reporting.writers.parquet import write_parquet
 from tests.reporting.made_reports import record, report
 
 parquet = pytest.importorskip("pyarrow.parquet")

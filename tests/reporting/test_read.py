@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.read import read_report
-from pytest_llmeval.reporting.records import Record
-from pytest_llmeval.reporting.report import Report
-from pytest_llmeval.reporting.report_json import write_report
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.storage.read import read_report
 from tests.reporting.reports import make_record, make_report, reports
 
 SCHEMA_1 = Path(__file__).with_name("data") / "schema_1.json"
@@ -318,7 +318,7 @@ def test_a_damaged_record_is_named_by_its_line(path: Path) -> None:
 
 
 def test_a_reformatted_report_that_is_too_large(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_llmeval.reporting.read._MAX_WHOLE_BYTES", 1000)
+    monkeypatch.setattr("pytest_llmeval.reporting.storage.read._MAX_WHOLE_BYTES", 1000)
     assert len(read_report(path).records) == 4
     edited(path, lambda data: None)
     assert refused(path) == (

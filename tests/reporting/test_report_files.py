@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report_files import check_target, final_path, parse_target, write_report_file
+from pytest_llmeval.reporting.writers.targets import check_target, final_path, parse_target, write_report_file
 from tests.reporting.made_reports import record, report, suite_report
 
 

@@ -12,10 +12,10 @@ import pytest
 
 import pytest_llmeval
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.journal import Journal
-from pytest_llmeval.reporting.records import Record
-from pytest_llmeval.reporting.report_json import write_report
-from pytest_llmeval.reporting.scores_table import LoadedReport
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.storage.journal import Journal
+from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.writers.scores_table import LoadedReport
 from tests.reporting.reports import make_record, make_report
 from tests.support import clean_environment
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.spool import Spool
+from pytest_llmeval.reporting.storage.spool import Spool
 
 CELLS = st.none() | st.text(st.characters(exclude_categories=[]), max_size=5) | st.integers()
 

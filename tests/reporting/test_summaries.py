@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_llmeval.reporting.latency_lines import phase_lines
-from pytest_llmeval.reporting.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report import Phases, SuiteReport, definitions_of
-from pytest_llmeval.reporting.summaries import average_suites, compare_models, summarize_suite
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.report import Phases, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
+from pytest_llmeval.reporting.terminal.latency_lines import phase_lines
 from tests.reporting.reports import make_record, make_report
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.whole_file import check_writable, whole_file
+from pytest_llmeval.reporting.storage.whole_file import check_writable, whole_file
 
 
 def write(path: Path, text: str = "new") -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_llmeval.scoring.base import Scorer
-from pytest_llmeval.scoring.scorers import make_scorer
-from pytest_llmeval.suites.schema import GenerateSpec, ScoreSettings
+from pytest_llmeval.scoring.make import make_scorer
+from pytest_llmeval.suites.format.schema import GenerateSpec, ScoreSettings
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse, Sample, Score
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from pytest_llmeval.scoring.averages import macro_average, micro_average
-from pytest_llmeval.scoring.metrics import Metric, by_category, summarize
-from pytest_llmeval.scoring.statistics import wilson_interval
+from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
+from pytest_llmeval.scoring.statistics.intervals import wilson_interval
 from pytest_llmeval.types import Score
 
 EIGHTHS = st.integers(-400, 400).map(lambda number: number / 8)

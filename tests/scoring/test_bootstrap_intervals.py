@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_llmeval.scoring.metrics import Metric, by_category, summarize, why_no_interval
-from pytest_llmeval.scoring.statistics import wilson_interval
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize, why_no_interval
+from pytest_llmeval.scoring.statistics.intervals import wilson_interval
 from pytest_llmeval.types import Score
 
 

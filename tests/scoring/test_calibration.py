@@ -13,18 +13,18 @@ from scipy.special import log_softmax, softmax
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
 
-from pytest_llmeval.scoring.calibration import (
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.make import make_scorer
+from pytest_llmeval.scoring.metrics.calibration import (
     NUM_BINS,
     calibration_values,
     negative_loglikelihood,
     reliability,
 )
-from pytest_llmeval.scoring.choice import ChoiceScorer
-from pytest_llmeval.scoring.comparison import compare
-from pytest_llmeval.scoring.definitions import definition
-from pytest_llmeval.scoring.metrics import Metric, summarize
-from pytest_llmeval.scoring.scorers import make_scorer
-from pytest_llmeval.suites.schema import ChoiceSettings, YesNoSettings
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.summary import Metric, summarize
+from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
+from pytest_llmeval.suites.format.schema import ChoiceSettings, YesNoSettings
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import a_sample, judge_loglikelihoods
 

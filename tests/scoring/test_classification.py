@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from pytest_llmeval.scoring.metrics import by_category, summarize
+from pytest_llmeval.scoring.metrics.summary import by_category, summarize
 from pytest_llmeval.types import Score
 
 NAMES = ("mcc", "f1_binary", "f1_macro", "f1_micro")

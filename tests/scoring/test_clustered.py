@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from pytest_llmeval.scoring.clustered import (
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
+from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
     are_too_few,
     cluster_numbers,
@@ -23,10 +25,8 @@ from pytest_llmeval.scoring.clustered import (
     standard_error,
     worth_of,
 )
-from pytest_llmeval.scoring.comparison import compare
-from pytest_llmeval.scoring.metrics import Metric, by_category, summarize
-from pytest_llmeval.scoring.paired_proportions import flips_interval, paired_proportions_interval
-from pytest_llmeval.scoring.statistics import ratio_standard_error, wilson_limits
+from pytest_llmeval.scoring.statistics.intervals import ratio_standard_error, wilson_limits
+from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.types import Score
 
 EIGHTHS = st.integers(-400, 400).map(lambda number: number / 8)

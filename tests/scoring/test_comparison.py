@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.comparison import (
+from pytest_llmeval.scoring.comparison.differences import (
     compare,
     largest_unseen,
     paired_difference,

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_llmeval.scoring import corpus
-from pytest_llmeval.scoring.comparison import compare
-from pytest_llmeval.scoring.corpus import CORPUS, CorpusFormula, corpus_formula, corpus_value
-from pytest_llmeval.scoring.definitions import METRICS, definition, is_known, shown_order, split_name
-from pytest_llmeval.scoring.metrics import names_in, summarize
-from pytest_llmeval.scoring.statistics import bootstrap, bootstrap_of_sums
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics import corpus
+from pytest_llmeval.scoring.metrics.corpus import CORPUS, CorpusFormula, corpus_formula, corpus_value
+from pytest_llmeval.scoring.metrics.definitions import METRICS, definition, is_known, shown_order, split_name
+from pytest_llmeval.scoring.metrics.summary import names_in, summarize
+from pytest_llmeval.scoring.statistics.intervals import bootstrap, bootstrap_of_sums
 from pytest_llmeval.types import Score
 
 FAMILIES = ("bleu_3", "sentence_bleu_12", "rouge_2", "pass@10", "pass^4")

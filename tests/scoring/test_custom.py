@@ -12,9 +12,9 @@ import torch
 
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, reply_request
-from pytest_llmeval.scoring.custom import make_custom_scorer
-from pytest_llmeval.suites.prompt_spec import GenerateSpec
-from pytest_llmeval.suites.score_settings import CustomSettings
+from pytest_llmeval.scoring.scorers.python.custom import make_custom_scorer
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 
 SAMPLE = Sample(id="a", path="x.yaml", line=1, question="q", target="t")

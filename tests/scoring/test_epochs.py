@@ -18,12 +18,12 @@ from pydantic import TypeAdapter
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.base import Scorer, SettingsError
-from pytest_llmeval.scoring.epochs import deciding_epoch, pass_at_k, pass_hat_k
-from pytest_llmeval.scoring.metrics import names_in, summarize
-from pytest_llmeval.scoring.scorers import suite_scorer
-from pytest_llmeval.suites.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.filters_spec import Filters
-from pytest_llmeval.suites.schema import (
+from pytest_llmeval.scoring.make import suite_scorer
+from pytest_llmeval.scoring.metrics.summary import names_in, summarize
+from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch, pass_at_k, pass_hat_k
+from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
+from pytest_llmeval.suites.format.filters_spec import Filters
+from pytest_llmeval.suites.format.schema import (
     ChoiceSettings,
     ExactSettings,
     GenerateSpec,
@@ -32,11 +32,11 @@ from pytest_llmeval.suites.schema import (
     PatternSettings,
     ScoreSettings,
 )
-from pytest_llmeval.suites.score_settings import CustomSettings
-from pytest_llmeval.suites.score_settings.choices import MassSettings
-from pytest_llmeval.suites.score_settings.mathematics import MathSettings
-from pytest_llmeval.suites.score_settings.replies import JsonSettings
-from pytest_llmeval.suites.score_settings.texts import F1Settings, TerSettings
+from pytest_llmeval.suites.format.score_settings import CustomSettings
+from pytest_llmeval.suites.format.score_settings.choices import MassSettings
+from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
+from pytest_llmeval.suites.format.score_settings.replies import JsonSettings
+from pytest_llmeval.suites.format.score_settings.texts import F1Settings, TerSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 
@@ -207,7 +207,7 @@ def test_one_reply_that_cannot_be_judged_leaves_the_sample_unscored() -> None:
 
 
 def test_numbers_have_no_right_replies_to_count() -> None:
-    from pytest_llmeval.suites.score_settings.texts import ChrfSettings
+    from pytest_llmeval.suites.format.score_settings.texts import ChrfSettings
 
     for reduce in ("pass@1", "pass^1", "any", "all"):
         with pytest.raises(

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring import libraries, mathematics
-from pytest_llmeval.scoring.around import Around
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.number import NumberScorer
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.scoring.mathematics import scorer as mathematics
+from pytest_llmeval.scoring.scorers.references import libraries
+from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
+from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.suites.loading.loader import load_suite
 
 SUITE = """\
 suite: sums

@@ -16,10 +16,16 @@ from lm_eval.filters.transformation import MapFilter as LmEvalMapFilter
 from pydantic import TypeAdapter
 
 from pytest_llmeval.scoring.base import SettingsError
-from pytest_llmeval.scoring.filters import FilteredScorer, make_pipeline
-from pytest_llmeval.scoring.scorers import suite_scorer
-from pytest_llmeval.suites.filters_spec import Filters
-from pytest_llmeval.suites.schema import ChoiceSettings, ExactSettings, LetterSettings, NumberSettings, ScoreSettings
+from pytest_llmeval.scoring.make import suite_scorer
+from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer, make_pipeline
+from pytest_llmeval.suites.format.filters_spec import Filters
+from pytest_llmeval.suites.format.schema import (
+    ChoiceSettings,
+    ExactSettings,
+    LetterSettings,
+    NumberSettings,
+    ScoreSettings,
+)
 from pytest_llmeval.types import GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 

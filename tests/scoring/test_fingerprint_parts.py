@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.loading.loader import load_suite
 
 ROWS = [{"ask": f"Word {place}?", "options": ["a", "b"], "answer": place % 2, "note": "x"} for place in range(12)]
 SHOTS = [{"ask": f"Shot {place}?", "options": ["a", "b"], "answer": 0, "note": "y"} for place in range(4)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.gate_subjects import (
+from pytest_llmeval.gates.subjects import (
     BoundError,
     GateSubject,
     SubjectError,
@@ -14,7 +14,7 @@ from pytest_llmeval.scoring.gate_subjects import (
     find_metric,
     find_subject,
 )
-from pytest_llmeval.suites.gate_rules import GateRule
+from pytest_llmeval.suites.format.gate_rules import GateRule
 
 METRICS = ("accuracy", "skill", "flexible.accuracy", "pass@4", "correct")
 CATEGORIES = ("law", "law.civil", "two  words", "1.5")

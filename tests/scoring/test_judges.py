@@ -12,10 +12,10 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.exact import ExactScorer
-from pytest_llmeval.suites.benchmark import Benchmark, load_benchmark
-from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.schema import ExactSettings
+from pytest_llmeval.scoring.scorers.replies.exact import ExactScorer
+from pytest_llmeval.suites.format.schema import ExactSettings
+from pytest_llmeval.suites.loading.loader import load_suite
+from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 
 SEVERAL = "{several: {scorers: {a: {score: exact}, b: {score: mine}, c: {score: other}}}}"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_llmeval.scoring.mathematics import MathScorer
-from pytest_llmeval.suites.score_settings.mathematics import Extract, MathSettings
+from pytest_llmeval.scoring.mathematics.scorer import MathScorer
+from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathSettings
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 
@@ -343,7 +343,7 @@ def _without(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
             raise importlib.metadata.PackageNotFoundError(name)
         return versions[name]
 
-    monkeypatch.setattr("pytest_llmeval.scoring.mathematics.version", version)
+    monkeypatch.setattr("pytest_llmeval.scoring.mathematics.scorer.version", version)
 
 
 def test_without_math_verify_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

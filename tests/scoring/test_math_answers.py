@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.math_answers import Answer, find_answer, for_math_verify, last_box, same_text
-from pytest_llmeval.suites.score_settings.mathematics import Extract
+from pytest_llmeval.scoring.mathematics.answers import Answer, find_answer, for_math_verify, last_box, same_text
+from pytest_llmeval.suites.format.score_settings.mathematics import Extract
 
 ALL: tuple[Extract, ...] = ("boxed", "answer", "math", "number")
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.scoring import bounded_process, math_worker
-from pytest_llmeval.scoring.bounded_process import Bounds
-from pytest_llmeval.scoring.math_process import Comparison, MathProcess, Verdict
-from pytest_llmeval.suites.score_settings.mathematics import MathSettings
+from pytest_llmeval.scoring.mathematics import worker as math_worker
+from pytest_llmeval.scoring.mathematics.process import Comparison, MathProcess, Verdict
+from pytest_llmeval.scoring.processes import bounded_process
+from pytest_llmeval.scoring.processes.bounded_process import Bounds
+from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
 from tests.scoring.helpers import judge_reply
 from tests.support import REPOSITORY, clean_environment
 
@@ -251,8 +252,8 @@ def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str,
             import sys
             folder = sys.path.pop(0)
             import os, random, signal
-            from pytest_llmeval.scoring.bounded_process import Bounds
-            from pytest_llmeval.scoring.math_process import shared_process
+            from pytest_llmeval.scoring.processes.bounded_process import Bounds
+            from pytest_llmeval.scoring.mathematics.process import shared_process
             sys.path.insert(0, folder)
             process = shared_process()
             print("main", process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal, flush=True)
@@ -287,7 +288,7 @@ def test_a_parent_that_is_killed_ends_a_computation_that_runs(platform: str, com
     )
     program = f"""
         import sys, threading
-        from pytest_llmeval.scoring.bounded_process import BoundedProcess, Bounds
+        from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds
         sys.platform = {platform!r}
         process = BoundedProcess(lambda: {str(module)!r}, "computes")
         arguments = ("work", {{}}, Bounds(3600, None, "score.math"))
@@ -329,8 +330,8 @@ def _is_there(pid: int) -> bool:
 def test_a_fork_starts_its_own(tmp_path: Path) -> None:
     program = """
         import os
-        from pytest_llmeval.scoring.bounded_process import Bounds
-        from pytest_llmeval.scoring.math_process import MathProcess
+        from pytest_llmeval.scoring.processes.bounded_process import Bounds
+        from pytest_llmeval.scoring.mathematics.process import MathProcess
         process = MathProcess()
         half = lambda: process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal
         half()

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import pytest_llmeval
-from pytest_llmeval.reporting.records import Payload, Record, slim
-from pytest_llmeval.scoring.checking import checked
-from pytest_llmeval.scoring.measurable import count_not_measurable, num_missing, why_not_measurable
-from pytest_llmeval.scoring.metrics import Metric, summarize
-from pytest_llmeval.scoring.scorers import suite_scorer
-from pytest_llmeval.scoring.several import Part, SeveralScorer
-from pytest_llmeval.suites.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.schema import ExactSettings
-from pytest_llmeval.suites.score_settings import CustomSettings
+from pytest_llmeval.reporting.report.records import Payload, Record, slim
+from pytest_llmeval.scoring.make import suite_scorer
+from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, num_missing, why_not_measurable
+from pytest_llmeval.scoring.metrics.summary import Metric, summarize
+from pytest_llmeval.scoring.scorers.wrappers.checking import checked
+from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer
+from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
+from pytest_llmeval.suites.format.schema import ExactSettings
+from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.types import GenerateResponse, NotMeasurable, Score
 from tests.scoring.helpers import a_sample
 

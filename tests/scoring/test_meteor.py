@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.stem.porter import PorterStemmer
 
-from pytest_llmeval.scoring import text_process
-from pytest_llmeval.scoring.metrics import summarize
-from pytest_llmeval.scoring.scorers import make_scorer
-from pytest_llmeval.suites.score_settings.texts import MeteorSettings
+from pytest_llmeval.scoring.make import make_scorer
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.scorers.references import text_process
+from pytest_llmeval.suites.format.score_settings.texts import MeteorSettings
 from tests.scoring.helpers import judge_reply
 
 PLAIN = MeteorSettings(synonyms=False, tokenize="whitespace")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.scoring.metric_forms import metric_form
-from pytest_llmeval.suites.score_settings.replies import ExactSettings
-from pytest_llmeval.suites.score_settings.texts import BleuSettings, ChrfSettings, MeteorSettings, RougeSettings
+from pytest_llmeval.scoring.metrics.metric_forms import metric_form
+from pytest_llmeval.suites.format.score_settings.replies import ExactSettings
+from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, MeteorSettings, RougeSettings
 
 
 def settings_of(spec: Any) -> dict[str, Any]:

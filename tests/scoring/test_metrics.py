@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.checking import checked
-from pytest_llmeval.scoring.comparison import compare
-from pytest_llmeval.scoring.metrics import (
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics.summary import (
     METRICS,
     Metric,
     by_category,
@@ -22,6 +21,7 @@ from pytest_llmeval.scoring.metrics import (
     skill,
     summarize,
 )
+from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.types import Score
 
 RIGHT = Score(status="correct", values={"accuracy": 1.0, "skill": 1.0}, chance=0.25)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.number import NumberScorer
-from pytest_llmeval.scoring.numerals import final_number
-from pytest_llmeval.suites.schema import NumberSettings
+from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
+from pytest_llmeval.scoring.scorers.replies.numerals import final_number
+from pytest_llmeval.suites.format.schema import NumberSettings
 from tests.scoring.helpers import a_sample, judge_reply
 
 

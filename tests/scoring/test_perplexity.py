@@ -16,12 +16,18 @@ from statsmodels.regression.linear_model import WLS
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.comparison import compare
-from pytest_llmeval.scoring.metrics import Metric, by_category, definition, names_in, summarize
-from pytest_llmeval.scoring.perplexity import PerplexityScorer, count_words
-from pytest_llmeval.scoring.pooled import POOLED, pooled, pseudo_values
-from pytest_llmeval.scoring.statistics import mean, mean_interval, ratio_interval, ratio_standard_error, standard_error
-from pytest_llmeval.suites.schema import PerplexitySettings
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled, pseudo_values
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, definition, names_in, summarize
+from pytest_llmeval.scoring.scorers.likelihood.perplexity import PerplexityScorer, count_words
+from pytest_llmeval.scoring.statistics.intervals import (
+    mean,
+    mean_interval,
+    ratio_interval,
+    ratio_standard_error,
+    standard_error,
+)
+from pytest_llmeval.suites.format.schema import PerplexitySettings
 from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodResponse,

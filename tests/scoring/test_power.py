@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.power import normal_power
 
-from pytest_llmeval.scoring.power import mcnemar_power, smallest_drop_of_mcnemar, smallest_drop_of_mean
+from pytest_llmeval.scoring.statistics.power import mcnemar_power, smallest_drop_of_mcnemar, smallest_drop_of_mean
 
 
 def connor(n: int, discordance: float, level: float, power: float) -> float:

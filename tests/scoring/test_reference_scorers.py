@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring import libraries
-from pytest_llmeval.scoring.checking import checked
-from pytest_llmeval.scoring.definitions import definition, is_known
-from pytest_llmeval.scoring.metrics import summarize
-from pytest_llmeval.scoring.reference_scorer import LibraryScorer
-from pytest_llmeval.scoring.scorers import make_scorer
-from pytest_llmeval.suites.schema import ScoreSettings
-from pytest_llmeval.suites.score_settings.texts import (
+from pytest_llmeval.scoring.make import make_scorer
+from pytest_llmeval.scoring.metrics.definitions import definition, is_known
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.scorers.references import libraries
+from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
+from pytest_llmeval.scoring.scorers.wrappers.checking import checked
+from pytest_llmeval.suites.format.schema import ScoreSettings
+from pytest_llmeval.suites.format.score_settings.texts import (
     BleuSettings,
     ChrfSettings,
     MeteorSettings,
@@ -193,7 +193,8 @@ def test_a_missing_library_is_named_with_its_extra(settings: ScoreSettings, monk
 
 def test_importing_the_scorers_imports_no_library_of_theirs() -> None:
     code = (
-        "import sys, pytest_llmeval.scoring.scorers, pytest_llmeval.scoring.metrics, pytest_llmeval.reporting.report; "
+        "import sys, pytest_llmeval.scoring.make, pytest_llmeval.scoring.metrics.summary\n"
+        "import pytest_llmeval.reporting.report.report\n"
         "print([name for name in ('sacrebleu', 'rouge_score', 'nltk', 'numpy', 'scipy') if name in sys.modules])"
     )
     found = subprocess.run(

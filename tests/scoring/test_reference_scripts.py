@@ -9,7 +9,7 @@ import sacrebleu
 
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.reference_scripts import script_warnings
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.loading.loader import load_suite
 
 CHINESE = "猫坐在垫子上睡了一整天。"
 JAPANESE = "猫はマットの上で一日中眠っていました。"

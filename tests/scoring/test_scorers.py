@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring.checking import checked
-from pytest_llmeval.scoring.metrics import METRICS, summarize
-from pytest_llmeval.scoring.scorers import make_scorer
-from pytest_llmeval.suites.schema import (
+from pytest_llmeval.scoring.make import make_scorer
+from pytest_llmeval.scoring.metrics.summary import METRICS, summarize
+from pytest_llmeval.scoring.scorers.wrappers.checking import checked
+from pytest_llmeval.suites.format.schema import (
     ChoiceSettings,
     ExactSettings,
     LetterSettings,
@@ -22,9 +22,9 @@ from pytest_llmeval.suites.schema import (
     ScoreSettings,
     YesNoSettings,
 )
-from pytest_llmeval.suites.score_settings.choices import ContinuationSettings, MassSettings
-from pytest_llmeval.suites.score_settings.replies import ContainsSettings, Remove
-from pytest_llmeval.suites.score_settings.texts import F1Settings
+from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings, MassSettings
+from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, Remove
+from pytest_llmeval.suites.format.score_settings.texts import F1Settings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 

@@ -10,14 +10,14 @@ import pytest
 from pydantic import TypeAdapter
 
 from pytest_llmeval.scoring.base import Scorer, SettingsError
-from pytest_llmeval.scoring.checking import checked
-from pytest_llmeval.scoring.metrics import expanded, summarize
-from pytest_llmeval.scoring.scorers import make_scorer, suite_scorer
-from pytest_llmeval.suites.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.filters_spec import Filters
-from pytest_llmeval.suites.schema import GenerateSpec, ScoreSettings
-from pytest_llmeval.suites.score_settings import CustomSettings
-from pytest_llmeval.suites.score_settings.texts import BleuSettings
+from pytest_llmeval.scoring.make import make_scorer, suite_scorer
+from pytest_llmeval.scoring.metrics.summary import expanded, summarize
+from pytest_llmeval.scoring.scorers.wrappers.checking import checked
+from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
+from pytest_llmeval.suites.format.filters_spec import Filters
+from pytest_llmeval.suites.format.schema import GenerateSpec, ScoreSettings
+from pytest_llmeval.suites.format.score_settings import CustomSettings
+from pytest_llmeval.suites.format.score_settings.texts import BleuSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 

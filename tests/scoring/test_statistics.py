@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.statistics import (
+from pytest_llmeval.scoring.statistics.intervals import (
     bootstrap,
     bootstrap_of_sums,
     mean,

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_llmeval.scoring.choice import ChoiceScorer
-from pytest_llmeval.scoring.metrics import summarize
-from pytest_llmeval.scoring.option_scores import TIE_TOLERANCE
-from pytest_llmeval.suites.schema import ChoiceSettings, Normalize
-from pytest_llmeval.suites.score_settings.choices import ChoiceMetric, ChoiceNormalize
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
+from pytest_llmeval.scoring.scorers.choices.option_scores import TIE_TOLERANCE
+from pytest_llmeval.suites.format.schema import ChoiceSettings, Normalize
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric, ChoiceNormalize
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import a_sample, judge_loglikelihoods
 

@@ -16,11 +16,11 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from pytest_llmeval.scoring.comparison import compare
-from pytest_llmeval.scoring.corpus import corpus_formula, corpus_ingredients, corpus_value
-from pytest_llmeval.scoring.metrics import Metric, by_category, definition, summarize
-from pytest_llmeval.scoring.scorers import make_scorer
-from pytest_llmeval.suites.score_settings.texts import BleuSettings, ChrfSettings, TerSettings
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.make import make_scorer
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_ingredients, corpus_value
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, definition, summarize
+from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, TerSettings
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import judge_reply
 

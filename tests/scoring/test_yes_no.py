@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from scipy.special import softmax
 from sklearn.metrics import brier_score_loss
 
-from pytest_llmeval.scoring.metrics import summarize
-from pytest_llmeval.scoring.yes_no import YesNoScorer
-from pytest_llmeval.suites.schema import GenerateSpec, YesNoSettings
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.scorers.choices.yes_no import YesNoScorer
+from pytest_llmeval.suites.format.schema import GenerateSpec, YesNoSettings
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 from tests.scoring.helpers import GENERATE, a_sample, judge_loglikelihoods, judge_reply
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.suites.benchmark_names import benchmark_names
+from pytest_llmeval.suites.python.benchmark_names import benchmark_names
 
 
 def names(folder: Path, source: str) -> set[str]:
@@ -25,9 +25,13 @@ def names(folder: Path, source: str) -> set[str]:
         ("from pytest_llmeval import *\nclass A(Benchmark): pass", {"A"}),
         ("import pytest_llmeval\nclass A(pytest_llmeval.Benchmark): pass", {"A"}),
         ("import pytest_llmeval as e\nclass A(e.Benchmark): pass", {"A"}),
-        ("import pytest_llmeval.suites.benchmark\nclass A(pytest_llmeval.suites.benchmark.Benchmark): pass", {"A"}),
-        ("from pytest_llmeval.suites import benchmark\nclass A(benchmark.Benchmark): pass", {"A"}),
-        ("from pytest_llmeval.suites.benchmark import Benchmark\nBase = Benchmark\nclass A(Base): pass", {"A"}),
+        (
+            "import pytest_llmeval.suites.python.benchmark\n"
+            "class A(pytest_llmeval.suites.python.benchmark.Benchmark): pass",
+            {"A"},
+        ),
+        ("from pytest_llmeval.suites.python import benchmark\nclass A(benchmark.Benchmark): pass", {"A"}),
+        ("from pytest_llmeval.suites.python.benchmark import Benchmark\nBase = Benchmark\nclass A(Base): pass", {"A"}),
         ("from pytest_llmeval import Benchmark\nif True:\n    class A(Benchmark): pass", {"A"}),
         (
             """

@@ -16,9 +16,9 @@ import huggingface_hub
 import pyarrow.parquet
 import pytest
 
+from pytest_llmeval.data import hub_reach
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites import hub_reach
-from pytest_llmeval.suites.sources import HubDataset, read_hub
+from pytest_llmeval.suites.loading.sources import HubDataset, read_hub
 from tests.suites.conftest import Load
 from tests.suites.hub_cache import as_jsonl, as_parquet, cache_files, cache_tables, configs_card
 from tests.support import clean_environment
@@ -361,7 +361,7 @@ def test_values_are_those_that_datasets_gives(home: Path) -> None:
 READ = """\
 import json, sys
 from pathlib import Path
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.loading.loader import load_suite
 suite = load_suite(Path("s.yaml"))
 print(json.dumps([sample.question for sample in suite.samples]))
 """

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval.data import rows as rows_module
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites import rows as rows_module
-from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.sources import natural_order
+from pytest_llmeval.suites.loading.loader import load_suite
+from pytest_llmeval.suites.loading.sources import natural_order
 from tests.suites.conftest import Load
 from tests.suites.hub_cache import as_jsonl, as_parquet
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.fewshot import FewshotError, Shots, draw_shots
-from pytest_llmeval.suites.prompt_spec import FewshotSpec
-from pytest_llmeval.suites.suite import Suite
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
+from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, draw_shots
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.types import Message, Sample
 from tests.suites.conftest import Load
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.fewshot import draw_shots
-from pytest_llmeval.suites.loader import load_suite
-from pytest_llmeval.suites.prompt_spec import FewshotSpec
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
+from pytest_llmeval.suites.loading.fewshot import draw_shots
+from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, Prompt, Sample
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")

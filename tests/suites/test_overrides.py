@@ -8,9 +8,9 @@ import json
 import pytest
 
 from pytest_llmeval.errors import OptionError, SuiteError
-from pytest_llmeval.suites.overrides import Override, parse_override
+from pytest_llmeval.suites.format.overrides import Override, parse_override
+from pytest_llmeval.suites.format.schema import LetterSettings
 from pytest_llmeval.suites.presets import load_preset
-from pytest_llmeval.suites.schema import LetterSettings
 from tests.suites.conftest import Load
 
 SUITE = "suite: mmlu\nscore: letter\nsamples: [{question: a, target: 1}]\nprompt: {fewshot: {count: 0}}\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.loading.loader import load_suite
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.prompts import render_prompt
-from pytest_llmeval.suites.suite import Suite
 from pytest_llmeval.types import Message, Prompt
 from tests.suites.conftest import Load
 

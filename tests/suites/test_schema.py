@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.loader import load_suite
+from pytest_llmeval.suites.format.schema import SCORERS, SuiteSpec, json_schema
+from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.presets import all_presets
-from pytest_llmeval.suites.schema import SCORERS, SuiteSpec, json_schema
 
 
 def test_score_has_both_forms() -> None:

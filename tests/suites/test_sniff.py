@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.suites.schema import SuiteSpec
-from pytest_llmeval.suites.sniff import _KEYS, SuiteKey, find_suite_key, is_suite_file
+from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.format.sniff import _KEYS, SuiteKey, find_suite_key, is_suite_file
 
 SUITES = {
     "plain": b"suite: s\nsamples: []\n",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.suites.templates import TemplateError, Templates
+from pytest_llmeval.suites.templates.templates import TemplateError, Templates
 
 ROW = {"x": "abc", "xs": [1, 2, 3], "big": "y" * 100_000, "q": {"stem": "s", "keys": 4}}
 TOO_LONG = "it makes a text of more than 10,000,000 characters"

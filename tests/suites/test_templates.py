@@ -7,7 +7,7 @@ import json
 import jinja2
 import pytest
 
-from pytest_llmeval.suites.templates import TemplateError, Templates
+from pytest_llmeval.suites.templates.templates import TemplateError, Templates
 
 ROW = {
     "x": "abc",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import Document, parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.files import Source
-from pytest_llmeval.suites.yaml_lines import Document, parse_yaml
 
 
 def parse(text: str) -> Document:

@@ -19,17 +19,17 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pytest_llmeval.cli import COMMANDS
-from pytest_llmeval.options import OPTIONS, Option, Settings
-from pytest_llmeval.scoring.definitions import METRICS, MetricDefinition, definition
-from pytest_llmeval.suites.dataset_spec import DatasetSpec
-from pytest_llmeval.suites.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.filters_spec import FILTERS
-from pytest_llmeval.suites.gates_spec import PrimaryMetricSpec
+from pytest_llmeval.plugin.options.settings import OPTIONS, Option, Settings
+from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
+from pytest_llmeval.suites.format.dataset_spec import DatasetSpec
+from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
+from pytest_llmeval.suites.format.filters_spec import FILTERS
+from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
+from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.format.score_settings import SCORERS
+from pytest_llmeval.suites.format.score_settings.several import PartSettings
 from pytest_llmeval.suites.presets import Preset, all_presets
-from pytest_llmeval.suites.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
-from pytest_llmeval.suites.schema import SuiteSpec
-from pytest_llmeval.suites.score_settings import SCORERS
-from pytest_llmeval.suites.score_settings.several import PartSettings
 from tests.support import REPOSITORY
 
 __all__ = ["COMMAND", "PATH", "reference", "settings_table"]

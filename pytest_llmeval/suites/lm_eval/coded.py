@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.hub import HubDataset, load_split, table_of
+from pytest_llmeval.data.rows import Row
+from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.dataset_spec import RowsSpec
-from pytest_llmeval.suites.files import Source
-from pytest_llmeval.suites.hub import HubDataset, load_split, table_of
+from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, example_split, load_arguments
 from pytest_llmeval.suites.lm_eval.keys import check_fewshot_config
 from pytest_llmeval.suites.lm_eval.scores import WEIGHTED_F1
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.suites.rows import Row
-from pytest_llmeval.suites.sources import rows_of, shown_source
-from pytest_llmeval.suites.suite import Origin
-from pytest_llmeval.suites.wording import Keys, describe, dotted
-from pytest_llmeval.suites.yaml_lines import Document
+from pytest_llmeval.suites.loading.sources import rows_of, shown_source
+from pytest_llmeval.suites.loading.suite import Origin
+from pytest_llmeval.text.wording import Keys, describe, dotted
 
 __all__ = ["CodedTask", "coded_task"]
 

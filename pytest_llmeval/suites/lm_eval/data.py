@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.suites.wording import Keys, describe, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
 
 __all__ = ["Rows", "beside", "evaluated_rows", "example_rows"]
 

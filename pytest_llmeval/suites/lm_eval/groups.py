@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.suites.files import Source
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.suites.lm_eval.keys import TASK_KEYS
 from pytest_llmeval.suites.lm_eval.names import TaskIndex, index_of, installed_tasks
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
-from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
 __all__ = ["Leaf", "is_group", "leaves_of", "paths_of_name", "read_leaf"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile
-from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
 __all__ = ["TASK_KEYS", "check_fewshot_config", "check_keys", "functions", "refuse_functions"]
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.dataset_spec import RowsSpec
-from pytest_llmeval.suites.files import Source
+from pytest_llmeval.suites.format.dataset_spec import RowsSpec
+from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
 from pytest_llmeval.suites.lm_eval.keys import check_keys, functions
@@ -21,9 +22,8 @@ from pytest_llmeval.suites.lm_eval.task_code import load_task_code
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
 from pytest_llmeval.suites.lm_eval.yaml_text import as_yaml
-from pytest_llmeval.suites.loader import suite_of
-from pytest_llmeval.suites.overrides import Override
-from pytest_llmeval.suites.suite import NO_SCORERS, Suite
+from pytest_llmeval.suites.loading.loader import suite_of
+from pytest_llmeval.suites.loading.suite import NO_SCORERS, Suite
 
 __all__ = ["convert", "load_task", "metric_pairs", "read_tasks"]
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.files import Source
 from pytest_llmeval.suites.lm_eval.recognize import is_group_text, scalar_at
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.suites.suite import Origin
-from pytest_llmeval.suites.wording import Keys, dotted, quoted
-from pytest_llmeval.suites.yaml_lines import Document
+from pytest_llmeval.suites.loading.suite import Origin
+from pytest_llmeval.text.wording import Keys, dotted, quoted
 
 __all__ = ["NativeSuite", "origin_factory"]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pytest_llmeval.suites.dataset_spec import RowsSpec
+from pytest_llmeval.suites.format.dataset_spec import RowsSpec
+from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.lm_eval.data import beside
 from pytest_llmeval.suites.lm_eval.native import NativeSuite
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.suites.overrides import Override, OverrideError, apply_overrides
 
 __all__ = ["own_rows", "with_own_rows"]
 

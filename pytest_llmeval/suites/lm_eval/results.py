@@ -9,7 +9,7 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.filters import read_pipelines
 from pytest_llmeval.suites.lm_eval.scores import AGGREGATIONS, DEFAULT_METRICS, MetricPair, Scoring
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
-from pytest_llmeval.suites.wording import describe, dotted
+from pytest_llmeval.text.wording import describe, dotted
 
 __all__ = ["SCORER", "ResultsSpec", "results_scoring"]
 

@@ -20,7 +20,7 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.keys import functions
 from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile
-from pytest_llmeval.suites.wording import Keys, dotted, quoted
+from pytest_llmeval.text.wording import Keys, dotted, quoted
 
 __all__ = ["TaskCode", "load_task_code"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from pytest_llmeval.data.files import Source, read_text
+from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, YamlBuilder, parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.files import Source, read_text
-from pytest_llmeval.suites.wording import Keys, describe, quoted
-from pytest_llmeval.suites.yaml_lines import MAX_YAML_BYTES, YamlBuilder, parse_yaml
+from pytest_llmeval.text.wording import Keys, describe, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = ["FunctionReference", "TaskFile", "read_task_file"]

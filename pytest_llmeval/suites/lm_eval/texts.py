@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.suites.wording import Keys, describe, dotted
+from pytest_llmeval.text.wording import Keys, describe, dotted
 
 __all__ = ["choices_rule", "has_markup", "is_column", "prompt_template", "target_rule", "text_template"]
 

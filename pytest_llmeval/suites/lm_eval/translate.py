@@ -13,7 +13,7 @@ from pytest_llmeval.suites.lm_eval.native import NativeSuite
 from pytest_llmeval.suites.lm_eval.scores import MetricPair, Scoring, read_metrics, scoring_of
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.lm_eval.texts import choices_rule, prompt_template, target_rule, text_template
-from pytest_llmeval.suites.wording import Keys, describe, dotted, expected_one_of
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of
 
 __all__ = ["OUTPUT_TYPES", "translate"]
 

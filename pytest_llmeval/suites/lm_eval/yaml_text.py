@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from pytest_llmeval.suites.files import Source
-from pytest_llmeval.suites.yaml_lines import parse_yaml
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import parse_yaml
 
 __all__ = ["as_yaml"]
 

@@ -14,9 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.suites.files import Source
-from pytest_llmeval.suites.wording import Keys, expected_one_of, nearest, quoted
-from pytest_llmeval.suites.yaml_lines import parse_yaml
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import parse_yaml
+from pytest_llmeval.text.wording import Keys, expected_one_of, nearest, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = ["Preset", "PresetError", "all_presets", "is_merged", "load_preset", "with_preset"]

@@ -1,0 +1,197 @@
+"""Opens the files of a suite, compressed or not, and says what is wrong with those that cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import io
+import os
+import re
+import stat
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.text.wording import expected_one_of, nearest
+
+__all__ = [
+    "COMPRESSIONS",
+    "Source",
+    "check_characters",
+    "compression_of",
+    "decode",
+    "import_arrow",
+    "open_bytes",
+    "read_text",
+]
+
+COMPRESSIONS = (".gz", ".zst")
+DISTRIBUTION = "pytest-llmeval-suites"
+_BUFFER_BYTES = 1 << 18
+
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file: where it is opened, and how it is named to the user."""
+
+    path: Path
+    shown: str
+
+    def beside(self, relative: str) -> Source:
+        """The file that ``relative`` names in this file's folder; an absolute path stays as it is."""
+        if os.path.isabs(relative):
+            return Source(Path(relative), relative)
+        shown = os.path.normpath(os.path.join(os.path.dirname(self.shown), relative))
+        return Source(self.path.parent / relative, shown)
+
+    def error(self, message: str, line: int | None = None) -> SuiteError:
+        """A ``SuiteError`` that names this file."""
+        return SuiteError(message, path=self.shown, line=line)
+
+
+def compression_of(path: Path) -> str | None:
+    """The compression that the file's last suffix stands for: ``.gz`` or ``.zst``."""
+    suffix = path.suffix.lower()
+    return suffix if suffix in COMPRESSIONS else None
+
+
+def read_text(source: Source, *, max_bytes: int, too_large: str) -> str:
+    """The whole file as text, decompressed if its suffix says so, without a byte order mark.
+
+    Raises ``SuiteError`` for a file that is missing, not a regular file (a pipe would block), unreadable, larger than
+    ``max_bytes`` (``too_large`` says what to do then) or not UTF-8.
+    """
+    with open_bytes(source, max_bytes=max_bytes, too_large=too_large) as file:
+        data = file.read()
+    return decode(source, data)
+
+
+def decode(source: Source, data: bytes, first_line: int = 1) -> str:
+    """``data`` as text, without a byte order mark. Raises ``SuiteError`` at the line that is not UTF-8."""
+    try:
+        return data.decode("utf-8-sig" if first_line == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        if first_line == 1 and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise source.error("is not UTF-8: found UTF-16, expected UTF-8; save the file as UTF-8", 1) from None
+        raise source.error(
+            f"is not UTF-8: found the byte 0x{data[error.start]:02X}, expected UTF-8; save the file as UTF-8",
+            data.count(b"\n", 0, error.start) + first_line,
+        ) from None
+
+
+def open_bytes(source: Source, *, max_bytes: int, too_large: str) -> BinaryIO:
+    """The bytes of a file, decompressed if its suffix says so, to be read bit by bit and closed.
+
+    Raises ``SuiteError`` as ``read_text`` does, also while the file is read: what comes out of a compressed file is
+    bounded by ``max_bytes`` as well.
+    """
+    try:
+        status = source.path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise source.error(f"cannot be read: found {what}, expected a file")
+        if status.st_size > max_bytes:
+            raise _too_large_error(source, _megabytes(status.st_size), max_bytes, too_large)
+        bounded = _Bounded(_opened(source), source, max_bytes, too_large)
+    except FileNotFoundError:
+        raise source.error(f"there is no such file{_similar_file(source.path)}") from None
+    except (OSError, ValueError) as error:
+        raise source.error(f"cannot be read: {_reason(error)}") from None
+    return io.BufferedReader(bounded, _BUFFER_BYTES)
+
+
+def _opened(source: Source) -> BinaryIO:
+    match compression_of(source.path):
+        case ".gz":
+            return cast(BinaryIO, gzip.open(source.path, "rb"))
+        case ".zst":
+            arrow = import_arrow(source, "a file compressed with zstd")
+            return cast(BinaryIO, arrow.input_stream(os.fspath(source.path), compression="zstd"))
+        case _:
+            return source.path.open("rb")
+
+
+class _Bounded(io.RawIOBase):
+    """The bytes of a file, counted, with errors that name the file."""
+
+    def __init__(self, inner: BinaryIO, source: Source, max_bytes: int, too_large: str) -> None:
+        self._inner = inner
+        self._source = source
+        self._num_left = max_bytes
+        self._max_bytes = max_bytes
+        self._too_large = too_large
+
+    def readable(self) -> bool:
+        """Yes: ``io.BufferedReader`` asks."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer``; 0 at the end."""
+        data = self._next(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        """All that is left, in large bits."""
+        return b"".join(iter(lambda: self._next(_BUFFER_BYTES), b""))
+
+    def close(self) -> None:
+        """Close the file itself too."""
+        self._inner.close()
+        super().close()
+
+    def _next(self, size: int) -> bytes:
+        try:
+            data = self._inner.read(size)
+        except (OSError, EOFError, zlib.error) as error:  # pyarrow's errors are OSErrors
+            compression = compression_of(self._source.path)
+            what = "cannot be read" if compression is None else f"cannot be decompressed ({compression})"
+            raise self._source.error(f"{what}: {_reason(error)}") from None
+        self._num_left -= len(data)
+        if self._num_left < 0:
+            raise _too_large_error(self._source, "more", self._max_bytes, self._too_large)
+        return data
+
+
+def _reason(error: Exception) -> str:
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text.partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+def _too_large_error(source: Source, found: str, max_bytes: int, too_large: str) -> SuiteError:
+    return source.error(f"is too large: found {found}, expected at most {_megabytes(max_bytes)}; {too_large}")
+
+
+def import_arrow(source: Source, what: str) -> Any:
+    """The module ``pyarrow``. Raises ``SuiteError`` with how to install it; ``what`` needs it."""
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError:
+        raise source.error(f"{what} needs the package pyarrow: pip install '{DISTRIBUTION}[datasets]'") from None
+
+
+def check_characters(source: Source, text: str) -> None:
+    """Raise ``SuiteError`` for a character that YAML refuses: NUL and the other control characters."""
+    found = _NOT_TEXT.search(text)
+    if found is not None:
+        code = ord(found.group())
+        name = "NUL, U+0000" if code == 0 else f"U+{code:04X}"
+        raise source.error(
+            f"is not YAML: found a control character ({name}), expected text", text.count("\n", 0, found.start()) + 1
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1_000_000:.1f} MB"
+
+
+def _similar_file(path: Path) -> str:
+    try:
+        names = sorted(entry.name for entry in os.scandir(path.parent))
+    except (OSError, ValueError):
+        return f": there is no folder {path.parent.name!r} either"
+    return expected_one_of(path.name, names) if nearest(path.name, names) else ""

@@ -1,0 +1,326 @@
+"""Rows of one data file in any format, each with its number and, where the format has one, its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.data.files import Source, compression_of, decode, open_bytes, read_text
+from pytest_llmeval.data.parquet import read_parquet
+from pytest_llmeval.data.yaml_reader import read_yaml
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.types import JSON
+
+__all__ = ["FORMATS", "Row", "format_of", "read_rows"]
+
+MAX_DATA_BYTES = 2_000_000_000
+MAX_YAML_DATA_BYTES = 100_000_000
+_EXCERPT = 40
+_MAX_CELL = 2_000_000_000
+_EACH = "*"
+
+FORMATS: Mapping[str, str] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as it was read. ``number`` counts from 1 in the order of the data and names a row without an id.
+
+    ``inline`` rows stand in the suite file. ``position`` is the row's number in its own file, where the data have
+    several.
+    """
+
+    columns: dict[str, Any]
+    source: Source
+    number: int
+    line: int | None
+    inline: bool = False
+    position: int | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the row stands, for the middle of a message."""
+        if self.line is not None:
+            return f"{self.source.shown}:{self.line}"
+        return f"{self.source.shown}, row {self.position or self.number}"
+
+    def error(self, message: str) -> SuiteError:
+        """A ``SuiteError`` at this row."""
+        if self.line is None:
+            message = f"row {self.position or self.number}: {message}"
+        return self.source.error(message, self.line)
+
+
+def format_of(path: Path) -> str | None:
+    """The format that the file's suffix stands for, before that of a compression: ``.jsonl`` of ``rows.jsonl.gz``."""
+    return FORMATS.get(data_suffix(path).lower())
+
+
+def data_suffix(path: Path) -> str:
+    """The suffix before that of a compression."""
+    return os.path.splitext(path.stem)[1] if compression_of(path) is not None else path.suffix
+
+
+def read_rows(
+    source: Source,
+    format_: str,
+    key: str | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    num_before: int = 0,
+    or_one_row: bool = False,
+) -> Iterator[Row]:
+    """The rows of a file, one by one.
+
+    ``key`` leads to the list of rows in a JSON or YAML file, in which ``*`` goes through a list. ``columns`` are the
+    names of those of a CSV or TSV file without a header. ``num_before`` rows of other files come before this one's.
+    With ``or_one_row`` a JSON file that holds a mapping, and no list, is one row. A file of the format ``text`` is one
+    row with the column ``text``. Raises ``SuiteError``, for a broken row when it is reached.
+    """
+    if key is not None and format_ not in ("json", "yaml"):
+        raise source.error(f"is read as {format_}, which has no keys; remove 'key: {key}'")
+    if columns is not None and format_ not in ("csv", "tsv"):
+        raise source.error(f"is read as {format_}, whose columns have names; remove 'columns'")
+    file = _File(source, num_before)
+    match format_:
+        case "yaml":
+            return _read_yaml(file, key)
+        case "json":
+            return _read_json(file, key, or_one_row)
+        case "jsonl":
+            return _read_jsonl(file)
+        case "parquet":
+            return _read_parquet(file)
+        case "text":
+            return _read_text(file)
+        case _:
+            return _read_csv(file, "\t" if format_ == "tsv" else ",", columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of rows, of which ``num_before`` rows stand in other files before it."""
+
+    source: Source
+    num_before: int
+
+    def row(self, value: JSON, index: int, line: int | None) -> Row:
+        position = index + 1 if self.num_before and line is None else None
+        if not isinstance(value, dict):
+            row = Row({}, self.source, self.num_before + index + 1, line, position=position)
+            raise row.error(f"found {describe(value)}, expected a mapping of columns")
+        return Row(value, self.source, self.num_before + index + 1, line, position=position)
+
+    def text(self) -> str:
+        return read_text(self.source, max_bytes=MAX_DATA_BYTES, too_large="split it")
+
+
+def _read_yaml(file: _File, key: str | None) -> Iterator[Row]:
+    document = read_yaml(file.source, max_bytes=MAX_YAML_DATA_BYTES, too_large="write it as JSONL")
+    for index, (value, keys) in enumerate(_rows_at(file, document.value, key)):
+        yield file.row(value, index, document.line(keys))
+
+
+def _read_json(file: _File, key: str | None, or_one_row: bool) -> Iterator[Row]:
+    value = _parse_json(file.source, file.text(), None)
+    if or_one_row and key is None and isinstance(value, dict):
+        yield file.row(value, 0, 1)
+    else:
+        for index, (row, _) in enumerate(_rows_at(file, value, key)):
+            yield file.row(row, index, None)
+
+
+def _read_text(file: _File) -> Iterator[Row]:
+    yield file.row({"text": file.text()}, 0, 1)
+
+
+def _read_parquet(file: _File) -> Iterator[Row]:
+    if (compression := compression_of(file.source.path)) is not None:
+        raise file.source.error(f"is Parquet in {compression}, but Parquet is compressed inside; decompress it")
+    for index, columns in enumerate(read_parquet(file.source, max_bytes=MAX_DATA_BYTES)):
+        yield file.row(columns, index, None)
+
+
+def _rows_at(file: _File, value: JSON, key: str | None) -> Iterator[tuple[JSON, Keys]]:
+    """Each row to which ``key`` leads in the file's ``value``, and where it stands.
+
+    ``*`` in ``key`` goes through a list. A row has the columns of the mappings on its way from there on, without the
+    keys that lead on; of columns of the same name the innermost counts.
+    """
+    return _nested_rows(file.source, value, key.split(".") if key else [], (), None)
+
+
+def _nested_rows(
+    source: Source, value: JSON, parts: Sequence[str], above: Keys, inherited: Mapping[str, JSON] | None
+) -> Iterator[tuple[JSON, Keys]]:
+    """``above`` are the keys of ``value``, ``parts`` those of ``key`` that are left, ``inherited`` what rows get."""
+    if not parts:
+        for index, row in enumerate(_list_of_rows(source, value, above)):
+            yield {**inherited, **row} if inherited and isinstance(row, dict) else row, (*above, index)
+        return
+    part, *rest = parts
+    if isinstance(value, dict) and part in value:
+        if inherited is not None:
+            inherited = {**inherited, **{name: column for name, column in value.items() if name != part}}
+        yield from _nested_rows(source, value[part], rest, (*above, part), inherited)
+    elif part == _EACH:
+        if not isinstance(value, list):
+            raise source.error(f"found {describe(value)}{_at(above)}, expected a list, which '*' of 'key' goes through")
+        for index, item in enumerate(value):
+            yield from _nested_rows(source, item, rest, (*above, index), inherited or {})
+    else:
+        raise source.error(_no_key(part, value, above))
+
+
+def _list_of_rows(source: Source, value: JSON, above: Keys) -> list[JSON]:
+    if isinstance(value, list):
+        return value
+    lists = [name for name, part in value.items() if isinstance(part, list)] if isinstance(value, dict) else []
+    advice = ", ".join(_as_key((*above, name)) for name in lists)
+    raise source.error(
+        f"found {describe(value)}{_at(above, 'the key ')}, expected a list of rows"
+        + (f"; 'key' names the list: expected one of {advice}" if lists else "")
+    )
+
+
+def _no_key(part: str, value: JSON, above: Keys) -> str:
+    if isinstance(value, dict):
+        where = f" in {quoted(dotted(above))}" if above else ""
+        return f"there is no key {quoted(part)}{where}, which 'key' names{expected_one_of(part, value)}"
+    message = f"found {describe(value)}{_at(above)}, expected a mapping with the key {quoted(part)}"
+    if isinstance(value, list):
+        message += f"; did you mean {_as_key((*above, 0, part))}?" if above else ", which 'key' names"
+        message += "" if above else "; where these are the rows themselves, write key: null"
+    return message
+
+
+def _at(above: Keys, what: str = "") -> str:
+    return f" at {what}{quoted(dotted(above))}" if above else ""
+
+
+def _as_key(keys: Keys) -> str:
+    return ".".join(_EACH if isinstance(key, int) else str(key) for key in keys)
+
+
+class _JSONProblem(ValueError):
+    pass
+
+
+def _no_duplicates(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    # Each line's decoder makes the names of the columns anew: interned, all rows share them.
+    mapping = {sys.intern(name): value for name, value in pairs}
+    if len(mapping) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _JSONProblem(f"found the key {quoted(twice)} twice; remove one")
+    return mapping
+
+
+def _no_constant(name: str) -> JSON:
+    raise _JSONProblem(f"found {name}, which is not JSON; expected a number or null")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+
+
+def _parse_json(source: Source, text: str, line: int | None) -> JSON:
+    """``line`` is that of a JSONL row; None for a whole file, whose errors then have lines of their own."""
+    try:
+        value: JSON = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        start = max(error.pos - _EXCERPT // 2, 0)
+        excerpt = text[start : error.pos + _EXCERPT // 2]
+        raise source.error(
+            f"is not JSON: {error.msg} (column {error.colno}), near {quoted(excerpt)}", line or error.lineno
+        ) from None
+    except RecursionError:
+        raise source.error("is nested too deeply; flatten it", line) from None
+    except _JSONProblem as error:
+        raise source.error(str(error), line) from None
+    except ValueError:  # the only one left: a number that is too long
+        digits = f"{sys.get_int_max_str_digits():,}"
+        raise source.error(
+            f"found a number of more than {digits} digits, expected fewer; write it as text", line
+        ) from None
+    return value
+
+
+def _read_jsonl(file: _File) -> Iterator[Row]:
+    index = 0
+    with open_bytes(file.source, max_bytes=MAX_DATA_BYTES, too_large="split it") as lines:
+        for number, data in enumerate(lines, 1):
+            line = decode(file.source, data, number)
+            if line and not line.isspace():
+                yield file.row(_parse_json(file.source, line.rstrip("\n"), number), index, number)
+                index += 1
+
+
+def _read_csv(file: _File, delimiter: str, columns: Sequence[str] | None) -> Iterator[Row]:
+    source = file.source
+    is_tsv = delimiter == "\t"
+    header = None if columns is None else [*columns]
+    index = 0
+    start = 1
+    try:
+        with io.TextIOWrapper(
+            open_bytes(source, max_bytes=MAX_DATA_BYTES, too_large="split it"), encoding="utf-8-sig", newline=""
+        ) as text:
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            while (cells := _next_cells(reader)) is not None:
+                if not cells:
+                    pass
+                elif header is None:
+                    header = _header(source, cells, start)
+                elif len(cells) != len(header):
+                    expected = "as in the header" if columns is None else "as dataset.columns names"
+                    raise source.error(
+                        f"found {len(cells)} values, expected {len(header)} {expected}; quote a value that holds "
+                        f"{'a tab' if is_tsv else 'a comma'}, a quote or a line break",
+                        start,
+                    )
+                else:
+                    yield file.row(dict(zip(header, cells, strict=True)), index, start)
+                    index += 1
+                start = reader.line_num + 1
+    except csv.Error as error:
+        raise source.error(f"is not {'TSV' if is_tsv else 'CSV'}: {error}", start) from None
+    except UnicodeDecodeError:
+        file.text()  # raises with the line, which the reader does not know
+        raise
+
+
+def _next_cells(reader: Any) -> list[str] | None:
+    """The next line's values; None at the end. Python's bound of 131,072 characters for a value is lifted meanwhile."""
+    bound = csv.field_size_limit(_MAX_CELL)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(bound)
+
+
+def _header(source: Source, cells: list[str], line: int) -> list[str]:
+    seen: set[str] = set()
+    for position, name in enumerate(cells, 1):
+        if not name.strip():
+            raise source.error(f"column {position} of the header has no name", line)
+        if name in seen:
+            raise source.error(f"found the column {quoted(name)} twice in the header; rename one", line)
+        seen.add(name)
+    return [sys.intern(name) for name in cells]

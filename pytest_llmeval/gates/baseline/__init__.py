@@ -1,0 +1,1 @@
+"""Gates against a saved report: which samples are paired, which drop is a regression."""

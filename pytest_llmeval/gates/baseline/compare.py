@@ -1,0 +1,262 @@
+"""The gate against a baseline: did a suite get worse, sample by sample?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_llmeval.gates.baseline.decision import fails, is_beyond, numeric_noise
+from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, changed_definition
+from pytest_llmeval.gates.baseline.kept_records import kept_records
+from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.gates.baseline.reasons import regression_reason, undecided_reason
+from pytest_llmeval.gates.baseline.sample_pairs import Pairing, Refusal, SamplePairs, num_unscored, pair_samples
+from pytest_llmeval.gates.baseline.suite_plans import Plan, SuitePlans, baseline_gate
+from pytest_llmeval.reporting.report.gate_results import GateMode, GateOutcome, GateResult, Regression
+from pytest_llmeval.reporting.report.groups import Group, group_of_suite
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.scoring.comparison.paired_metrics import (
+    PairedMetric,
+    PairingError,
+    counted,
+    needed_values,
+    pair_metric,
+    pooled_over_suites,
+)
+from pytest_llmeval.scoring.statistics.holm import FamilyTest, run_family
+
+__all__ = ["BaselineSettings", "Margin", "compare_reports"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineSettings:
+    """How a session is compared with its baseline. ``compare`` ``common`` takes the samples that are the same in both,
+    where the suites differ; ``alpha`` is the chance of a false alarm in the whole session.
+    """
+
+    mode: GateMode = "significant"
+    margins: tuple[Margin, ...] = ()
+    compare: Literal["all", "common"] = "all"
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Test:
+    """One metric of one suite that is tested, as a member of the session's family; or of several suites together."""
+
+    gate: GateResult
+    metric: GatedMetric
+    paired: PairedMetric
+    num_left_out: int
+    parts: tuple[_Test, ...] = ()
+
+
+def compare_reports(
+    baseline: Report,
+    current: Report,
+    settings: BaselineSettings,
+    *,
+    covers: Callable[[SuiteInfo], bool] = lambda info: True,
+    is_selection: bool = False,
+    allow_unscored: int = 0,
+    require: bool = False,
+    origin: Literal["ini", "option"] = "option",
+) -> tuple[GateResult, ...]:
+    """Compare every suite of ``current`` with that of its name in ``baseline``; in the order of the suites.
+
+    ``covers`` says of a suite of the baseline whether the session looked where it stands, ``is_selection`` whether the
+    session left out tests there: a suite that did not run for one of the two reasons is skipped. ``allow_unscored``
+    samples of the session may be unscored, and as many of the suites of the baseline that they are compared with.
+    ``require`` turns what would be skipped, and selections, into failures. ``origin`` says who asked for it: the
+    project's ini file asks for nothing where there is nothing to compare.
+    """
+    plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
+    undecided: GateOutcome = "failed" if require else "skipped"
+    plans = list(plans_of.plans(undecided))
+    pairing = Pairing(
+        compare=settings.compare,
+        is_selection=is_selection,
+        num_unscored=sum(num_unscored(one.summary) for one in current.suites),
+        num_unscored_before=_num_unscored_before(plans),
+        allow_unscored=allow_unscored,
+        require=require,
+    )
+    results = _decided(list(_tests(plans_of, plans, pairing)), settings, undecided)
+    results += plans_of.suites_that_did_not_run(covers, is_selection=is_selection, undecided=undecided)
+    results += plans_of.margins_of_nothing(undecided if is_selection else "failed")
+    if all(result.outcome == "skipped" for result in results):
+        reasons = dict.fromkeys(result.reason for result in results)
+        why = "; ".join(reasons) or "there is no suite in the session, and none in the baseline"
+        outcome: GateOutcome = undecided if origin == "ini" else "failed"
+        results.append(baseline_gate(None, outcome, f"nothing was compared: {why}"))
+    return tuple(dataclasses.replace(result, origin=origin) for result in results)
+
+
+def _num_unscored_before(plans: Sequence[Plan]) -> int:
+    """Of the baseline's suites that are compared, each counted once."""
+    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None}
+    return sum(num_unscored(before.summary) for before in compared.values())
+
+
+def _decided(
+    found: Sequence[GateResult | _Test], settings: BaselineSettings, undecided: GateOutcome
+) -> list[GateResult]:
+    """The results, in the same order: what was to be tested is tested, as one family.
+
+    Suites so small that no drop of theirs could be significant are tested together as well, at the end.
+    """
+    tests = [one for one in found if isinstance(one, _Test)]
+    together = list(_together(tests, settings))
+    family = [*tests, *together]
+    tested = run_family([one.paired.paired for one in family], settings.alpha)
+    shared = {id(one) for group in together for one in group.parts}
+    results = {
+        id(one): _tested(one, result, len(family), settings, "skipped" if id(one) in shared else undecided)
+        for one, result in zip(family, tested, strict=True)
+    }
+    return [
+        *(results[id(one)] if isinstance(one, _Test) else one for one in found),
+        *(results[id(one)] for one in together),
+    ]
+
+
+def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_Test]:
+    """For each metric and model one test of all suites that are too small to be tested alone."""
+    if settings.mode != "significant":
+        return
+    groups: dict[tuple[str, str | None], list[_Test]] = {}
+    for one in tests:
+        if not one.paired.can_find(settings.alpha / len(tests)):
+            groups.setdefault((one.metric.name, one.gate.model), []).append(one)
+    for (name, model), parts in groups.items():
+        paired = pooled_over_suites([part.paired for part in parts]) if len(parts) > 1 else None
+        if paired is None or not paired.can_find(settings.alpha / (len(tests) + len(groups))):
+            continue
+        margins = [part.metric.margin for part in parts if part.metric.margin is not None]
+        names = ", ".join(str(part.gate.suite) for part in parts)
+        gate = baseline_gate(name, "failed", "", model=model, notes=(f"{len(parts)} suites: {names}",))
+        yield _Test(
+            gate=dataclasses.replace(gate, name=f"{gate.name}, small suites together"),
+            metric=dataclasses.replace(parts[0].metric, margin=max(margins, default=None)),
+            paired=paired,
+            num_left_out=sum(part.num_left_out for part in parts),
+            parts=tuple(parts),
+        )
+
+
+def _tests(plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing) -> Iterator[GateResult | _Test]:
+    """Each suite's results, and the tests that are still to be made."""
+    models_before, models_now = plans_of.models_before, plans_of.models_now
+    first = kept_records(plans_of.baseline, _needed(plans, models_before, of_baseline=True))
+    second = kept_records(plans_of.current, _needed(plans, models_now, of_baseline=False))
+    for plan in plans:
+        if plan.result is not None:
+            yield plan.result
+        elif plan.before is not None:
+            own_first = first[group_of_suite(plan.before, models_before)]
+            own_second = second[group_of_suite(plan.after, models_now)]
+            try:
+                pairs = pair_samples(plan.before, plan.after, own_first, own_second, pairing)
+            except Refusal as refusal:
+                yield plans_of.result(plan.after, plan.metrics[0].name, "failed", str(refusal), notes=plan.notes)
+            else:
+                yield from (_test(plans_of, plan, plan.before, pairs, metric) for metric in plan.metrics)
+
+
+def _needed(plans: Sequence[Plan], models: tuple[str, ...], *, of_baseline: bool) -> Mapping[Group, set[str]]:
+    """Names of the values that are needed of each group's records."""
+    needed: dict[Group, set[str]] = {}
+    for plan in plans:
+        suite = plan.before if of_baseline else plan.after
+        if plan.before is not None and suite is not None:
+            names = set[str]().union(*(needed_values(metric.name) for metric in plan.metrics))
+            needed.setdefault(group_of_suite(suite, models), set()).update(names)
+    return needed
+
+
+def _test(
+    plans_of: SuitePlans, plan: Plan, before: SuiteReport, pairs: SamplePairs, metric: GatedMetric
+) -> GateResult | _Test:
+    gate = plans_of.result(plan.after, metric.name, "failed", "", notes=(*plan.notes, *pairs.notes))
+    if metric.problem is not None or metric.higher_is_better is None:
+        return dataclasses.replace(gate, reason=metric.problem or "")
+    changed = changed_definition(metric.name, plans_of.baseline, before, plan.after)
+    if changed is not None:
+        return dataclasses.replace(gate, reason=f"{metric.name} is not what it was in the baseline: {changed}")
+    try:
+        paired = pair_metric(
+            metric.name,
+            pairs.first,
+            pairs.second,
+            higher_is_better=metric.higher_is_better,
+            clusters=pairs.clusters,
+            margin=metric.margin or 0.0,
+        )
+    except PairingError as error:
+        return dataclasses.replace(gate, reason=f"{metric.name} {error}")
+    if paired.num_lacking and plans_of.compare == "all":
+        found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
+        return dataclasses.replace(gate, reason=f"{found}; --llm-compare common leaves them out")
+    if paired.num_unmeasured:
+        note = f"{counted(paired.num_unmeasured)} on which {metric.name} is not measurable left out"
+        gate = dataclasses.replace(gate, notes=(*gate.notes, note))
+    if paired.num_lacking:
+        note = f"{counted(paired.num_lacking)} without {metric.name} in the baseline left out"
+        gate = dataclasses.replace(gate, notes=(*gate.notes, note))
+    num_left_out = pairs.num_left_out + paired.num_lacking + paired.num_unmeasured
+    return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out)
+
+
+def _tested(
+    one: _Test, found: FamilyTest, family: int, settings: BaselineSettings, undecided: GateOutcome
+) -> GateResult:
+    paired, difference, margin = one.paired, one.paired.difference, one.metric.margin
+    level = settings.alpha / family
+    smallest = paired.smallest_drop(level)
+    values = difference.first, difference.second
+    regression = Regression(
+        mode=settings.mode,
+        metric=one.metric.name,
+        higher_is_better=paired.higher_is_better,
+        n=difference.n,
+        baseline=difference.first,
+        current=difference.second,
+        difference=difference.difference,
+        ci_low=difference.ci_low,
+        ci_high=difference.ci_high,
+        drop=paired.drop,
+        margin=margin or 0.0,
+        noise=numeric_noise(difference.first) if settings.mode == "significant" and margin is None else 0.0,
+        method=found.test.method,
+        p_value=found.test.p_drop,
+        p_adjusted=found.p_drop,
+        p_improved=found.test.p_improved,
+        p_improved_adjusted=found.p_improved,
+        family=family,
+        alpha=settings.alpha,
+        num_draws=found.test.num_draws,
+        num_worse=paired.num_worse,
+        num_better=paired.num_better,
+        num_clusters=difference.num_clusters,
+        smallest_drop=smallest if smallest is not None and is_beyond(smallest, 0.0, values) else None,
+        false_alarm_rate=found.test.false_alarm_rate if settings.mode == "margin" else None,
+        num_left_out=one.num_left_out,
+    )
+    is_failed = fails(
+        settings.mode,
+        drop=paired.drop,
+        values=values,
+        margin=regression.margin,
+        noise=regression.noise,
+        p_adjusted=found.p_drop,
+        alpha=settings.alpha,
+        largest_drop=paired.largest_drop,
+    )
+    outcome: GateOutcome = "failed" if is_failed else "passed"
+    reason = regression_reason(regression, flipped_to=paired.flipped_to, largest_drop=paired.largest_drop)
+    if settings.mode == "significant" and not is_failed and not paired.can_find(level):
+        outcome, reason = undecided, f"{undecided_reason(regression)}: {reason}"
+    return dataclasses.replace(one.gate, outcome=outcome, reason=reason, value=difference.second, regression=regression)

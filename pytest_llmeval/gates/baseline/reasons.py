@@ -1,0 +1,105 @@
+"""What a test against a baseline found, in one line."""
+
+from __future__ import annotations
+
+from pytest_llmeval.gates.baseline.decision import is_beyond, is_within_noise
+from pytest_llmeval.reporting.report.gate_results import Regression
+from pytest_llmeval.reporting.terminal.tables import number
+
+__all__ = ["regression_reason", "undecided_reason"]
+
+_MAX_DECIMALS = 9
+
+
+def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, largest_drop: float | None) -> str:
+    """``accuracy 0.700 -> 0.650: -0.050 [-0.071, -0.029], p = 0.0004 (Holm over 20: 0.008), 90 samples became …``.
+
+    An improvement that is significant begins with ``improved:`` and has its own p-values. ``flipped_to`` says what
+    samples became, for the worse and for the better; None where they have no part of their own in the metric.
+    ``largest_drop`` is the end of the drop's interval, as ``verdict.fails`` takes it.
+    """
+    has_improved = found.p_improved_adjusted <= found.alpha and found.drop < 0
+    p, adjusted = found.p_value, found.p_adjusted
+    if has_improved:
+        p, adjusted = found.p_improved, found.p_improved_adjusted
+    of_family = f" (Holm over {found.family}: {_rounded(adjusted)})" if found.family > 1 else ""
+    clusters = "" if found.num_clusters is None else f" in {found.num_clusters:,} clusters"
+    parts = [f"{_effect(found)}, n {found.n:,}{clusters}", f"p {_p_value(p)}{of_family}"]
+    if flipped_to is not None:
+        samples = "sample" if found.num_worse == 1 else "samples"
+        worse, better = flipped_to
+        parts.append(f"{found.num_worse:,} {samples} became {worse} and {found.num_better:,} {better}")
+    clauses = [", ".join(parts), *_verdict(found, largest_drop)]
+    if found.smallest_drop is not None:
+        clauses.append(f"a drop of {_size(found.smallest_drop)} would be found (90% power)")
+    return ("improved: " if has_improved else "") + "; ".join(clauses)
+
+
+def undecided_reason(found: Regression) -> str:
+    """Of a test that passes whatever happened: a gate that cannot fail decides nothing."""
+    units, count = ("samples", found.n) if found.num_clusters is None else ("clusters", found.num_clusters)
+    return f"undecided, for no drop can be significant with so few {units} ({count:,})"
+
+
+def _effect(found: Regression) -> str:
+    values = found.baseline, found.current
+    difference = found.difference if is_beyond(abs(found.difference), 0.0, values) else 0.0
+    decimals = _decimals(difference)
+    interval = ""
+    if found.ci_low is not None and found.ci_high is not None:
+        interval = f" [{_fixed(found.ci_low, decimals)}, {_fixed(found.ci_high, decimals)}]"
+    sign = "+" if difference > 0 else ""
+    before, after = (number(value) if decimals <= _MAX_DECIMALS else _fixed(value, decimals) for value in values)
+    return f"{found.metric} {before} -> {after}: {sign}{_fixed(difference, decimals)}{interval}"
+
+
+def _verdict(found: Regression, largest_drop: float | None) -> list[str]:
+    margin, values = _size(found.margin), (found.baseline, found.current)
+    if found.mode == "margin":
+        rate = "" if found.false_alarm_rate is None else f"{found.false_alarm_rate:.1%}"
+        where = (
+            f"beyond the margin {margin}"
+            if is_beyond(found.drop, found.margin, values)
+            else f"within the margin {margin}"
+        )
+        return [where, f"a drop beyond it is seen in {rate} of runs in which nothing has changed"]
+    if found.mode == "non-inferior":
+        if largest_drop is None:
+            return [f"without an interval a drop beyond the margin {margin} is not excluded"]
+        if found.ci_low is None:
+            return ["no sample's value has changed"]
+        said = "is not excluded" if is_beyond(largest_drop, found.margin, values) else "is excluded"
+        return [f"a drop beyond the margin {margin} {said}"]
+    if is_within_noise(found):
+        return [f"within numeric noise {_size(found.noise)}"]
+    if found.margin and found.drop > 0:
+        return [f"{'beyond' if is_beyond(found.drop, found.margin, values) else 'within'} the margin {margin}"]
+    return []
+
+
+def _p_value(p: float) -> str:
+    return "< 0.0001" if p < 0.0001 else f"= {_rounded(p)}"
+
+
+def _rounded(p: float) -> str:
+    if p < 0.0001:
+        return "< 0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def _size(value: float) -> str:
+    return _fixed(value, _decimals(value))
+
+
+def _decimals(value: float) -> int:
+    """Three, as everywhere; more of what three would show as nothing. Above ``_MAX_DECIMALS`` for an exponent."""
+    decimals = 3
+    while value and abs(value) < 5 * 10**-decimals and decimals <= _MAX_DECIMALS:
+        decimals += 1
+    return decimals
+
+
+def _fixed(value: float, decimals: int) -> str:
+    if decimals > _MAX_DECIMALS:
+        return f"{value:.2e}"
+    return number(value) if decimals == 3 or abs(value) >= 1000 else f"{value:.{decimals}f}"

@@ -1,0 +1,226 @@
+"""Which samples of a suite are compared with which of the baseline's, and when none are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_llmeval.gates.baseline.kept_records import KeptRecord
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import SuiteReport, Summary
+from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
+from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.types import JSON, Score
+
+__all__ = ["Pairing", "Refusal", "SamplePairs", "num_unscored", "pair_samples"]
+
+_PARTS = {
+    "questions": "the questions",
+    "prompt": "the prompt",
+    "fewshot": "the few-shot examples",
+    "scorer": "the scorer",
+}
+
+
+class Refusal(Exception):
+    """Two suites that are not compared. The message says what differs, or what is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """How samples are paired: ``compare`` all of a suite or only what is the same in both.
+
+    ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
+    ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared;
+    ``allow_unscored`` is how many of each are left out and told, not refused. ``require``: a selection of a suite is
+    refused.
+    """
+
+    compare: Literal["all", "common"]
+    is_selection: bool
+    num_unscored: int
+    num_unscored_before: int
+    allow_unscored: int
+    require: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplePairs:
+    """The scores of the samples that both reports have, by id; clusters where there are any.
+
+    ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them.
+    """
+
+    first: Mapping[str, Score]
+    second: Mapping[str, Score]
+    clusters: Mapping[str, str | None] | None
+    num_left_out: int
+    notes: tuple[str, ...]
+
+
+def pair_samples(
+    before: SuiteReport,
+    after: SuiteReport,
+    first: Mapping[str, KeptRecord],
+    second: Mapping[str, KeptRecord],
+    pairing: Pairing,
+) -> SamplePairs:
+    """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal``."""
+    notes = [*_unscored_before(before, pairing), *_unscored(after, pairing)]
+    if before.info.judge != after.info.judge:
+        raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}")
+    is_same = before.info.fingerprint == after.info.fingerprint
+    if not is_same and pairing.compare == "all":
+        raise Refusal(_what_differs(before, after, first, second))
+    both = [sample_id for sample_id in second if sample_id in first]
+    if not is_same:
+        agree = [sample_id for sample_id in both if _agree(first[sample_id], second[sample_id])]
+        if not agree:
+            raise Refusal(f"the suites differ, and of {len(both):,} samples of one id no fingerprints agree")
+        num_all = len(first.keys() | second.keys())
+        notes.append(f"another suite than the baseline's: the {len(agree):,} of {num_all:,} samples that agree")
+        both = agree
+    notes += _selection(after, first, second, pairing, is_same=is_same)
+    scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
+    if not scored:
+        raise Refusal("no sample that both reports scored")
+    if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
+        notes.append(f"{counted(num_new)} that the baseline lacks left out")
+    clusters = {sample_id: second[sample_id].cluster or first[sample_id].cluster for sample_id in scored}
+    num_scored = sum(map(_is_scored, first.values())) + sum(map(_is_scored, second.values()))
+    return SamplePairs(
+        first={sample_id: first[sample_id].score for sample_id in scored},
+        second={sample_id: second[sample_id].score for sample_id in scored},
+        clusters=clusters if any(cluster is not None for cluster in clusters.values()) else None,
+        num_left_out=num_scored - 2 * len(scored),
+        notes=tuple(notes),
+    )
+
+
+def num_unscored(summary: Summary) -> int:
+    """Samples without a score: those that are recorded as such, and those of which nothing came back."""
+    return max(summary.num_unscored, summary.num_expected - summary.num_scored)
+
+
+def _unscored(after: SuiteReport, pairing: Pairing) -> Sequence[str]:
+    number = num_unscored(after.summary)
+    if number and pairing.num_unscored > pairing.allow_unscored:
+        allowed = f"; {pairing.num_unscored:,} in the session, {pairing.allow_unscored:,} allowed"
+        num_all = max(after.summary.num_expected, after.summary.num_scored + number)
+        raise Refusal(f"{number:,} of {counted(num_all)} unscored{allowed if pairing.allow_unscored else ''}")
+    return [f"{counted(number)} unscored, which is allowed: left out"] if number else []
+
+
+def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
+    number = num_unscored(before.summary)
+    if not number:
+        return []
+    num_all = max(before.summary.num_expected, before.summary.num_scored + number)
+    are = "is" if number == 1 else "are"
+    found = f"{number:,} of {counted(num_all)} of the baseline {are} unscored"
+    if pairing.compare == "all" and pairing.num_unscored_before > pairing.allow_unscored:
+        allowed = f"; {pairing.num_unscored_before:,} in all that is compared, {pairing.allow_unscored:,} allowed"
+        hint = "--llm-compare common leaves them out"
+        raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; {hint}")
+    return [f"{found}: left out"]
+
+
+def _selection(
+    after: SuiteReport,
+    first: Mapping[str, KeptRecord],
+    second: Mapping[str, KeptRecord],
+    pairing: Pairing,
+    *,
+    is_same: bool,
+) -> Sequence[str]:
+    """What is told where not all of the suite was to run; ``Refusal`` where a sample was to run and is missing."""
+    missing = [sample_id for sample_id, kept in first.items() if _is_scored(kept) and sample_id not in second]
+    info, num_expected = after.info, after.summary.num_expected
+    if info.num_samples is not None:
+        num_unselected = max(0, info.num_samples - num_expected - after.num_skipped)
+        num_samples = info.num_samples
+    else:
+        num_unselected = len(missing) if pairing.is_selection else 0
+        num_samples = len(second) + num_unselected
+    num_unrecorded = max(0, num_expected - len(second))  # these are unscored, and were allowed
+    if is_same and len(missing) > num_unselected + num_unrecorded:
+        raise Refusal(
+            f"{counted(len(missing))} that the baseline scored {'has' if len(missing) == 1 else 'have'} no score now "
+            f"{listed(missing)}"
+        )
+    if not num_unselected:
+        return ()
+    selection = f"{num_expected:,} of {num_samples:,} samples: a selection"
+    if pairing.require:
+        raise Refusal(f"{selection}, and --llm-require-gates asks for all")
+    return [selection]
+
+
+def _what_differs(
+    before: SuiteReport, after: SuiteReport, first: Mapping[str, KeptRecord], second: Mapping[str, KeptRecord]
+) -> str:
+    """Another suite than the baseline's: which part of it, and which samples."""
+    common = [sample_id for sample_id in second if sample_id in first]
+    changed = [sample_id for sample_id in common if not _agree(first[sample_id], second[sample_id])]
+    new = [sample_id for sample_id in second if sample_id not in first]
+    # Of a selection nobody knows which samples are gone, and which were left out; the same holds for the baseline's.
+    gone = [sample_id for sample_id in first if sample_id not in second] if _is_whole(after) else []
+    parts = _parts_that_differ(before.info, after.info)
+    samples = [
+        f"{counted(len(ids))} {'is' if len(ids) == 1 else 'are'} {how} {listed(ids)}"
+        for how, ids in (("changed", changed), ("new", new if _is_whole(before) else []), ("gone", gone))
+        if ids
+    ]
+    found = "; ".join(filter(None, [", ".join(parts), ", ".join(samples)]))
+    others = "what differs is no sample that ran: other samples, or the categories"
+    return f"another suite than the baseline's: {found or others}; --llm-compare common compares the samples that agree"
+
+
+def _parts_that_differ(before: SuiteInfo, after: SuiteInfo) -> list[str]:
+    then, now = before.fingerprint_parts, after.fingerprint_parts
+    names = [name for name in (*_PARTS, *now) if name in then and name in now and then[name] != now[name]]
+    scorer = _scorer_change(before, after)
+    differing = [
+        f"the scorer ({scorer})" if name == "scorer" and scorer else _PARTS.get(name, name)
+        for name in dict.fromkeys(names)
+    ]
+    if scorer and "scorer" not in names:
+        differing.append(f"the scorer ({scorer})")
+    return differing
+
+
+def _scorer_change(before: SuiteInfo, after: SuiteInfo) -> str:
+    if before.scorer != after.scorer:
+        return f"{_named(before.scorer)} -> {_named(after.scorer)}"
+    keys = dict.fromkeys((*before.settings, *after.settings))
+    return ", ".join(
+        f"{key}: {_setting(before.settings, key)} -> {_setting(after.settings, key)}"
+        for key in keys
+        if before.settings.get(key) != after.settings.get(key)
+    )
+
+
+def _setting(settings: Mapping[str, JSON], key: str) -> str:
+    return quoted(str(settings[key])) if settings.get(key) is not None else "none"
+
+
+def _named(name: str | None) -> str:
+    return "none" if name is None else quoted(name)
+
+
+def _judges(info: SuiteInfo) -> str:
+    """As the scorers name them; of a report that lacks their names, their fingerprint."""
+    return ", ".join(map(quoted, info.judged_by)) or _named(info.judge)
+
+
+def _is_whole(suite: SuiteReport) -> bool:
+    return suite.info.num_samples is None or suite.summary.num_expected >= suite.info.num_samples
+
+
+def _agree(one: KeptRecord, other: KeptRecord) -> bool:
+    return one.fingerprint is not None and one.fingerprint == other.fingerprint
+
+
+def _is_scored(record: KeptRecord) -> bool:
+    return record.score.status != "unscored"

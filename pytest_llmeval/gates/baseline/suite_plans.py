@@ -1,0 +1,165 @@
+"""Which suites of a session are compared with which of its baseline's, and which are not compared at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, gated_metrics, unmatched_margins
+from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
+from pytest_llmeval.reporting.report.groups import compared_models, group_of_suite
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.text.wording import quoted
+
+__all__ = ["Plan", "SuitePlans", "baseline_gate"]
+
+_MAX_PROBLEMS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A suite of now, with the baseline's that it is compared with; a result where there is none.
+
+    ``notes`` tell of what both have in common with all others: of the baseline as a whole.
+    """
+
+    after: SuiteReport
+    before: SuiteReport | None = None
+    metrics: tuple[GatedMetric, ...] = ()
+    notes: tuple[str, ...] = ()
+    result: GateResult | None = None
+
+
+class SuitePlans:
+    """The suites of two reports."""
+
+    def __init__(
+        self, baseline: Report, current: Report, margins: tuple[Margin, ...], compare: Literal["all", "common"]
+    ) -> None:
+        self.baseline, self.current, self._margins, self.compare = baseline, current, margins, compare
+        self.models_before, self.models_now = compared_models(baseline), compared_models(current)
+
+    def plans(self, undecided: GateOutcome) -> Iterator[Plan]:
+        """Which suites are compared with which, and by what."""
+        incomplete = list(_incomplete(self.baseline))
+        for after in self.current.suites:
+            metrics = gated_metrics(after, self._margins)
+            name = metrics[0].name if metrics else None
+            if self.current.stopped is not None:
+                reason = f"the session stopped early: {self.current.stopped}"
+                yield Plan(after=after, result=self.result(after, name, "failed", reason))
+                continue
+            if incomplete and self.compare == "all":
+                reason = f"{'; '.join(incomplete)}; --llm-compare common compares what it has"
+                yield Plan(after=after, result=self.result(after, name, "failed", reason))
+                continue
+            partners = [one for one in self.baseline.suites if one.info.name == after.info.name]
+            if not partners:
+                yield Plan(after=after, result=self.result(after, name, undecided, "not in the baseline"))
+                continue
+            partner = partners[0] if len(partners) == 1 else _of_same_model(after, partners)
+            if partner is None:
+                models = ", ".join(quoted(one.models[0]) for one in partners if one.models)
+                own = quoted(after.models[0]) if after.models else "a model without a name"
+                reason = f"the baseline has this suite on {models}, and not on {own}"
+                yield Plan(after=after, result=self.result(after, name, "failed", reason))
+            elif not metrics:
+                yield Plan(after=after, result=self.result(after, name, "failed", "it has no metric to compare"))
+            else:
+                yield Plan(after=after, before=partner, metrics=metrics, notes=tuple(incomplete))
+
+    def suites_that_did_not_run(
+        self, covers: Callable[[SuiteInfo], bool], *, is_selection: bool, undecided: GateOutcome
+    ) -> Iterator[GateResult]:
+        """A result for each suite of the baseline that is not in the session.
+
+        Where both are of several models, one for each suite on a model; but for a suite that the baseline has on one
+        model only, with which it is compared on all.
+        """
+        by_model = bool(self.models_before and self.models_now)
+        names = [suite.info.name for suite in self.baseline.suites]
+        of_session = {suite.info.name for suite in self.current.suites}
+        told = {group_of_suite(suite, self.models_now) for suite in self.current.suites}
+        for before in self.baseline.suites:
+            name = before.info.name
+            model = group_of_suite(before, self.models_before)[1] if by_model else None
+            if (name, model) in told or (name in of_session and (model is None or names.count(name) == 1)):
+                continue
+            told.add((name, model))
+            on_model = "" if model is None else f" on {quoted(model)}"
+            outcome, reason = undecided, f"in the baseline, and not selected{on_model}"
+            if not covers(before.info):
+                reason = "in the baseline, and not among the suites of this session"
+            elif not is_selection:
+                outcome, reason = "failed", f"in the baseline, and did not run{on_model}"
+            metrics = gated_metrics(before, self._margins)
+            metric = metrics[0].name if metrics else None
+            yield baseline_gate(metric, outcome, reason, suite=name, model=model, path=before.info.path)
+
+    def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
+        """A result for each margin that no suite takes."""
+        for found in unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
+            yield GateResult(
+                name=f"max drop {found.margin}",
+                kind="baseline",
+                origin="option",
+                outcome=outcome,
+                reason=found.reason,
+                suite=found.suite,
+            )
+
+    def result(
+        self,
+        suite: SuiteReport,
+        metric: str | None,
+        outcome: GateOutcome,
+        reason: str,
+        *,
+        notes: tuple[str, ...] = (),
+    ) -> GateResult:
+        """One of a suite of now; ``metric`` is None where it has none that is compared."""
+        name, model = group_of_suite(suite, self.models_now)
+        return baseline_gate(metric, outcome, reason, suite=name, model=model, path=suite.info.path, notes=notes)
+
+
+def baseline_gate(
+    metric: str | None,
+    outcome: GateOutcome,
+    reason: str,
+    *,
+    suite: str | None = None,
+    model: str | None = None,
+    path: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> GateResult:
+    """A result of a comparison with a baseline."""
+    return GateResult(
+        name="baseline" if metric is None else f"{metric} vs baseline",
+        kind="baseline",
+        origin="option",
+        outcome=outcome,
+        reason=reason,
+        suite=suite,
+        model=model,
+        path=path,
+        metric=metric,
+        notes=notes,
+    )
+
+
+def _incomplete(baseline: Report) -> Iterator[str]:
+    """Why the baseline does not hold all that its session was to find."""
+    if baseline.stopped is not None:
+        yield f"the baseline stopped early: {baseline.stopped}"
+    if baseline.problems:
+        more = len(baseline.problems) - _MAX_PROBLEMS
+        shown = ", ".join(map(quoted, baseline.problems[:_MAX_PROBLEMS]))
+        yield f"the baseline has problems: {shown}{f', and {more} more' if more > 0 else ''}"
+
+
+def _of_same_model(after: SuiteReport, partners: list[SuiteReport]) -> SuiteReport | None:
+    model = after.models[0] if after.models else None
+    return next((one for one in partners if model is not None and one.models[:1] == (model,)), None)

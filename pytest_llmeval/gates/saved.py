@@ -1,0 +1,78 @@
+"""Gates decided on a saved report, by the engine that a session has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.baseline.compare import BaselineSettings
+    from pytest_llmeval.reporting.report.gate_results import GateResult
+    from pytest_llmeval.reporting.report.report import Report
+    from pytest_llmeval.suites.format.gate_rules import GivenGate
+
+__all__ = ["decide_saved", "read_fitting"]
+
+
+def read_fitting(path: Path, gates: Sequence[GivenGate] = ()) -> Report:
+    """The report in a file, with its metrics computed from its records anew.
+
+    ``gates`` are what will be decided on it, beside those of its own suites. Raises ``ReportError``, also where the
+    report's numbers are not those of its records.
+    """
+    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.recount import fitting
+    from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
+
+    report = read_report(path)
+    rules = [gate.rule for gate in gates]
+    for text in (text for suite in report.suites for text in suite.info.gates):
+        with suppress(GateRuleError):
+            rules.append(GateRule.parse(text))
+    subjects = [rule.subject for rule in rules if rule.bound != "value"]
+    names = {name for suite in report.suites for name in suite.summary.metrics}
+    bounds_of = [name for name in names if any(subject.endswith(name) for subject in subjects)]
+    return fitting(report, f"the report {path}", bounds_of=bounds_of)
+
+
+def decide_saved(
+    report: Report,
+    *,
+    gates: Sequence[GivenGate] = (),
+    baseline: Report | None = None,
+    comparison: BaselineSettings | None = None,
+    allow_unscored: int = 0,
+    require: bool = False,
+) -> tuple[GateResult, ...]:
+    """The results of the gates that are given; where there are none and no baseline, of those of the report's suites.
+
+    A suite that the baseline has and the report has not is missing, unless the report says of itself that it is of a
+    selection.
+    """
+    from pytest_llmeval.gates.decide import GateOptions, Selection, decide
+
+    if gates or baseline is not None:
+        report = replace(
+            report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
+        )
+    options = GateOptions(
+        given=tuple((gate, "option") for gate in gates),
+        comparison=comparison,
+        allow_unscored=allow_unscored,
+        require=require,
+    )
+    selection = Selection(covers=lambda info: True, is_partial=_is_selection(report))
+    return decide(report, options, baseline=baseline, selection=selection)
+
+
+def _is_selection(report: Report) -> bool:
+    """Whether its session is known to have left samples out."""
+    if {"limit", "shard"} & report.options.keys():
+        return True
+    return any(
+        suite.info.num_samples is not None and suite.summary.num_expected + suite.num_skipped < suite.info.num_samples
+        for suite in report.suites
+    )

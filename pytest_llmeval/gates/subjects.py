@@ -1,0 +1,169 @@
+"""What a gate's rule is about: from ``category.geography.accuracy`` to a metric of a category that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.scoring.metrics.definitions import OPEN, definition
+from pytest_llmeval.suites.format.gate_rules import GateRule
+from pytest_llmeval.text.wording import MAX_LISTED, nearest, quoted
+
+__all__ = [
+    "BoundError",
+    "GateSubject",
+    "SubjectError",
+    "check_bound",
+    "find_metric",
+    "find_subject",
+    "found_in_none",
+    "nearest_or_all",
+]
+
+_CATEGORY, _MACRO = "category.", "macro."
+_PERCENT = "_pct"
+
+
+class SubjectError(LookupError):
+    """A metric or category that there is not. The message names the nearest spelling, and what there is."""
+
+
+class BoundError(ValueError):
+    """A bound of an interval that a metric does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSubject:
+    """A metric of the whole suite, of one category, or its mean over the categories (``is_macro``)."""
+
+    metric: str
+    category: str | None = None
+    is_macro: bool = False
+
+    def __str__(self) -> str:
+        if self.is_macro:
+            return f"{_MACRO}{self.metric}"
+        return self.metric if self.category is None else f"{_CATEGORY}{self.category}.{self.metric}"
+
+
+def find_subject(text: str, metrics: Sequence[str], categories: Collection[str]) -> GateSubject:
+    """What ``text`` names among the metrics and categories of a suite. Raises ``SubjectError``.
+
+    It is a metric, ``macro.METRIC``, or ``category.NAME.METRIC``, in which both names may hold dots; white space counts
+    as a single space. ``metrics`` is as a scorer gives it: where it is empty, or holds an open name (``*``, ``b.*``),
+    whatever that can stand for is found. A name that stands there in full goes before what is made of parts, and a
+    longer category before a shorter one.
+    """
+    wanted = _plain(text)
+    if (whole := _listed(wanted, metrics)) is not None:
+        return GateSubject(metric=whole)
+    if wanted.startswith(_MACRO):
+        metric = find_metric(wanted.removeprefix(_MACRO), metrics)
+        if len(categories) < 2:
+            found = f"all are of {quoted(next(iter(categories)))}" if categories else "none has one"
+            raise SubjectError(f"{quoted(wanted)} is a mean over the categories of the samples, and {found}")
+        if definition(metric).kind == "count":
+            raise SubjectError(f"{metric} is a number of samples, of which there is no mean over categories")
+        return GateSubject(metric=metric, is_macro=True)
+    if wanted.startswith(_CATEGORY):
+        return _of_category(wanted.removeprefix(_CATEGORY), metrics, categories)
+    return GateSubject(metric=find_metric(wanted, metrics))
+
+
+def find_metric(text: str, metrics: Sequence[str]) -> str:
+    """The metric of the suite that ``text`` names. Raises ``SubjectError``."""
+    wanted = _plain(text)
+    if (listed := _listed(wanted, metrics)) is not None:
+        return listed
+    if wanted and _is_open_to(wanted, metrics):
+        return wanted
+    share = wanted.removesuffix(_PERCENT)
+    if share != wanted and (listed := _listed(share, metrics)) is not None:
+        raise SubjectError(
+            f"there is no metric {quoted(wanted)}: it is 100 times {listed}, which is a share of 1; write {listed}, "
+            "and 0.7 for 70 percent"
+        )
+    raise SubjectError(f"there is no metric {quoted(wanted)}{_known(wanted, metrics)}")
+
+
+def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[str]]]) -> str:
+    """The end of a message on what none of the suites has: the nearest spelling, else what they have.
+
+    Each suite is given by its metrics and its categories, as ``find_subject`` takes them.
+    """
+    wanted = _plain(text)
+    metrics = tuple(dict.fromkeys(name for names, _ in suites for name in names))
+    if not wanted.startswith((_CATEGORY, _MACRO)):
+        names = [name for name in metrics if not _is_open(name)]
+        return nearest_or_all(wanted, names, names)
+    try:
+        find_subject(text, metrics, tuple(dict.fromkeys(name for _, names in suites for name in names)))
+    except SubjectError as error:
+        return f": {error}"
+    return ""
+
+
+def nearest_or_all(word: str, known: Iterable[str], there: Sequence[str]) -> str:
+    """The end of a message on a name that is not there: ``; did you mean 'boolq'?``, else ``, only 'boolq'``.
+
+    ``known`` are the names that may have been meant, ``there`` those that are there.
+    """
+    near = nearest(word, known)
+    if near is not None:
+        return f"; did you mean {quoted(near)}?"
+    listed = ", ".join(map(quoted, there[:MAX_LISTED])) + (", …" if len(there) > MAX_LISTED else "")
+    return f", only {listed}" if listed else ""
+
+
+def check_bound(rule: GateRule, subject: GateSubject) -> None:
+    """Raise ``BoundError`` where the rule asks for a bound of what is counted, and so has no interval."""
+    if rule.bound != "value" and definition(subject.metric).kind == "count":
+        raise BoundError(f"{subject.metric} is a number of samples, which has no interval; leave out {rule.bound}")
+
+
+def _of_category(text: str, metrics: Sequence[str], categories: Collection[str]) -> GateSubject:
+    """``NAME.METRIC``."""
+    splits = [(name, text[len(_plain(name)) + 1 :]) for name in categories if text.startswith(f"{_plain(name)}.")]
+    splits.sort(key=lambda split: -len(split[0]))
+    for name, rest in splits:
+        if (listed := _listed(rest, metrics)) is not None:
+            return GateSubject(metric=listed, category=name)
+    for name, rest in splits:
+        if rest and _is_open_to(rest, metrics):
+            return GateSubject(metric=rest, category=name)
+    if not categories:
+        raise SubjectError("the samples have no categories; the suite's key category gives them some")
+    if splits:
+        name, rest = splits[0]
+        raise SubjectError(f"there is no metric {quoted(rest)} of the category {quoted(name)}{_known(rest, metrics)}")
+    endings = [metric for metric in metrics if text.endswith(f".{metric}")]
+    name = text[: -len(max(endings, key=len)) - 1] if endings else text.rpartition(".")[0] or text
+    raise SubjectError(f"there is no category {quoted(name)}{_known(name, categories)}")
+
+
+def _listed(wanted: str, metrics: Iterable[str]) -> str | None:
+    return next((name for name in metrics if _plain(name) == wanted and not _is_open(name)), None)
+
+
+def _is_open(name: str) -> bool:
+    return name == OPEN or name.endswith(f".{OPEN}")
+
+
+def _is_open_to(wanted: str, metrics: Sequence[str]) -> bool:
+    """Whether the suite may turn out to have this metric: as ``metrics.expanded`` reads names."""
+    if not metrics or OPEN in metrics:
+        return True
+    return any(_is_open(name) and wanted.startswith(name.removesuffix(OPEN)) for name in metrics)
+
+
+def _known(word: str, words: Iterable[str]) -> str:
+    """The end of a message on an unknown word: the one that it may have been meant to be, and all that there are."""
+    names = [name for name in words if not _is_open(name)]
+    near = nearest(word, names)
+    listed = ", ".join(names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")
+    hint = f"; did you mean {quoted(near)}?" if near is not None else ""
+    return f"{hint} There is {listed}" if hint and len(names) > 1 else hint or f"; there is {listed or 'none'}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

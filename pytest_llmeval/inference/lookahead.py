@@ -1,0 +1,265 @@
+"""Lookahead: pytest runs one item at a time, models want batches.
+
+The plan is made once, over the samples that were selected: chunks of one suite each (see ``chunks``). The first member
+of a chunk that misses its responses asks for those of all members that follow; its neighbours find theirs waiting.
+A model that answers one by one gains nothing by that, and would lose its replies with a session that is killed: of it
+each member asks for its own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.inference.dispatch import ask, ask_samples
+from pytest_llmeval.inference.time_shares import TimeShares
+from pytest_llmeval.models.base import (
+    AskedSample,
+    EngineUse,
+    Failed,
+    SampleModel,
+    answers_one_by_one,
+    answers_samples,
+)
+from pytest_llmeval.types import GenerateRequest, Request, Response
+
+__all__ = ["Lookahead", "Member"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One sample in the plan. ``key`` is unique in the session; members of different groups never share a chunk.
+
+    ``is_skipped``: known not to run, so that nothing is computed ahead for it. ``sample`` and ``suite`` are for models
+    that are asked by sample: this one with its requests, and the whole suite that it belongs to.
+    """
+
+    key: Hashable
+    group: Hashable
+    requests: Callable[[], Sequence[Request]]
+    is_skipped: bool = False
+    sample: Callable[[Sequence[Request]], AskedSample] | None = None
+    suite: Callable[[], Sequence[AskedSample]] | None = None
+
+
+class Lookahead:
+    """Holds the plan, and the responses that were computed ahead of their samples.
+
+    ``shares_chunks``: other workers run the same plan, and a chunk is this one's to compute only if it was given the
+    whole of it. Then what runs next (``next_key``) is the chunk's next member; a sample that another worker died of
+    comes alone, or among others in the opposite order.
+    """
+
+    def __init__(self, *, shares_chunks: bool = False) -> None:
+        self._shares_chunks = shares_chunks
+        self._process = os.getpid()
+        self._places: dict[Hashable, tuple[Sequence[Member], int]] = {}
+        self._ready: dict[Hashable, list[Response] | Exception] = {}
+        self._asked: set[Hashable] = set()
+        self._alone: set[Hashable] = set()
+        self._model: object = None
+        self._audits: dict[Hashable, tuple[Sequence[Member], Sequence[Member]]] = {}
+        self._answerers: dict[Hashable, object] = {}
+        self._failed_audits: dict[Hashable, Exception] = {}
+        self._prepared: dict[Hashable, Exception | None] = {}
+        self.engine_uses: dict[Hashable, EngineUse] = {}
+        """By group: what its audit found."""
+        self.next_key: Hashable | None = None
+        """The key of the sample that runs after this one, where that is known and is a sample."""
+        self.shares = TimeShares()
+        """What each sample took of the time of the calls that it was asked in."""
+        self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
+        """Where somebody sets it, a context for each call: of the model, for how many samples."""
+
+    def add(self, chunk: Sequence[Member]) -> None:
+        """Take one more chunk into the plan, its members in the order in which they will run."""
+        for place, member in enumerate(chunk):
+            self._places[member.key] = (chunk, place)
+
+    def audit(self, members: Sequence[Member], spares: Sequence[Member] = ()) -> None:
+        """Have these members of one group audited before any of the group is answered.
+
+        Where none of them can be, the first of ``spares`` that can is.
+        """
+        self._audits[members[0].group] = (members, spares)
+
+    def responses(self, member: Member, model: object) -> list[Response]:
+        """The member's responses, in the order of its requests. Raises what answering this member alone raises."""
+        __tracebackhide__ = True
+        self._meet(model)
+        if member.key not in self._ready:
+            self._ask_ahead(member, model)
+        if member.key not in self._ready:
+            self._ask([member], model)
+        outcome = self._ready.pop(member.key)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _meet(self, model: object) -> None:
+        """What was computed ahead counts only for the same object.
+
+        A fixture that returns another one will do so again: from then on every member is asked for alone.
+        """
+        if model is self._model:
+            return
+        if self._model is not None:
+            self._ready.clear()
+            self._places.clear()
+            self._answerers.clear()
+            self._failed_audits.clear()
+            self._prepared.clear()
+        self._model = model
+
+    @property
+    def model(self) -> object:
+        """What was asked last; None before anything was."""
+        return self._model
+
+    def has_answered(self, key: Hashable) -> bool:
+        """Whether the model has answered this sample, and nobody has come for its responses."""
+        return key in self._ready
+
+    def forget_model(self) -> None:
+        """Let go of the model, which makes room for another one, and of what it computed ahead; the plan stays."""
+        self._model = None
+        self._ready.clear()
+        self._answerers.clear()
+        self._failed_audits.clear()
+        self._prepared.clear()
+
+    def _ask_ahead(self, member: Member, model: object) -> None:
+        """Ask for the member together with those that follow in its chunk; leave it unanswered where that fails.
+
+        Whoever in the chunk made the call fail, this member is not to blame before it has been asked for alone. The
+        same holds for a time limit that this member met while its neighbours were computed. What the model had
+        answered by then is not asked for again.
+        """
+        members = [member] if answers_one_by_one(model) else [member, *self._following(member)]
+        if len(members) == 1 or member.key in self._alone:
+            return
+        try:
+            self._ask(members, model)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
+            self._alone.update(other.key for other in members)
+
+    def _following(self, member: Member) -> list[Member]:
+        """Members of the chunk that run after this one, were not asked for, and are this process's to compute."""
+        chunk, place = self._places.get(member.key, ((), 0))
+        following = chunk[place + 1 :]
+        if member.key in self._asked or not following:
+            return []
+        if os.getpid() != self._process:  # a copy in a process made for one test (pytest-forked): the rest is lost
+            return []
+        if self._shares_chunks and following[0].key != self.next_key:
+            return []
+        return [other for other in following if other.key not in self._asked and not other.is_skipped]
+
+    def _ask(self, members: Sequence[Member], model: object) -> None:
+        __tracebackhide__ = True
+        started = time.perf_counter()
+        requests = [member.requests() for member in members]
+        with nullcontext() if self.answering is None else self.answering(model, len(members)):
+            answerer = self._audited(members[0].group, model)
+            finished: dict[int, Response | Failed] = {}
+            try:
+                answers = iter(self._answers(members, requests, answerer, finished))
+            except BaseException:
+                self._keep(members, requests, finished)
+                raise
+        reported_s: dict[Hashable, float] = {}
+        for member, own in zip(members, requests, strict=True):
+            responses = [next(answers) for _ in own]
+            answered = self._take(member, responses)
+            reported_s[member.key] = math.fsum(answer.seconds for answer in answered)
+        self.shares.share_out(time.perf_counter() - started, reported_s)
+
+    def _take(self, member: Member, responses: Sequence[Response | Failed]) -> list[Response]:
+        answered = [answer for answer in responses if not isinstance(answer, RequestError)]
+        failed = next((answer for answer in responses if isinstance(answer, RequestError)), None)
+        self._ready[member.key] = failed or answered
+        self._asked.add(member.key)
+        return answered
+
+    def _keep(
+        self,
+        members: Sequence[Member],
+        requests: Sequence[Sequence[Request]],
+        finished: Mapping[int, Response | Failed],
+    ) -> None:
+        """Of a call that was stopped, keep what was answered: the members all of whose requests are in ``finished``."""
+        first = 0
+        for member, own in zip(members, requests, strict=True):
+            places = range(first, first + len(own))
+            if all(place in finished for place in places):
+                self._take(member, [finished[place] for place in places])
+            first += len(own)
+
+    def _answers(
+        self,
+        members: Sequence[Member],
+        requests: Sequence[Sequence[Request]],
+        model: object,
+        finished: dict[int, Response | Failed],
+    ) -> list[Response | Failed]:
+        """What the model says to all of these requests, which are those of ``members``, in order.
+
+        Where it is stopped, ``finished`` has what it had answered, by place.
+        """
+        __tracebackhide__ = True
+        if answers_samples(model):
+            self._prepare(members[0], model)
+            asked = [
+                member.sample(own) for member, own in zip(members, requests, strict=True) if member.sample is not None
+            ]
+            if len(asked) == len(members):
+                return ask_samples(model, asked)
+        return ask(model, [request for own in requests for request in own], finished)
+
+    def _prepare(self, member: Member, model: SampleModel) -> None:
+        """Show the model the member's whole suite, once; where it cannot take that suite, it never can."""
+        __tracebackhide__ = True
+        if member.suite is None:
+            return
+        if member.group not in self._prepared:
+            self._prepared[member.group] = None
+            samples = member.suite()
+            try:
+                model.prepare(samples[0].suite, samples)
+            except Exception as error:
+                self._prepared[member.group] = error
+        if (known := self._prepared[member.group]) is not None:
+            raise known
+
+    def _audited(self, group: Hashable, model: object) -> object:
+        """The model that answers this group: what its audit returned, where the model has one.
+
+        What the audit found holds as long as the model is the same. An audit that fails fails the call: nothing is
+        answered unaudited.
+        """
+        audit = getattr(model, "audit", None)
+        if group not in self._answerers and group in self._audits and callable(audit):
+            if (known := self._failed_audits.get(group)) is not None:
+                raise known  # for every sample of the suite, after it was tried once
+            members, spares = self._audits[group]
+            for some in (members, *([spare] for spare in spares)):
+                requests = [request for member in some for request in member.requests()]
+                if all(isinstance(request, GenerateRequest) for request in requests):
+                    del self._audits[group]
+                    break
+                try:
+                    self._answerers[group], use = audit(requests)
+                except Exception as error:
+                    self._failed_audits[group] = error
+                    raise
+                self.engine_uses[group] = use
+                if use.num_audited or use.engine == "plain":
+                    break
+        return self._answerers.get(group, model)

@@ -1,0 +1,284 @@
+"""What a checkpoint folder holds, read from its files alone: no torch, no transformers, a few kilobytes of reading.
+
+Weights, config and tokenizer files have the names that transformers gives them. A safetensors file is 8 bytes (the
+length of its header, little-endian), a JSON header with ``data_offsets`` of every tensor, and the tensors' bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.text.redaction import model_error, one_line
+from pytest_llmeval.types import JSON
+
+__all__ = ["check_adapter", "check_checkpoint", "read_config", "tokenizer_files", "weight_files"]
+
+CONFIG = "config.json"
+ADAPTER_CONFIG = "adapter_config.json"
+SAFETENSORS = "model.safetensors"
+SAFETENSORS_INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
+PICKLE_INDEX = "pytorch_model.bin.index.json"
+ALLOW_PICKLE = "convert them to safetensors, or trust them with --llm-allow-pickle"
+
+_PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "trainer")
+_VOCABULARIES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tekken.json",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+)
+_TOKENIZER_EXTRAS = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+_AUTO_CLASSES = frozenset({"AutoConfig", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"})
+_NO_VOCABULARY_NEEDED = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
+_LARGEST_HEADER = 100_000_000
+"""Bytes; safetensors itself refuses longer headers."""
+
+
+def check_checkpoint(
+    name: str, folder: Path, *, allow_pickle: bool, trust_remote_code: bool, needs_tokenizer: bool = True
+) -> None:
+    """Raise ``ModelError`` unless ``folder`` looks like a causal model that can be loaded under these settings.
+
+    ``name`` is how the user named the model; ``needs_tokenizer`` is false where the tokenizer comes from elsewhere.
+    """
+    _check_folder(name, folder)
+    config = read_config(name, folder)
+    _check_architecture(name, folder, config, trust_remote_code=trust_remote_code)
+    if needs_tokenizer:
+        check_tokenizer(name, folder)
+    check_weights(name, folder, allow_pickle=allow_pickle)
+
+
+def _check_folder(name: str, folder: Path) -> None:
+    if not folder.exists():
+        raise model_error(name, f"there is no folder {folder}")
+    if not folder.is_dir():
+        raise model_error(name, f"{folder} is a file; --llm-model takes the folder that holds {CONFIG}")
+    if (folder / CONFIG).exists():
+        return
+    if (folder / ADAPTER_CONFIG).exists():
+        base = _base_of_adapter(folder) or "BASE"
+        raise model_error(
+            name, f"{folder} holds a PEFT adapter and no {CONFIG}; use --llm-model {base} --llm-model-arg peft={folder}"
+        )
+    raise model_error(name, f"{folder} has no {CONFIG}; it holds {_listing(folder)}{_nested_hint(folder)}")
+
+
+def _base_of_adapter(folder: Path) -> str | None:
+    try:
+        base = json.loads((folder / ADAPTER_CONFIG).read_text("utf-8")).get("base_model_name_or_path")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return one_line(base) if isinstance(base, str) and base else None
+
+
+def _listing(folder: Path, limit: int = 8) -> str:
+    names = sorted(p.name + "/" * p.is_dir() for p in folder.iterdir())
+    if not names:
+        return "nothing"
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return one_line(", ".join(names[:limit]) + more)
+
+
+def _nested_hint(folder: Path) -> str:
+    nested = sorted(p.parent for p in folder.glob(f"*/{CONFIG}"))
+    return f"; did you mean {nested[-1]}?" if nested else ""
+
+
+def read_config(name: str, folder: Path) -> dict[str, JSON]:
+    """``config.json`` as a mapping; ``ModelError`` where it cannot be read or is not a JSON mapping."""
+    path = folder / CONFIG
+    config = _read_json(name, path)
+    if not isinstance(config, dict):
+        raise model_error(name, f"{path} should hold a JSON mapping, and holds a {type(config).__name__}")
+    return config
+
+
+def _read_json(name: str, path: Path) -> Any:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise model_error(name, f"cannot read {path}: {one_line(str(error))}") from None
+    if _is_lfs_pointer(text.encode()):
+        raise model_error(name, f"{path} is a git-lfs pointer; run `git lfs pull` in its folder")
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise model_error(name, f"{path} is not valid JSON: {one_line(str(error))}") from None
+
+
+def _check_architecture(name: str, folder: Path, config: Mapping[str, JSON], *, trust_remote_code: bool) -> None:
+    if trust_remote_code or _is_known(config.get("model_type")):
+        return
+    auto_map = config.get("auto_map")
+    if isinstance(auto_map, dict) and not _AUTO_CLASSES.isdisjoint(auto_map):
+        raise model_error(
+            name,
+            f"model_type {config.get('model_type')!r} needs Python code that comes with the checkpoint; "
+            f"read it in {folder}, and allow it with --llm-trust-remote-code",
+        )
+
+
+def _is_known(model_type: JSON) -> bool:
+    """Whether the installed transformers has a folder for this model type; true where that cannot be known."""
+    if not isinstance(model_type, str):
+        return False
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or not spec.submodule_search_locations:
+        return True
+    models = Path(spec.submodule_search_locations[0]) / "models"
+    return (models / model_type.replace("-", "_")).is_dir() or not models.is_dir()
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """The files of ``folder`` that decide how text becomes tokens, sorted by name."""
+    found = {folder / name for name in (*_VOCABULARIES, *_TOKENIZER_EXTRAS) if (folder / name).is_file()}
+    return sorted(found | set(folder.glob("*.tiktoken")))
+
+
+def check_tokenizer(name: str, folder: Path) -> None:
+    """Raise ``ModelError`` unless ``folder`` holds a tokenizer."""
+    files = tokenizer_files(folder)
+    if (folder / "tokenizer.json").is_file():
+        _read_json(name, folder / "tokenizer.json")
+    if any(path.name in _VOCABULARIES or path.suffix == ".tiktoken" for path in files):
+        return
+    if (folder / "tokenizer_config.json").is_file():
+        config = _read_json(name, folder / "tokenizer_config.json")
+        if isinstance(config, dict) and (
+            config.get("tokenizer_class") in _NO_VOCABULARY_NEEDED or "auto_map" in config
+        ):
+            return
+    raise model_error(
+        name,
+        f"{folder} has no tokenizer (tokenizer.json, tokenizer.model, vocab.json, …); "
+        "save it there, or name another with --llm-model-arg tokenizer=ID_OR_FOLDER",
+    )
+
+
+def weight_files(folder: Path, *, allow_pickle: bool = False) -> list[Path]:
+    """The files that transformers loads weights from, in its order of preference; [] where there are none."""
+    for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (PICKLE, PICKLE_INDEX)):
+        if single == PICKLE and not allow_pickle:
+            continue
+        if (folder / single).exists():
+            return [folder / single]
+        if (folder / index).exists():
+            return [folder / shard for shard in _shards(str(folder), folder / index)]
+    return []
+
+
+def _shards(name: str, index: Path) -> list[str]:
+    content = _read_json(name, index)
+    weight_map = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise model_error(name, f"{index} has no weight_map")
+    return sorted({str(shard) for shard in weight_map.values()})
+
+
+def check_weights(name: str, folder: Path, *, allow_pickle: bool) -> None:
+    """Raise ``ModelError`` unless the weights of ``folder`` are there and whole."""
+    files = weight_files(folder, allow_pickle=allow_pickle)
+    if not files:
+        raise model_error(name, f"{_no_weights(folder)}")
+    missing = [path.name for path in files if not path.exists()]
+    if missing:
+        raise model_error(
+            name,
+            f"{len(missing)} of {len(files)} weight files named by the index in {folder} are missing, "
+            f"the first is {missing[0]}",
+        )
+    for path in files:
+        if path.suffix == ".safetensors":
+            check_safetensors(name, path)
+
+
+def _no_weights(folder: Path) -> str:
+    pickles = sorted(
+        p.name
+        for p in folder.iterdir()
+        if p.suffix in _PICKLE_SUFFIXES and not p.name.startswith(_NOT_WEIGHTS) and p.is_file()
+    )
+    others = sorted(p.name for p in folder.glob("*.safetensors")) + sorted(p.name for p in folder.glob("*.gguf"))
+    if (folder / PICKLE).exists() or (folder / PICKLE_INDEX).exists():
+        return f"the weights in {folder} are pickles ({pickles[0]}), which can run code; {ALLOW_PICKLE}"
+    if pickles and not others:
+        return (
+            f"{folder} has weights as {pickles[0]} alone, and {SAFETENSORS} is needed; save the model with transformers"
+        )
+    if others:
+        return f"{folder} has {others[0]}, and {SAFETENSORS} is needed"
+    return f"{folder} has no weights ({SAFETENSORS}); it holds {_listing(folder)}"
+
+
+def check_safetensors(name: str, path: Path) -> None:
+    """Raise ``ModelError`` unless the header of a safetensors file is sound and its size what the header says."""
+    problem = _safetensors_problem(path)
+    if problem is not None:
+        raise model_error(name, f"{path} {problem}")
+
+
+def _safetensors_problem(path: Path) -> str | None:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        if _is_lfs_pointer(start):
+            return "is a git-lfs pointer, not weights; run `git lfs pull` in its folder"
+        if len(start) < 8:
+            return f"is not a safetensors file: it is {size} bytes long; download or save it again"
+        (header_length,) = struct.unpack("<Q", start)
+        if header_length > _LARGEST_HEADER:
+            return "is not a safetensors file; download or save it again"
+        if 8 + header_length > size:
+            return f"is truncated: its header alone needs {8 + header_length} bytes, and the file has {size}"
+        raw_header = file.read(header_length)
+    try:
+        header = json.loads(raw_header)
+        ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+        expected = 8 + header_length + max(ends, default=0)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return "has a broken safetensors header; download or save it again"
+    if size < expected:
+        return f"is truncated: {size} bytes of {expected}; download it again"
+    if size > expected:
+        return f"is longer than its header says: {size} bytes instead of {expected}; download or save it again"
+    return None
+
+
+def _is_lfs_pointer(start: bytes) -> bool:
+    return start.startswith(b"version ")
+
+
+def check_adapter(name: str, folder: Path, *, allow_pickle: bool) -> None:
+    """Raise ``ModelError`` unless ``folder`` holds a PEFT adapter with weights that may be loaded."""
+    if not folder.is_dir():
+        raise model_error(name, f"--llm-model-arg peft={folder}: there is no such folder")
+    if not (folder / ADAPTER_CONFIG).is_file():
+        raise model_error(
+            name, f"--llm-model-arg peft={folder}: no {ADAPTER_CONFIG} there; it holds {_listing(folder)}"
+        )
+    _read_json(name, folder / ADAPTER_CONFIG)
+    if (folder / "adapter_model.safetensors").exists():
+        check_safetensors(name, folder / "adapter_model.safetensors")
+    elif not (folder / "adapter_model.bin").exists():
+        raise model_error(name, f"{folder} has no adapter_model.safetensors; it holds {_listing(folder)}")
+    elif not allow_pickle:
+        raise model_error(name, f"the adapter in {folder} is a pickle, which can run code; {ALLOW_PICKLE}")

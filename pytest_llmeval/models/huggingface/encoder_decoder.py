@@ -1,0 +1,300 @@
+"""Encoder-decoder models (T5, BART, …) as a backend: the context is read by the encoder, the continuation scored, or a
+text written, by the decoder.
+
+The rules are lm-eval 0.4.13's for its backend ``seq2seq``: each part is encoded by itself (``SeparateEncoder``), the
+decoder is fed the token that starts a text and then the continuation without its last token, and ``max_length`` bounds
+encoder and decoder separately. What differs: nothing is truncated, and a text has ``max_tokens`` tokens at most, where
+lm-eval adds the length of the longest prompt in the batch.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from pytest_llmeval.errors import ContextLengthError, RequestError
+from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine
+from pytest_llmeval.models.huggingface.generation.transformers_generate import Generated, generate_rows
+from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint
+from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome, in_halves
+from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, logprobs_of, summed
+from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
+from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, SeparateEncoder
+from pytest_llmeval.models.registry import ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.text.redaction import model_error
+from pytest_llmeval.types import LoglikelihoodRequest
+
+__all__ = [
+    "DecoderRow",
+    "EncoderDecoderEngine",
+    "EncoderDecoderTextEngine",
+    "HuggingFaceEncoderDecoderModel",
+    "plan_decoder_rows",
+]
+
+_TAKES_PADDING = frozenset(
+    {
+        "bart",
+        "blenderbot",
+        "blenderbot-small",
+        "led",
+        "longt5",
+        "m2m_100",
+        "marian",
+        "mbart",
+        "mt5",
+        "mvp",
+        "nllb-moe",
+        "pegasus",
+        "pegasus_x",
+        "plbart",
+        "switch_transformers",
+        "t5",
+        "t5gemma",
+        "umt5",
+    }
+)
+"""``model_type`` of models that padding on the right does not disturb, on either side, and whose encoder's output can
+be shared by several rows of the decoder. Measured; of the others, ProphetNet and FSMT are known not to bear one or the
+other. They run one row at a time."""
+
+_BROKEN_CACHE = frozenset({"prophetnet"})
+"""``model_type`` of models that raise when they read their own cache, in transformers 5.23."""
+
+_GENERATION_SETTINGS = ("forced_bos_token_id", "bad_words_ids")
+"""What is kept of the checkpoint's generation config: the token of the language to write, tokens that are no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderRow:
+    """One input of encoder and decoder, and the continuations that are read off it.
+
+    ``fed`` is what the decoder reads: the token that starts a text, and a continuation without its last token. Each
+    target is ``(request index, continuation)``, of as many tokens.
+    """
+
+    context: tuple[int, ...]
+    fed: tuple[int, ...]
+    targets: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+def plan_decoder_rows(pairs: Mapping[int, EncodedPair], start_token: int) -> list[DecoderRow]:
+    """The distinct inputs of ``pairs`` (by request index), those of one context next to each other."""
+    by_context = group_by((pair.context, (index, pair.continuation)) for index, pair in pairs.items())
+    rows: list[DecoderRow] = []
+    for context, members in by_context.items():
+        by_input = group_by(((start_token, *target[1][:-1]), target) for target in members)
+        rows.extend(DecoderRow(context, fed, tuple(targets)) for fed, targets in by_input.items())
+    return rows
+
+
+class EncoderDecoderEngine(Engine):
+    """Scores the encoded requests of one encoder-decoder model, plain: there is no tree of tokens to share.
+
+    Requests of one context in a batch share the encoder's work; equal requests, and one-token continuations of one
+    context, the decoder's too.
+    """
+
+    def __init__(self, model: Any, *, start_token: int, **settings: Any) -> None:
+        super().__init__(model, **settings)
+        self._start_token = start_token
+
+    def score(
+        self,
+        pairs: Mapping[int, EncodedPair],
+        *,
+        plain: bool = False,
+        alone: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+        into: dict[int, Outcome | RequestError] | None = None,
+    ) -> dict[int, Outcome | RequestError]:
+        """The outcome of every pair, by its key; see ``Engine``. All is plain here, whatever ``plain`` says."""
+        rows = plan_decoder_rows(pairs, self._start_token)
+        longest = {
+            context: max(lengths) for context, lengths in group_by((r.context, len(r.fed)) for r in rows).items()
+        }
+        # All that the decoder reads gets logits, which may weigh more than the tokens do.
+        weight = math.ceil(self._plain_tokens / self._budget.max_scored)
+        batches = plan_batches(
+            [max(len(row.context) + longest[row.context], weight * longest[row.context]) for row in rows],
+            max_rows=1 if alone or not self._takes_padding else self._batch_size,
+            max_tokens=self._plain_tokens,
+        )
+        outcomes: dict[int, Outcome | RequestError] = {} if into is None else into
+        for batch in batches:
+            for row, scored, seconds in in_halves([rows[i] for i in batch], self._run_rows, self._model.device):
+                share = seconds / len(row.targets)
+                for place, (request, _) in enumerate(row.targets):
+                    outcomes[request] = (
+                        scored
+                        if isinstance(scored, RequestError)
+                        else Outcome(scored[place].loglikelihood, scored[place].is_greedy, share)
+                    )
+            if on_progress is not None:
+                on_progress(len(outcomes))
+        return outcomes
+
+    def _run_rows(self, rows: Sequence[DecoderRow]) -> list[list[Scored]]:
+        """The scores of each row's targets, in order."""
+        logits = self._logits(rows)
+        at: list[int] = []
+        tokens: list[int] = []
+        first = 0
+        for row in rows:
+            for _, continuation in row.targets:
+                at.extend(range(first, first + len(continuation)))
+                tokens.extend(continuation)
+            first += len(row.fed)
+        # No more than the positions that are scored leave the padded batch.
+        scored = torch.cat([row_logits[: len(row.fed)] for row_logits, row in zip(logits, rows, strict=True)])
+        del logits
+        logprobs = logprobs_of(scored, at, tokens)
+        results: list[list[Scored]] = []
+        offset = 0
+        for row in rows:
+            results.append([])
+            for _, continuation in row.targets:
+                part = slice(offset, offset + len(continuation))
+                results[-1].append(Scored(summed(logprobs.values[part]), all(logprobs.is_top[part])))
+                offset += len(continuation)
+        return results
+
+    def _logits(self, rows: Sequence[DecoderRow]) -> torch.Tensor:
+        """The decoder's logits (rows, positions, vocabulary), padded on the right."""
+        contexts = list(dict.fromkeys(row.context for row in rows))
+        device = self._model.device
+        input_ids, mask = (tensor.to(device) for tensor in _padded(contexts, self._pad_token))
+        decoder_input_ids, _ = _padded([row.fed for row in rows], self._pad_token)
+        inputs: dict[str, Any] = {"input_ids": input_ids}
+        if len(contexts) < len(rows):
+            # What ``generate`` does for beams: the encoder runs once, and its output is dealt out to the rows.
+            encoded = self._model.get_encoder()(input_ids=input_ids, attention_mask=mask, return_dict=True)
+            place = {context: i for i, context in enumerate(contexts)}
+            order = torch.tensor([place[row.context] for row in rows], device=device)
+            encoded.last_hidden_state = encoded.last_hidden_state[order.to(encoded.last_hidden_state.device)]
+            mask = mask[order]
+            inputs = {"encoder_outputs": encoded}
+        logits: torch.Tensor = self._model(
+            **inputs, attention_mask=mask, decoder_input_ids=decoder_input_ids.to(device), use_cache=False
+        ).logits
+        return logits
+
+
+def _padded(rows: Sequence[tuple[int, ...]], pad_token: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens padded on the right, and the mask that is 1 where they are."""
+    longest = max(map(len, rows))
+    tokens = torch.full((len(rows), longest), pad_token, dtype=torch.long)
+    mask = torch.zeros((len(rows), longest), dtype=torch.long)
+    for i, row in enumerate(rows):
+        tokens[i, : len(row)] = torch.tensor(row)
+        mask[i, : len(row)] = 1
+    return tokens, mask
+
+
+class EncoderDecoderTextEngine(TextEngine):
+    """Writes with transformers' ``generate``; prompts are padded on the right, where encoders expect it."""
+
+    def __init__(self, *args: Any, generation_settings: Mapping[str, Any], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._generation_settings = generation_settings
+
+    def _compute(
+        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int, Generated], None]
+    ) -> list[Generated]:
+        return generate_rows(
+            self._model,
+            self._tokenizer,
+            [text.prompt for text in texts],
+            [text.plan for text in texts],
+            ends=self._ends,
+            pad_token=self._pad_token,
+            pads_right=True,
+            on_finished=on_finished,
+            **self._generation_settings,
+        )
+
+
+class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
+    """An encoder-decoder model of transformers; see the module's docstring for its rules, and ``HuggingFaceModel``."""
+
+    def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
+        start_token, generation_settings = _start_token(spec, loaded.model), _generation_settings(loaded.model)
+        super().__init__(spec, settings, loaded)
+        config = self.model.config
+        add_bos = settings.model_args.get("add_bos")
+        self._encoder = SeparateEncoder(
+            self.tokenizer,
+            add_bos=add_bos if isinstance(add_bos, bool) else None,
+            num_embeddings=getattr(self.model.get_input_embeddings(), "num_embeddings", None),
+        )
+        self._takes_padding = config.model_type in _TAKES_PADDING
+        self._generation_settings = {"decoder_start_token_id": start_token, **generation_settings}
+        self.engine = EncoderDecoderEngine(
+            self.model,
+            start_token=start_token,
+            requested=settings.engine or "auto",
+            batch_size=settings.batch_size,
+            pad_token=self._pad_token,
+            takes_padding=self._takes_padding,
+            takes_logits_to_keep=False,
+        )
+
+    @functools.cached_property
+    def text_engine(self) -> TextEngine:
+        """What writes the texts."""
+        return EncoderDecoderTextEngine(
+            self.model,
+            self.tokenizer,
+            self.engine.attention,
+            batch_size=self._settings.batch_size,
+            ends=self._ends,
+            pad_token=self._pad_token,
+            takes_padding=self._takes_padding,
+            generation_settings=self._generation_settings,
+        )
+
+    def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:
+        pair = self._encoder.pair(request.context, request.continuation)
+        self._check_room(len(pair.context), len(pair.continuation))
+        return pair
+
+    def _check_room(self, num_prompt_tokens: int, num_answer_tokens: int) -> None:
+        """The decoder reads as many tokens as it predicts: the one that starts a text, and all but the last."""
+        parts: tuple[tuple[Literal["encoder", "decoder"], int], ...] = (
+            ("encoder", num_prompt_tokens),
+            ("decoder", num_answer_tokens),
+        )
+        for part, num_tokens in parts:
+            positions = getattr(self.model.config, f"max_{part}_position_embeddings", None)  # LED has two lengths
+            limits = [limit for limit in (self.max_length, positions) if isinstance(limit, int)]
+            if limits and num_tokens > min(limits):
+                raise ContextLengthError(num_tokens=num_tokens, max_tokens=min(limits), part=part)
+
+
+def _start_token(spec: ModelSpec, model: Any) -> int:
+    """The token that the decoder is fed first. Raises ``ModelError`` where the checkpoint names none."""
+    config, decoder = model.config, getattr(model.config, "decoder", None)
+    for holder, key in (
+        (config, "decoder_start_token_id"),
+        (decoder, "bos_token_id"),  # T5Gemma
+        (model.generation_config, "decoder_start_token_id"),
+    ):
+        token = getattr(holder, key, None)
+        if isinstance(token, int):
+            return token
+    problem = "nothing says which token starts what the decoder writes; add decoder_start_token_id to config.json"
+    raise model_error(spec.name, problem)
+
+
+def _generation_settings(model: Any) -> dict[str, Any]:
+    found = {key: getattr(model.generation_config, key, None) for key in _GENERATION_SETTINGS}
+    if model.config.model_type in _BROKEN_CACHE:
+        found["use_cache"] = False
+    return {key: value for key, value in found.items() if value is not None}

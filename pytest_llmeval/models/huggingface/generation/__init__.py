@@ -1,0 +1,1 @@
+"""Writing text: batches, caches of shared headers, stop strings."""

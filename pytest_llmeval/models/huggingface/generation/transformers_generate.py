@@ -1,0 +1,143 @@
+"""Writing text with transformers' ``generate``: any model that transformers can run, in padded batches.
+
+Models that our own loop can drive (``huggingface_generate_loop.py``) are faster there. What both share is how a row's
+next token is chosen (``huggingface_generate_writer.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import transformers
+
+from pytest_llmeval.models.huggingface.generation.writer import (
+    Generated,
+    GenerationPlan,
+    Writer,
+    choose_tokens,
+    cut_at_stop,
+    seed_of,
+)
+from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
+
+__all__ = [
+    "Generated",
+    "GenerationPlan",
+    "clean_generation_config",
+    "cut_at_stop",
+    "end_tokens",
+    "generate_rows",
+    "seed_of",
+]
+
+
+def end_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
+    """The tokens that end a text: those of the checkpoint's generation config, else config; and the tokenizer's EOS."""
+    found: set[int] = set()
+    declared = getattr(model.generation_config, "eos_token_id", None)
+    if declared is None:
+        declared = getattr(model.config, "eos_token_id", None)
+    for token in (*(declared if isinstance(declared, list | tuple) else [declared]), tokenizer.eos_token_id):
+        if isinstance(token, int):
+            found.add(token)
+    return sorted(found)
+
+
+def clean_generation_config(ends: Sequence[int], pad_token: int) -> transformers.GenerationConfig:
+    """What a model generates by when the request says all: no sampling, penalties or lengths of its author's."""
+    create: Any = transformers.GenerationConfig  # untyped, while the rest of transformers is typed
+    config: transformers.GenerationConfig = create(
+        do_sample=False, num_beams=1, eos_token_id=list(ends) or None, pad_token_id=pad_token
+    )
+    return config
+
+
+def generate_rows(
+    model: Any,
+    tokenizer: Tokenizer,
+    prompts: Sequence[tuple[int, ...]],
+    plans: Sequence[GenerationPlan],
+    *,
+    ends: Sequence[int],
+    pad_token: int,
+    pads_right: bool = False,
+    on_finished: Callable[[int, Generated], None] | None = None,
+    **settings: Any,
+) -> list[Generated]:
+    """What the model writes after each prompt (tokens) by its plan, in order.
+
+    Prompts are padded and masked: on the left, or with ``pads_right`` on the right, as encoders are used to.
+    ``on_finished`` is told the index of each row when its text has ended, and the text. ``settings`` go into the
+    generation config.
+    """
+    longest = max(map(len, prompts))
+    input_ids = torch.full((len(prompts), longest), pad_token, dtype=torch.long)
+    mask = torch.zeros((len(prompts), longest), dtype=torch.long)
+    for i, prompt in enumerate(prompts):
+        own = slice(0, len(prompt)) if pads_right else slice(longest - len(prompt), longest)
+        input_ids[i, own] = torch.tensor(prompt)
+        mask[i, own] = 1
+    config = clean_generation_config(ends, pad_token)
+    config.max_new_tokens = max(plan.max_tokens for plan in plans)
+    for name, value in settings.items():
+        setattr(config, name, value)
+    rows = [Writer(tokenizer, prompt, plan, frozenset(ends)) for prompt, plan in zip(prompts, plans, strict=True)]
+    chooser = _Chooser(rows)
+    started = time.perf_counter()
+
+    def prefill_s() -> float | None:
+        return None if chooser.began is None else (chooser.began - started) / len(prompts)
+
+    def tell(place: int) -> None:
+        if on_finished is not None:
+            on_finished(place, rows[place].result(prefill_s()))
+
+    model.generate(
+        input_ids=input_ids.to(model.device),
+        attention_mask=mask.to(model.device),
+        generation_config=config,
+        stopping_criteria=transformers.StoppingCriteriaList([_Writers(rows, tell)]),
+        logits_processor=transformers.LogitsProcessorList([chooser]),
+    )
+    return [row.result(prefill_s()) for row in rows]
+
+
+class _Chooser(transformers.LogitsProcessor):
+    """Leaves one token in each row's logits, ours, for ``generate`` to find: it has one generator for a whole call."""
+
+    def __init__(self, rows: Sequence[Writer]) -> None:
+        self._rows = rows
+        self.began: float | None = None
+        """When the first tokens were there, by ``time.perf_counter``."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Chooser:
+        return self
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        tokens = torch.tensor(choose_tokens(scores, self._rows), device=scores.device)
+        if self.began is None:
+            self.began = time.perf_counter()
+        return torch.full_like(scores, -torch.inf).scatter_(1, tokens[:, None], 0.0)
+
+
+class _Writers(transformers.StoppingCriteria):
+    """Gives each row its token, and tells ``generate`` which rows are done."""
+
+    def __init__(self, rows: Sequence[Writer], on_finished: Callable[[int], None]) -> None:
+        self._rows = rows
+        self._on_finished = on_finished
+        self._finished: set[int] = set()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Writers:
+        return self
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        for i, (row, token) in enumerate(zip(self._rows, input_ids[:, -1].tolist(), strict=True)):
+            row.add(token)
+            if row.is_done and i not in self._finished:
+                self._finished.add(i)
+                self._on_finished(i)
+        return torch.tensor([row.is_done for row in self._rows], device=input_ids.device)

@@ -1,0 +1,166 @@
+"""One text while it is written: its settings, its stop strings, its own random numbers. Whatever runs the model, a
+row's next token is chosen here from its logits alone, so that neighbours and batch sizes cannot change it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from transformers import TopPLogitsWarper
+
+from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
+
+__all__ = ["Generated", "GenerationPlan", "Writer", "choose_tokens", "cut_at_stop", "seed_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPlan:
+    """How one text is written. ``temperature`` 0 is greedy; above 0 the same seed, epoch and prompt give the same text.
+
+    ``top_p`` below 1 leaves the likeliest tokens whose probabilities, at that temperature, reach it.
+    """
+
+    max_tokens: int
+    stop: tuple[str, ...]
+    temperature: float = 0.0
+    seed: int = 0
+    top_p: float = 1.0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """``num_tokens`` counts all that the model wrote, the end-of-text token and the stop string's tokens included.
+
+    ``prefill_seconds``: its share of the time until its batch had its first tokens, which is that of reading prompts.
+    """
+
+    text: str
+    finish_reason: Literal["stop", "length"]
+    num_tokens: int
+    saw_nan: bool
+    prefill_seconds: float | None = None
+
+
+def cut_at_stop(text: str, stop: Collection[str]) -> tuple[str, bool]:
+    """``text`` up to where the first stop string begins, and whether there was one. Empty stop strings never stop."""
+    starts = [start for s in stop if s and (start := text.find(s)) >= 0]
+    return (text[: min(starts)], True) if starts else (text, False)
+
+
+def seed_of(seed: int, prompt: Sequence[int], epoch: int = 0) -> int:
+    """The generator's seed for a prompt: questions of one suite share a seed, and must not share their luck.
+
+    Nor do the askings of one question, its epochs.
+    """
+    own = f"{seed}" if epoch == 0 else f"{seed}/{epoch}"
+    digest = hashlib.sha256(f"{own}:{','.join(map(str, prompt))}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+class Writer:
+    """Follows one row until an end-of-text token, a stop string, its limit, or logits that are no numbers."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], plan: GenerationPlan, ends: frozenset[int]) -> None:
+        self.tokens: list[int] = []
+        self.is_done = False
+        self.saw_nan = False
+        self.temperature = plan.temperature
+        self.top_p = plan.top_p
+        self._tokenizer = tokenizer
+        self._plan = plan
+        self._has_stopped = False
+        self._stop = [s for s in plan.stop if s]
+        # A special token has no text, so a stop string that is one would never be found there.
+        special = {tokenizer.decode([token]): token for token in tokenizer.all_special_ids} if self._stop else {}
+        self._ends = ends | {special[s] for s in plan.stop if s in special}
+        # A token writes at least one byte, so a stop string that has just been completed lies within so many tokens;
+        # the rest is room for tokens that write nothing. What this misses is found when the finished text is cut.
+        self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in self._stop), default=0) + 8
+        self._random = random.Random(seed_of(plan.seed, prompt, plan.epoch)) if plan.temperature > 0 else None
+
+    def draw(self) -> float:
+        """The row's next random number in [0, 1); only for rows that sample."""
+        if self._random is None:
+            raise ValueError("a greedy row draws nothing")
+        return self._random.random()
+
+    def add(self, token: int) -> None:
+        """The model's next token; ignored once the text has ended."""
+        if self.is_done:
+            return
+        self.tokens.append(token)
+        self._has_stopped = token in self._ends or self._ends_with_stop()
+        self.is_done = self._has_stopped or len(self.tokens) >= self._plan.max_tokens
+
+    def fail(self) -> None:
+        """The model's logits were no numbers."""
+        self.saw_nan = self.is_done = True
+
+    def result(self, prefill_seconds: float | None = None) -> Generated:
+        """What was written."""
+        text, was_cut = cut_at_stop(self._text(self.tokens), self._stop)
+        return Generated(
+            text=text,
+            finish_reason="stop" if self._has_stopped or was_cut else "length",
+            num_tokens=len(self.tokens),
+            saw_nan=self.saw_nan,
+            prefill_seconds=prefill_seconds,
+        )
+
+    def _ends_with_stop(self) -> bool:
+        if not self._stop:
+            return False
+        recent = self._text(self.tokens[-self._window :])
+        return any(s in recent for s in self._stop) and cut_at_stop(self._text(self.tokens), self._stop)[1]
+
+    def _text(self, tokens: list[int]) -> str:
+        return self._tokenizer.decode(tokens, skip_special_tokens=True)
+
+
+def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
+    """The next token of each row of ``logits`` (rows, vocabulary): the likeliest, or drawn at the row's temperature.
+
+    Draws invert the distribution function in float64 on the CPU with one number of the row's own. A row whose logits
+    are no numbers (NaN, or infinitely likely) fails, and its token means nothing; rows that are done are left alone.
+    ``top_p`` is done after the temperature, by transformers' ``TopPLogitsWarper``.
+    """
+    best = logits.argmax(-1)  # torch takes NaN for the largest number
+    tokens: list[int] = best.tolist()
+    largest: list[float] = logits.gather(-1, best[:, None])[:, 0].tolist()
+    sampled = []
+    for i, (writer, value) in enumerate(zip(writers, largest, strict=True)):
+        if writer.is_done:
+            continue
+        if not math.isfinite(value):
+            writer.fail()
+        elif writer.temperature > 0:
+            sampled.append(i)
+    if sampled:
+        rows = logits[sampled].cpu().double()
+        temperatures = torch.tensor([[writers[i].temperature] for i in sampled], dtype=torch.float64)
+        rows = (rows - rows.amax(-1, keepdim=True)) / temperatures
+        for place, i in enumerate(sampled):
+            if writers[i].top_p < 1:
+                rows[place] = _nucleus(rows[place], writers[i].top_p)
+        sums = rows.softmax(-1).cumsum(-1)
+        draws = torch.tensor([[writers[i].draw()] for i in sampled], dtype=torch.float64)
+        total = sums[:, -1:].contiguous()
+        found = torch.searchsorted(sums, draws * total, right=True)
+        last = torch.searchsorted(sums, total)  # the last token that can be drawn, should rounding reach the end
+        for i, token in zip(sampled, torch.minimum(found, last)[:, 0].tolist(), strict=True):
+            tokens[i] = token
+    return tokens
+
+
+def _nucleus(row: torch.Tensor, top_p: float) -> torch.Tensor:
+    """The row's logits (vocabulary,), -inf for what the likeliest tokens, which together reach ``top_p``, leave out."""
+    warp: Any = TopPLogitsWarper(top_p)
+    kept: torch.Tensor = warp(None, row[None])[0]
+    return kept

@@ -1,0 +1,1 @@
+"""Log-likelihoods of continuations: plain, or with what requests share computed once."""

@@ -1,0 +1,380 @@
+"""How a model's log-likelihoods are computed: by the tree of tokens where that is known to be right, else plain.
+
+Both engines take the same rows and fill the same responses; what differs is the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.huggingface.architectures import Attention, attention_of
+from pytest_llmeval.models.huggingface.device import kept_bytes, tokens_in_memory
+from pytest_llmeval.models.huggingface.errors import is_out_of_memory
+from pytest_llmeval.models.huggingface.loading import quiet
+from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, score_rows, summed
+from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
+from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches, plan_rows
+from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
+from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step
+
+__all__ = ["Engine", "Outcome", "attention_of_model", "in_halves"]
+
+_T = TypeVar("_T")
+_SMALLEST_STEP = 16
+"""Tokens. A step of so few that does not fit into memory will not fit in pieces either."""
+_TREE_TOKENS_ON_CPU = 512
+"""Measured with models of 1 to 135 million parameters: larger steps spend more on masked attention, smaller ones on
+calls."""
+_BLOCK_TOKENS_ON_CPU = 96
+_BLOCK_TOKENS = 512
+"""Reckoned, not measured: on a GPU a call of attention costs more than a few masked cells."""
+_PLAIN_TOKENS_ON_CPU = 1024
+"""Measured with models of 1 to 40 million parameters: from 512 to 2048 is fastest, while activations fit the cache."""
+_MAX_LOGITS_ON_CPU = 1 << 25
+"""Positions x vocabulary: 128 MiB in float32."""
+_MAX_LOGITS = 1 << 28
+_RUNNABLE = frozenset({"sdpa", "eager"})
+"""Attention code that takes a mask of any shape. Flash attention does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one request got. ``loglikelihood`` in nats, NaN where the model's logits are."""
+
+    loglikelihood: float
+    is_greedy: bool
+    seconds: float
+
+
+def attention_of_model(model: Any) -> Attention:
+    """What a loaded model's class and config say of its attention, and of the way in which it was loaded."""
+    config = model.config
+    attention = attention_of(config.to_dict())
+    if attention.kind == "other":
+        return attention
+    problem = None
+    parameters = inspect.signature(model.forward).parameters
+    if not type(model).__module__.startswith("transformers."):
+        problem = f"{type(model).__name__} is not a class of transformers"
+    elif missing := [name for name in ("position_ids", "logits_to_keep", "past_key_values") if name not in parameters]:
+        problem = f"{type(model).__name__} takes no {missing[0]}"
+    elif config._attn_implementation not in _RUNNABLE:
+        problem = f"attn_implementation {config._attn_implementation} takes no mask"
+    elif len(set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))) > 1:
+        problem = "the layers lie on several devices"
+    return attention if problem is None else dataclasses.replace(attention, kind="other", reason=problem)
+
+
+class Engine:
+    """Scores the encoded requests of one model.
+
+    ``requested`` is ``--llm-engine``: auto (or None), tree or plain. ``batch_size`` None fills forward passes up to a
+    number of tokens that memory allows; out of memory halves it, and what was not computed is computed in smaller
+    parts.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        requested: str | None,
+        batch_size: int | None,
+        pad_token: int,
+        takes_padding: bool,
+        takes_logits_to_keep: bool,
+    ) -> None:
+        self._model = model
+        self._batch_size = batch_size
+        self._pad_token = pad_token
+        self._takes_padding = takes_padding
+        self._takes_logits_to_keep = takes_logits_to_keep
+        self.attention = attention_of_model(model)
+        self._rotary_is_stretched = self.attention.max_positions is not None
+        self.name: Literal["tree", "plain"] = "plain"
+        self.reason = "asked for with --llm-engine plain"
+        if requested == "tree" and self.attention.kind == "other":
+            raise ModelError(
+                f"--llm-engine tree: the tree cannot compute this model ({self.attention.reason}); use auto or plain"
+            )
+        if requested != "plain":
+            self.name = "plain" if self.attention.kind == "other" else "tree"
+            self.reason = self.attention.reason
+        on_cpu = model.device.type == "cpu"
+        vocabulary = getattr(model.config.get_text_config(), "vocab_size", None) or 1
+        in_memory = tokens_in_memory(model)
+        max_scored = max(1, (_MAX_LOGITS_ON_CPU if on_cpu else _MAX_LOGITS) // vocabulary)
+        self._plain_tokens = _PLAIN_TOKENS_ON_CPU if on_cpu else in_memory
+        self._budget = Budget(
+            max_tokens=_TREE_TOKENS_ON_CPU if on_cpu else in_memory,
+            max_scored=max_scored,
+            max_rows=batch_size,
+            block_tokens=_BLOCK_TOKENS_ON_CPU if on_cpu else _BLOCK_TOKENS,
+        )
+        self._tree = TreeScorer(model, self.attention, kept_bytes=kept_bytes(model.device))
+
+    @contextlib.contextmanager
+    def in_small_steps(self, max_tokens: int) -> Iterator[None]:
+        """In this context the tree works as for a large call: on top of what is cached, in several blocks."""
+        before, self._budget = self._budget, dataclasses.replace(self._budget, max_tokens=max_tokens, block_tokens=4)
+        try:
+            yield
+        finally:
+            self._budget = before
+            self._tree.clear()
+
+    def use_plain(self, reason: str) -> None:
+        """From now on score everything plain, and trust what is known of the model's attention no more."""
+        self.name, self.reason = "plain", reason
+        self.attention = dataclasses.replace(self.attention, kind="other", reason=reason)
+        self._tree.clear()
+
+    def score(
+        self,
+        pairs: Mapping[int, EncodedPair],
+        *,
+        plain: bool = False,
+        alone: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+        into: dict[int, Outcome | RequestError] | None = None,
+    ) -> dict[int, Outcome | RequestError]:
+        """The outcome of every pair, by its key. ``on_progress`` is told how many have theirs.
+
+        ``into`` is the mapping to fill and return: whoever stops the call keeps what is in it. What is no number there
+        may still be computed again.
+
+        ``plain`` leaves the tree aside; ``alone`` also padding: every row is a forward pass of its own.
+        """
+        self._rotary_is_stretched = self.attention.max_positions is not None  # by texts that were written
+        rows = plan_rows(pairs.items())
+        by_tree: list[Row] = []
+        by_plain = rows
+        if self.name == "tree" and not plain:
+            limit = self.attention.max_positions or math.inf
+            by_tree = [row for row in rows if len(row.tokens) <= limit]
+            by_plain = [row for row in rows if len(row.tokens) > limit]
+        outcomes: dict[int, Outcome | RequestError] = {} if into is None else into
+
+        def tell() -> None:
+            if on_progress is not None:
+                on_progress(len(outcomes))
+
+        self._score_by_tree(by_tree, outcomes, tell)
+        # In a packed row, what is not a number spreads to neighbours that are masked: nothing times NaN is NaN.
+        poisoned = [row for row in by_tree if any(_is_nan(outcomes[request]) for request, _ in row.targets)]
+        if poisoned:
+            self._tree.clear()
+            by_plain = [*by_plain, *poisoned]
+        self._score_plain(by_plain, outcomes, tell, max_rows=1 if alone else self._batch_size)
+        return outcomes
+
+    # The tree
+
+    def _score_by_tree(
+        self, rows: Sequence[Row], outcomes: dict[int, Outcome | RequestError], tell: Callable[[], None]
+    ) -> None:
+        remaining = list(rows)
+        budget = self._budget
+        while remaining:
+            requests = _Requests(remaining)
+            with torch.inference_mode(), quiet(), self._tree.running():
+                failed = self._run_steps(self._tree.steps(remaining, self._budget), requests, outcomes, tell)
+            remaining = [row for row in remaining if any(request not in outcomes for request, _ in row.targets)]
+            if failed is not None:
+                remaining = self._after_out_of_memory(failed, remaining, outcomes, budget)
+
+    def _run_steps(
+        self,
+        steps: Iterable[Step],
+        requests: _Requests,
+        outcomes: dict[int, Outcome | RequestError],
+        tell: Callable[[], None],
+    ) -> Step | None:
+        """Run the steps; the one that the device had no memory for, if there was one, and none after it."""
+        for step in steps:
+            started = time.perf_counter()
+            try:
+                self._reset_rotary()
+                logprobs = self._tree.run(step)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                return step
+            requests.add(step, logprobs.values, logprobs.is_top, time.perf_counter() - started)
+            outcomes.update(requests.take_finished())
+            tell()
+        return None
+
+    def _after_out_of_memory(
+        self, step: Step, remaining: list[Row], outcomes: dict[int, Outcome | RequestError], budget: Budget
+    ) -> list[Row]:
+        """Smaller steps for what remains; what does not fit into the smallest fails, and ``budget`` is tried again."""
+        self._tree.clear()
+        _empty_cache()
+        smaller = self._budget.halved()
+        if smaller is not None and self._budget.max_tokens > _SMALLEST_STEP:
+            self._budget = smaller
+            return remaining
+        # Nothing of it may be left to wait for, or this would never end.
+        head = (*step.path, *(step.tokens if step.stays else ()))
+        blamed = set(step.wanted_by)
+        unfit = [
+            row
+            for row in remaining
+            if (any(request in blamed for request, _ in row.targets) if blamed else row.tokens[: len(head)] == head)
+        ]
+        for row in unfit:
+            for request, _ in row.targets:
+                outcomes.setdefault(request, _too_little_memory(self._model.device))
+        self._budget = budget
+        return [row for row in remaining if row not in unfit]
+
+    # Plain
+
+    def _score_plain(
+        self,
+        rows: Sequence[Row],
+        outcomes: dict[int, Outcome | RequestError],
+        tell: Callable[[], None],
+        *,
+        max_rows: int | None,
+    ) -> None:
+        for part, equal_lengths in self._plain_parts(rows):
+            batches = plan_batches(
+                [len(row.tokens) for row in part],
+                max_rows=max_rows,
+                max_tokens=self._plain_tokens,
+                equal_lengths=equal_lengths,
+            )
+            for batch in batches:
+                for row, scored, seconds in in_halves([part[i] for i in batch], self._run_plain, self._model.device):
+                    share = seconds / len(row.targets)
+                    for place, (request, _) in enumerate(row.targets):
+                        outcomes[request] = (
+                            scored
+                            if isinstance(scored, RequestError)
+                            else Outcome(scored[place].loglikelihood, scored[place].is_greedy, share)
+                        )
+                tell()
+
+    def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
+        """Rows that may share a batch, and whether only those of one length may.
+
+        Padding on the right comes after everything that is scored, so it disturbs no causal model, whatever its layers
+        are; but rotary angles that follow the longest position of a call must not follow a neighbour's.
+        """
+        limit = self.attention.max_positions
+        if limit is None:
+            return [(list(rows), False)]
+        below = [row for row in rows if len(row.tokens) <= limit]
+        above = [row for row in rows if len(row.tokens) > limit]
+        return [(below, False), (above, True)]
+
+    def _run_plain(self, rows: Sequence[Row]) -> list[list[Scored]]:
+        self._reset_rotary()
+        limit = self.attention.max_positions
+        self._rotary_is_stretched = limit is not None and any(len(row.tokens) > limit for row in rows)
+        return score_rows(
+            self._model,
+            rows,
+            pad_token=self._pad_token,
+            takes_logits_to_keep=self._takes_logits_to_keep,
+            max_scored=self._budget.max_scored,
+        )
+
+    def _reset_rotary(self) -> None:
+        """Let transformers forget the longest text so far: beyond the switch it would lend its angles to shorter ones.
+
+        It forgets when it meets a text below the switch.
+        """
+        if self._rotary_is_stretched:
+            self._rotary_is_stretched = False
+            self._model(input_ids=torch.tensor([[self._pad_token]], device=self._model.device), use_cache=False)
+
+
+class _Requests:
+    """Gathers the logprobs of requests until each has all of its own."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._missing = {request: len(continuation) for row in rows for request, continuation in row.targets}
+        self._values: dict[int, list[float]] = {request: [] for request in self._missing}
+        self._is_greedy = dict.fromkeys(self._missing, True)
+        self._seconds = dict.fromkeys(self._missing, 0.0)
+        self._shared_seconds = 0.0
+        self._count = max(1, len(self._missing))
+        self._finished: list[int] = []
+
+    def add(self, step: Step, values: Sequence[float], is_top: Sequence[bool], seconds: float) -> None:
+        """Take in what a step gave. Time that was spent for everybody is shared by everybody who is still waiting."""
+        for request, value, top in zip(step.wanted_by, values, is_top, strict=True):
+            self._values[request].append(value)
+            self._missing[request] -= 1
+            if not top:
+                self._is_greedy[request] = False
+            if not self._missing[request]:
+                self._finished.append(request)
+        if step.wanted_by:
+            share = seconds / len(set(step.wanted_by))
+            for request in set(step.wanted_by):
+                self._seconds[request] += share
+        else:
+            self._shared_seconds += seconds
+
+    def take_finished(self) -> dict[int, Outcome]:
+        """The outcomes that have become known since the last call."""
+        finished, self._finished = self._finished, []
+        return {
+            request: Outcome(
+                summed(self._values.pop(request)),
+                self._is_greedy[request],
+                self._seconds[request] + self._shared_seconds / self._count,
+            )
+            for request in finished
+        }
+
+
+def in_halves(
+    batch: Sequence[_T], compute: Callable[[Sequence[_T]], Sequence[Any]], device: Any
+) -> list[tuple[_T, Any, float]]:
+    """``(member, outcome, seconds)`` of a batch, halved as long as the device runs out of memory.
+
+    The outcome of a member that does not fit alone is a ``RequestError``.
+    """
+    started = time.perf_counter()
+    try:
+        with torch.inference_mode(), quiet():
+            outcomes = compute(batch)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    else:
+        seconds = (time.perf_counter() - started) / len(batch)
+        return [(member, outcome, seconds) for member, outcome in zip(batch, outcomes, strict=True)]
+    # Outside of the handler, whose traceback would keep the failed batch's tensors alive.
+    _empty_cache()
+    if len(batch) == 1:
+        return [(batch[0], _too_little_memory(device), 0.0)]
+    middle = len(batch) // 2
+    return in_halves(batch[:middle], compute, device) + in_halves(batch[middle:], compute, device)
+
+
+def _is_nan(outcome: Outcome | RequestError) -> bool:
+    return isinstance(outcome, Outcome) and math.isnan(outcome.loglikelihood)
+
+
+def _empty_cache() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _too_little_memory(device: Any) -> RequestError:
+    return RequestError(f"the device {device} has too little memory for this request")

@@ -1,0 +1,147 @@
+"""Log-likelihoods from logits, and the plain path: padded batches, one forward pass each.
+
+The plain path is the reference for every faster one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_llmeval.models.huggingface.planning.batches import Row
+
+__all__ = ["Logprobs", "Scored", "logprobs_of", "score_rows", "summed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """``values[k]`` in nats, and whether that token is the likeliest at its place."""
+
+    values: list[float]
+    is_top: list[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """``loglikelihood`` in nats of one continuation: NaN where the model's logits are."""
+
+    loglikelihood: float
+    is_greedy: bool
+
+
+def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Logprobs:
+    """The logprob of ``tokens[k]`` by ``logits[rows[k]]`` (positions x vocabulary), which are overwritten.
+
+    A log-softmax in float32 whatever the model's dtype, of which no more is computed than the numbers wanted need.
+    """
+    logits = logits.float()
+    at = torch.tensor(rows, device=logits.device)
+    wanted = torch.tensor(tokens, device=logits.device)
+    top = logits.max(-1)
+    logits.sub_(top.values[:, None])
+    chosen = logits[at, wanted]
+    normalizer = logits.exp_().sum(-1).log_()
+    both = torch.stack([chosen - normalizer[at], (top.indices[at] == wanted).float()]).tolist()  # one transfer
+    return Logprobs(both[0], [value == 1.0 for value in both[1]])
+
+
+def score_rows(
+    model: Any, rows: Sequence[Row], *, pad_token: int, takes_logits_to_keep: bool, max_scored: int
+) -> list[list[Scored]]:
+    """Every target of every row, scored in one forward pass.
+
+    Rows are padded on the right and masked. ``takes_logits_to_keep``: the model can leave out the vocabulary projection
+    where nothing is scored. Beyond ``max_scored`` positions the projection is made in pieces, so that memory does not
+    grow with them.
+    """
+    longest = max(len(row.tokens) for row in rows)
+    first = min(row.first_scored for row in rows)
+    input_ids = torch.full((len(rows), longest), pad_token, dtype=torch.long)
+    mask = torch.zeros((len(rows), longest), dtype=torch.long)
+    for i, row in enumerate(rows):
+        input_ids[i, : len(row.tokens)] = torch.tensor(row.tokens)
+        mask[i, : len(row.tokens)] = 1
+    keep = {"logits_to_keep": longest - first} if takes_logits_to_keep else {}
+    inputs = {"input_ids": input_ids.to(model.device), "attention_mask": mask.to(model.device), "use_cache": False}
+    size = max(1, max_scored // len(rows))
+    found = [_Found(row, first) for row in rows]
+    for start, logits in _logits(model, {**inputs, **keep}, num_kept=longest - first, size=size):
+        for row_logits, of_row in zip(logits, found, strict=True):
+            of_row.read(row_logits, start)
+    return [of_row.scored() for of_row in found]
+
+
+def _logits(model: Any, inputs: dict[str, Any], *, num_kept: int, size: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """The logits (rows, positions, vocabulary) of the last ``num_kept`` positions, in pieces that start at a position.
+
+    For more than one piece the model runs once, and what it would project is held back; then its head, and what the
+    model does to logits afterwards, run on each piece, behind a forward pass over a single token.
+    """
+    head = model.get_output_embeddings()
+    if num_kept <= size or head is None:
+        yield 0, model(**inputs).logits[:, -num_kept:]
+        return
+    held: list[torch.Tensor] = []
+
+    def hold(module: Any, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
+        held.append(arguments[0][:, -num_kept:])
+        return (arguments[0][:, -1:],)
+
+    handle = head.register_forward_pre_hook(hold)
+    try:
+        model(**inputs)
+    finally:
+        handle.remove()
+    (hidden,) = held
+    for start in range(0, num_kept, size):
+        piece = hidden[:, start : start + size]
+        handle = head.register_forward_pre_hook(lambda module, arguments, piece=piece: (piece,))
+        try:
+            yield start, model(input_ids=inputs["input_ids"][:1, :1], use_cache=False).logits
+        finally:
+            handle.remove()
+
+
+class _Found:
+    """The logprobs of one row's targets, from pieces of logits whose position 0 is the row's ``first``."""
+
+    def __init__(self, row: Row, first: int) -> None:
+        self._row = row
+        self._first = first
+        self._logprobs: list[tuple[list[float], list[bool]]] = [([], []) for _ in row.targets]
+
+    def read(self, logits: torch.Tensor, start: int) -> None:
+        """Take what ``logits`` (positions, vocabulary) from position ``start`` on say; they are overwritten."""
+        begin, length = self._first + start, len(self._row.tokens)
+        at: list[int] = []
+        tokens: list[int] = []
+        counts = []
+        for _, continuation in self._row.targets:
+            scored_from = length - len(continuation)
+            low, high = max(begin, scored_from), min(begin + len(logits), length)
+            counts.append(max(0, high - low))
+            at.extend(range(low - begin, high - begin))
+            tokens.extend(continuation[low - scored_from : max(low, high) - scored_from])
+        if not at:
+            return
+        logprobs = logprobs_of(logits, at, tokens)
+        offset = 0
+        for (values, is_top), count in zip(self._logprobs, counts, strict=True):
+            values.extend(logprobs.values[offset : offset + count])
+            is_top.extend(logprobs.is_top[offset : offset + count])
+            offset += count
+
+    def scored(self) -> list[Scored]:
+        """The targets, in order."""
+        return [Scored(summed(values), all(is_top)) for values, is_top in self._logprobs]
+
+
+def summed(logprobs: Sequence[float]) -> float:
+    """The exact sum. Minus infinity for a token that the model excludes; NaN where a logprob is none."""
+    if any(math.isnan(logprob) or logprob == math.inf for logprob in logprobs):
+        return math.nan
+    return -math.inf if -math.inf in logprobs else math.fsum(logprobs)

@@ -1,0 +1,224 @@
+"""The fast path for log-likelihoods: every distinct position of a call is computed once, under a tree of tokens.
+
+What the steps are is planned without tensors (``prefix_tree.py``); here each becomes one forward pass. Its tokens stand
+in one row without padding, with positions of their own, and an additive mask lets each see its ancestors alone: a mask
+of booleans is silently wrong under eager attention, and one mask for layers with and without a window is silently wrong
+as well.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from pytest_llmeval.models.huggingface.architectures import Attention
+from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, logprobs_of
+from pytest_llmeval.models.huggingface.loglikelihood.tree_attention import in_blocks, takes_blocks
+from pytest_llmeval.models.huggingface.planning.batches import Row
+from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step, common_length, plan_steps
+
+__all__ = ["PathCache", "TreeScorer"]
+
+_MOST_KEPT = 64
+_WORTH_KEEPING = 32
+"""Tokens. Fewer are sooner computed again than looked up."""
+
+
+class PathCache:
+    """Keys and values of the path that is being worked on, and of paths that were left and may come back.
+
+    ``max_bytes`` bounds the memory of the latter; the one that was not used for longest goes first. Every layer keeps
+    all tokens, also one that reads a window of them: the mask says what it may read.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._path: tuple[int, ...] = ()
+        self._cache: Any = DynamicCache()
+        self._left: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+
+    @property
+    def paths(self) -> list[tuple[int, ...]]:
+        """All paths at hand."""
+        return [path for path in (self._path, *self._left) if path]
+
+    def longest(self, path: tuple[int, ...]) -> int:
+        """How many tokens of ``path`` are at hand."""
+        return max((common_length(known, path) for known in self.paths), default=0)
+
+    def at(self, path: tuple[int, ...]) -> Any:
+        """The cache that holds the longest part of ``path`` at hand; what is computed on top of it extends it."""
+        here = common_length(self._path, path)
+        if here < len(path):
+            best = max(self._left, key=lambda known: common_length(known, path), default=())
+            there = common_length(best, path)
+            if there > here:
+                self._left.move_to_end(best)
+                cache = _copied(self._left[best], there)
+                self._leave()
+                self._path, self._cache = path[:there], cache
+                return self._cache
+        if len(self._path) - here >= _WORTH_KEEPING:
+            cache = _copied(self._cache, here)
+            self._leave()
+            self._path, self._cache = self._path[:here], cache
+        else:
+            self.forget(len(self._path) - here)
+        return self._cache
+
+    def _leave(self) -> None:
+        """Keep what was computed for a later visit."""
+        path, cache = self._path, self._cache
+        if len(path) < _WORTH_KEEPING or any(known[: len(path)] == path for known in self._left):
+            return
+        for known in [known for known in self._left if path[: len(known)] == known]:
+            del self._left[known]  # what this one holds as well
+        # A copy: a cropped cache is a view of all that was ever in it.
+        self._left[path] = _copied(cache, len(path))
+        total = sum(map(_num_bytes, self._left.values()))
+        while self._left and (total > self._max_bytes or len(self._left) > _MOST_KEPT):
+            total -= _num_bytes(self._left.popitem(last=False)[1])
+
+    def grew(self, tokens: Sequence[int]) -> None:
+        """These tokens were computed on top of the path, and stay."""
+        self._path = (*self._path, *tokens)
+
+    def forget(self, num_tokens: int) -> None:
+        """Drop the last tokens of the path."""
+        if num_tokens:
+            self._path = self._path[: len(self._path) - num_tokens]
+            self.drop(num_tokens)
+
+    def drop(self, num_tokens: int) -> None:
+        """Drop tokens that were computed on top of the path."""
+        if self._path or self._cache.get_seq_length() > num_tokens:
+            self._cache.crop(-num_tokens)
+        else:
+            self._cache = DynamicCache()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._path, self._cache = (), DynamicCache()
+        self._left.clear()
+
+
+def _copied(cache: Any, num_tokens: int) -> Any:
+    copy: Any = DynamicCache()
+    if num_tokens:
+        for index, layer in enumerate(cache.layers):
+            copy.update(layer.keys[..., :num_tokens, :], layer.values[..., :num_tokens, :], index)
+    return copy
+
+
+def _num_bytes(cache: Any) -> int:
+    return sum(
+        tensor.numel() * tensor.element_size()
+        for layer in cache.layers
+        if layer.keys is not None
+        for tensor in (layer.keys, layer.values)
+    )
+
+
+class TreeScorer:
+    """Scores rows of one model whose attention is known (``architectures.py``).
+
+    What the samples of a suite share is kept between calls, in ``kept_bytes`` of memory at most.
+    """
+
+    def __init__(self, model: Any, attention: Attention, *, kept_bytes: int) -> None:
+        self._model = model
+        self._attention = attention
+        self._paths = PathCache(kept_bytes)
+        self._in_blocks = takes_blocks(model)
+
+    def steps(self, rows: Sequence[Row], budget: Budget) -> list[Step]:
+        """What is to be run for these rows, given what is at hand."""
+        return plan_steps(rows, budget, self._paths.paths)
+
+    def clear(self) -> None:
+        """Give the memory of everything that was kept back."""
+        self._paths.clear()
+
+    def running(self) -> AbstractContextManager[None]:
+        """The context that ``run`` needs, to be entered once for many steps."""
+        return in_blocks(self._model) if self._in_blocks else nullcontext()
+
+    def run(self, step: Step) -> Logprobs:
+        """One forward pass: the logprob of each of ``step.wanted_tokens``, and whether it is the likeliest there."""
+        try:
+            cache = self._paths.at(step.path)
+            known = self._paths.longest(step.path)
+            if known < len(step.path):  # it was evicted
+                cache = self._recompute(step.path, known, size=max(len(step.tokens), _WORTH_KEEPING))
+            logprobs = self._forward(step, cache)
+            if step.stays:
+                self._paths.grew(step.tokens)
+            elif step.path:
+                self._paths.drop(len(step.tokens))
+        except BaseException:
+            self._paths.clear()  # layers may hold unlike numbers of tokens now
+            raise
+        return logprobs
+
+    def _recompute(self, path: tuple[int, ...], known: int, size: int) -> Any:
+        for start in range(known, len(path), size):
+            tokens = path[start : start + size]
+            step = Step(path[:start], stays=True)
+            step.tokens = list(tokens)
+            step.positions = list(range(start, start + len(tokens)))
+            step.ends = [len(tokens)] * len(tokens)
+            step.blocks = [(0, len(tokens))]
+            self._forward(step, self._paths.at(step.path))
+            self._paths.grew(tokens)
+        return self._paths.at(path)
+
+    def _forward(self, step: Step, cache: Any) -> Logprobs:
+        device = self._model.device
+        scored = sorted(set(step.wanted_at)) or [len(step.tokens) - 1]
+        needs_cache = step.stays or bool(step.path)
+        logits = self._model(
+            input_ids=torch.tensor([step.tokens], device=device),
+            attention_mask=self._masks(step),
+            position_ids=torch.tensor([step.positions], device=device),
+            logits_to_keep=torch.tensor(scored, device=device),
+            use_cache=needs_cache,
+            **({"tree_blocks": step.blocks} if self._in_blocks else {}),
+            **({"past_key_values": cache} if needs_cache else {}),
+        ).logits[0]
+        if not step.wanted_at:
+            return Logprobs([], [])
+        place = {at: i for i, at in enumerate(scored)}
+        return logprobs_of(logits, [place[at] for at in step.wanted_at], step.wanted_tokens)
+
+    def _masks(self, step: Step) -> Any:
+        device = self._model.device
+        num_cached, num_tokens = len(step.path), len(step.tokens)
+        index = torch.arange(num_tokens, device=device)
+        ends = torch.tensor(step.ends, device=device)
+        sees = torch.ones((num_tokens, num_cached + num_tokens), dtype=torch.bool, device=device)
+        sees[:, num_cached:] = (index[None, :] <= index[:, None]) & (index[:, None] < ends[None, :])
+        window = self._attention.window
+        if window is None:
+            windowed = sees
+        else:
+            at = torch.tensor(step.positions, device=device)
+            keys_at = torch.cat([torch.arange(num_cached, device=device), at])
+            if window.kind == "sliding":
+                windowed = sees & (at[:, None] - keys_at[None, :] < window.size)
+            else:
+                windowed = sees & (at[:, None] // window.size == keys_at[None, :] // window.size)
+        if not self._attention.layer_types:
+            return self._additive(windowed)
+        return {
+            kind: self._additive(sees if kind == "full_attention" else windowed) for kind in self._attention.layer_types
+        }
+
+    def _additive(self, sees: torch.Tensor) -> torch.Tensor:
+        dtype = self._model.dtype
+        mask = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
+        return mask.masked_fill_(~sees, torch.finfo(dtype).min)[None, None]

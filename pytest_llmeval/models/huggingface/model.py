@@ -1,0 +1,468 @@
+"""Causal models of transformers as a backend: ``HuggingFaceModel``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.metadata
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pytest_llmeval.errors import ContextLengthError, RequestError
+from pytest_llmeval.models.base import Backend, EngineUse, Failed, ModelIdentity, OnStopped
+from pytest_llmeval.models.fingerprint import fingerprint_files
+from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
+from pytest_llmeval.models.huggingface.device import configure_threads, resolve_device
+from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
+from pytest_llmeval.models.huggingface.generation.transformers_generate import (
+    Generated,
+    GenerationPlan,
+    clean_generation_config,
+    end_tokens,
+)
+from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, load_checkpoint, quiet
+from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
+from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
+from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, Encoder
+from pytest_llmeval.models.huggingface.planning.windows import rolling_windows, score_texts
+from pytest_llmeval.models.huggingface.threads import Threads
+from pytest_llmeval.models.registry import ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.text.redaction import model_error
+from pytest_llmeval.types import (
+    JSON,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    Request,
+)
+
+__all__ = ["HuggingFaceModel", "configure_threads", "resolve_device", "resolve_max_length"]
+
+_LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
+_NO_LENGTH = 10**9
+_SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
+"""transformers writes 1e30 where a tokenizer's length is not known."""
+
+
+def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | None) -> int | None:
+    """Tokens that the model's context holds, or None where nothing says so.
+
+    ``requested`` (``--llm-model-arg max_length``), else the (text) config, else the tokenizer's ``model_max_length``;
+    the order of lm-eval 0.4.13. Raises ``ModelError`` for a length beyond the positions that the model has learned.
+    """
+    text_config = getattr(config, "text_config", None) or config
+    positions = next((v for key in _LENGTHS if isinstance(v := getattr(text_config, key, None), int) and v > 0), None)
+    if requested is not None:
+        unlearned = ("rope_parameters", "rope_theta", "relative_attention_num_buckets")
+        learned = all(getattr(text_config, key, None) is None for key in unlearned)
+        if positions is not None and requested > positions and learned:
+            raise model_error(name, f"max_length={requested} is more than the {positions} positions that the model has")
+        return requested
+    if positions is not None:
+        return positions
+    length = getattr(tokenizer, "model_max_length", None)
+    return int(length) if isinstance(length, int | float) and 0 < length < _NO_LENGTH else None
+
+
+class HuggingFaceModel(Backend):
+    """A causal model of transformers on one device (or spread by ``device_map``).
+
+    Requests are encoded as lm-eval 0.4.13 does it (``models/encoding.py``) and refused, never truncated, when they are
+    longer than ``max_length``. Results do not depend on how requests are batched, up to the rounding of the model's
+    dtype.
+    """
+
+    def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._loaded = loaded
+        self._threads: Threads | None = None
+        self.model = loaded.model
+        self.tokenizer = loaded.tokenizer
+        arguments = settings.model_args
+        max_length, add_bos = arguments.get("max_length"), arguments.get("add_bos")
+        self.max_length = resolve_max_length(
+            spec.name, self.model.config, self.tokenizer, max_length if isinstance(max_length, int) else None
+        )
+        embeddings = self.model.get_input_embeddings()
+        self._encoder = Encoder(
+            self.tokenizer,
+            add_bos=add_bos if isinstance(add_bos, bool) else None,
+            num_embeddings=getattr(embeddings, "num_embeddings", None),
+        )
+        self._ends = end_tokens(self.model, self.tokenizer)
+        self._pad_token = _pad_token(self.tokenizer, self._ends)
+        self.model.generation_config = clean_generation_config(self._ends, self._pad_token)
+        parameters = inspect.signature(self.model.forward).parameters
+        # Padding on the left is exact where positions can be given, and nothing but attention (masked) reads the past.
+        self._takes_padding = "position_ids" in parameters and not getattr(self.model, "_is_stateful", False)
+        self.engine = Engine(
+            self.model,
+            requested=settings.engine,
+            batch_size=settings.batch_size,
+            pad_token=self._pad_token,
+            takes_padding=self._takes_padding,
+            takes_logits_to_keep="logits_to_keep" in parameters,
+        )
+
+    @classmethod
+    def load(cls, spec: ModelSpec, settings: ModelSettings) -> HuggingFaceModel:
+        """Load weights and tokenizer. Raises ``ModelError`` or ``OptionError``, each in one line."""
+        loaded = load_checkpoint(spec, settings)
+        if not loaded.model.config.is_encoder_decoder:
+            model = cls(spec, settings, loaded)
+            model.check_engine()
+            return model
+        from pytest_llmeval.models.huggingface.encoder_decoder import HuggingFaceEncoderDecoderModel
+
+        return HuggingFaceEncoderDecoderModel(spec, settings, loaded)
+
+    def use_threads(self, threads: Threads) -> None:
+        """Have the process's threads follow the load of the machine, from call to call."""
+        self._threads = threads
+
+    @property
+    def _is_timed(self) -> bool:
+        """Whether requests are computed one by one, so that each has seconds of its own."""
+        return self._settings.batch_size == 1
+
+    def _threads_adapt(self) -> None:
+        if self._threads is not None:
+            self._threads.adapt()
+
+    @functools.cached_property
+    def _identity(self) -> ModelIdentity:
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        return ModelIdentity(
+            name=self._spec.name,
+            backend="huggingface",
+            revision=self._loaded.revision,
+            dtype=dtype,
+            device=str(self.model.device),
+            fingerprint=self._fingerprint(dtype),
+            details={
+                "class": type(self.model).__name__,
+                "num_parameters": int(self.model.num_parameters()),
+                "max_length": self.max_length,
+                "engine": f"{self.engine.name}: {self.engine.reason}",
+                "transformers": importlib.metadata.version("transformers"),
+                "torch": str(torch.__version__),
+            },
+        )
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """What the report says of this model; its first use reads the checkpoint's files to hash them."""
+        return self._identity
+
+    def _fingerprint(self, dtype: str) -> str | None:
+        """SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
+
+        None where the weights lie in files of other names than transformers gives them.
+        """
+        folder = self._loaded.folder
+        files = [("config", folder / CONFIG), ("generation_config", folder / "generation_config.json")]
+        weights = weight_files(folder, allow_pickle=self._settings.allow_pickle)
+        files += [(f"weights/{path.name}", path) for path in weights]
+        files += [(f"tokenizer/{path.name}", path) for path in tokenizer_files(self._loaded.tokenizer_folder)]
+        if not weights:
+            return None
+        if self._settings.trust_remote_code:
+            files += [(f"code/{path.name}", path) for path in folder.glob("*.py")]
+        inside = self._loaded.adapter_folder
+        if inside is not None:
+            files += [
+                (f"peft/{path.name}", path) for path in (inside / ADAPTER_CONFIG, *inside.glob("adapter_model.*"))
+            ]
+        arguments = self._settings.model_args
+        settings: dict[str, JSON] = {
+            "backend": "huggingface",
+            "dtype": dtype,
+            "max_length": self.max_length,
+            **{
+                key: arguments[key]
+                for key in ("quantization_config", "attn_implementation", "add_bos")
+                if key in arguments
+            },
+        }
+        return fingerprint_files([(label, path) for label, path in files if path.is_file()], settings)
+
+    # Log-likelihoods
+
+    def check_engine(self) -> None:
+        """Leave the tree aside if a small one is wrong for this model; a ``ModelError`` if the tree was asked for."""
+        if self.engine.name != "tree":
+            return
+        with torch.inference_mode(), quiet():
+            problem = self_check(self.engine, self.model, max_length=self.max_length)
+        if problem is None:
+            return
+        if self._settings.engine == "tree":
+            raise model_error(self._spec.name, f"--llm-engine tree: {problem}; use auto or plain")
+        self.engine.use_plain(problem)
+
+    def audit(self, requests: Sequence[Request]) -> tuple[Backend, EngineUse]:
+        """Score some of a suite's requests by the tree and plain: which model is the suite to ask?
+
+        It is this one, or one that scores everything plain, where the two differ by more than the tolerance. Of a text
+        that is scored as a whole the first window is compared. Requests for replies are left out.
+        """
+        engine = self.engine
+        is_of_texts = any(isinstance(request, LoglikelihoodRollingRequest) for request in requests)
+        note = _SCORES_BOS if is_of_texts and self._encoder.scores_bos else ""
+        reason = f"{engine.reason}{note}"
+        if engine.name == "plain":
+            return self, EngineUse(engine="plain", reason=reason)
+        pairs: dict[int, EncodedPair] = {}
+        for index, request in enumerate(requests):
+            with contextlib.suppress(RequestError, StopIteration):  # its own sample will say so
+                if isinstance(request, LoglikelihoodRequest):
+                    pairs[index] = self._encode_pair(request)
+                elif isinstance(request, LoglikelihoodRollingRequest):
+                    pairs[index] = next(self._windows(request))
+        found = compare(engine, pairs, self.model.dtype)
+        use = EngineUse(
+            engine="tree",
+            reason=reason,
+            num_audited=found.num_requests,
+            largest_difference=found.largest_difference,
+            tolerance=found.tolerance,
+        )
+        if found.is_close or self._settings.engine == "tree":
+            return self, use if found.num_requests else EngineUse(engine="tree", reason=reason)
+        reason = f"the tree was off by {found.largest_difference:.1e} in the audit{note}"
+        return PlainModel(self), dataclasses.replace(use, engine="plain", reason=reason)
+
+    def run_loglikelihood(
+        self, requests: Sequence[LoglikelihoodRequest], *, plain: bool = False
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """Score ``requests``; equal inputs are computed once. ``plain`` leaves the tree aside. See ``Backend``."""
+        self._threads_adapt()
+        responses: dict[int, LoglikelihoodResponse | Failed] = {}
+        pairs: dict[int, EncodedPair] = {}
+        for index, request in enumerate(requests):
+            try:
+                pairs[index] = self._encode_pair(request)
+            except RequestError as error:
+                responses[index] = error
+        left_out = len(responses)
+
+        def tell(done: int) -> None:
+            if self.on_progress is not None:
+                self.on_progress(left_out + done, len(requests))
+
+        outcomes: dict[int, Outcome | RequestError] = {}
+        with self.handing_over(lambda: {**responses, **self._finished(outcomes, pairs)}):
+            self.engine.score(pairs, plain=plain, on_progress=tell, into=outcomes)
+        for index, pair in pairs.items():
+            responses[index] = self._response(outcomes[index], pair)
+        return [responses[index] for index in range(len(requests))]
+
+    def _finished(
+        self, outcomes: Mapping[int, Outcome | RequestError], pairs: Mapping[int, EncodedPair]
+    ) -> dict[int, LoglikelihoodResponse | Failed]:
+        """The responses that are known while the engine is at work; what is no number may be computed again."""
+        found = {index: self._response(outcome, pairs[index]) for index, outcome in outcomes.items()}
+        return {index: response for index, response in found.items() if isinstance(response, LoglikelihoodResponse)}
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest], *, plain: bool = False
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """Score whole texts, long ones in windows (``models/rolling.py``). See ``Backend``."""
+        self._threads_adapt()
+        finished: dict[int, LoglikelihoodResponse | Failed] = {}
+
+        def score(
+            pairs: Mapping[int, EncodedPair],
+            tell: Callable[[int], None],
+            into: dict[int, LoglikelihoodResponse | Failed],
+        ) -> None:
+            outcomes: dict[int, Outcome | RequestError] = {}
+            try:
+                self.engine.score(pairs, plain=plain, on_progress=tell, into=outcomes)
+            except BaseException:
+                into.update(self._finished(outcomes, pairs))
+                raise
+            into.update({index: self._response(outcomes[index], pair) for index, pair in pairs.items()})
+
+        with self.handing_over(lambda: finished):
+            return score_texts(
+                requests,
+                encode=self._encoder.text,
+                max_length=self.max_length,
+                score=score,
+                on_progress=self.on_progress,
+                finished=finished,
+            )
+
+    def _windows(self, request: LoglikelihoodRollingRequest) -> Iterator[EncodedPair]:
+        prefix_token, tokens = self._encoder.text(request.text)
+        return rolling_windows(tokens, prefix_token=prefix_token, max_length=self.max_length, stride=request.stride)
+
+    def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:
+        pair = self._encoder.pair(request.context, request.continuation)
+        num_tokens = len(pair.context) + len(pair.continuation) - 1
+        if self.max_length is not None and num_tokens > self.max_length:
+            raise ContextLengthError(num_tokens=num_tokens, max_tokens=self.max_length)
+        return pair
+
+    def _response(self, outcome: Outcome | RequestError, pair: EncodedPair) -> LoglikelihoodResponse | Failed:
+        if isinstance(outcome, RequestError):
+            return outcome
+        if math.isnan(outcome.loglikelihood):
+            return self._not_a_number()
+        return LoglikelihoodResponse(
+            loglikelihood=outcome.loglikelihood,
+            num_tokens=len(pair.continuation),
+            is_greedy=outcome.is_greedy,
+            num_context_tokens=len(pair.context),
+            seconds=outcome.seconds,
+            is_timed=self._is_timed,
+        )
+
+    # Generation
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        """Write texts; equal requests are computed once. See ``Backend``."""
+        self._threads_adapt()
+        responses: dict[int, GenerateResponse | Failed] = {}
+        members: dict[Text, list[int]] = {}
+        for index, request in enumerate(requests):
+            try:
+                prompt = self._encode_prompt(request)
+            except RequestError as error:
+                responses[index] = error
+                continue
+            plan = GenerationPlan(request.max_tokens, request.stop)
+            if request.temperature > 0:  # all epochs of a greedy text are one
+                plan = GenerationPlan(
+                    request.max_tokens, request.stop, request.temperature, request.seed, request.top_p, request.epoch
+                )
+            members.setdefault(Text(prompt, plan), []).append(index)
+        texts = list(members)
+        done = set(responses)
+
+        def on_finished(place: int) -> None:
+            done.update(members[texts[place]])
+            if self.on_progress is not None:
+                self.on_progress(len(done), len(requests))
+
+        written: dict[int, Written] = {}
+
+        def finished() -> dict[int, GenerateResponse | Failed]:
+            found = dict(responses)
+            for place, (outcome, seconds) in written.items():
+                text = texts[place]
+                response = (
+                    outcome
+                    if isinstance(outcome, RequestError)
+                    else self._text_response(outcome, len(text.prompt), seconds, len(members[text]))
+                )
+                found.update(dict.fromkeys(members[text], response))
+            return found
+
+        with self.handing_over(finished):
+            self.text_engine.write(texts, on_finished=on_finished, into=written)
+        found = finished()
+        return [found[index] for index in range(len(requests))]
+
+    @functools.cached_property
+    def text_engine(self) -> TextEngine:
+        """What writes the texts."""
+        return TextEngine(
+            self.model,
+            self.tokenizer,
+            self.engine.attention,
+            batch_size=self._settings.batch_size,
+            ends=self._ends,
+            pad_token=self._pad_token,
+            takes_padding=self._takes_padding,
+        )
+
+    def _encode_prompt(self, request: GenerateRequest) -> tuple[int, ...]:
+        if request.max_tokens < 1:
+            raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
+        if not (math.isfinite(request.temperature) and request.temperature >= 0):
+            raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
+        if not 0 < request.top_p <= 1:
+            raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
+        prompt = self._encoder.prompt(request.prompt)
+        self._check_room(len(prompt), request.max_tokens)
+        return prompt
+
+    def _check_room(self, num_prompt_tokens: int, num_new_tokens: int) -> None:
+        num_tokens = num_prompt_tokens + num_new_tokens
+        if self.max_length is not None and num_tokens > self.max_length:
+            raise ContextLengthError(num_tokens=num_tokens, max_tokens=self.max_length)
+
+    def _text_response(
+        self, generated: Generated, num_prompt_tokens: int, seconds: float, num_requests: int
+    ) -> GenerateResponse | Failed:
+        """The response to each of ``num_requests`` equal requests, which share the ``seconds``."""
+        if generated.saw_nan:
+            return self._not_a_number()
+        return GenerateResponse(
+            text=generated.text,
+            finish_reason=generated.finish_reason,
+            num_prompt_tokens=num_prompt_tokens,
+            num_tokens=generated.num_tokens,
+            seconds=seconds / num_requests,
+            is_timed=self._is_timed,
+            prefill_seconds=None if generated.prefill_seconds is None else generated.prefill_seconds / num_requests,
+        )
+
+    # Both
+
+    def _not_a_number(self) -> RequestError:
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        advice = "" if dtype == "float32" else "; --llm-dtype float32 or bfloat16 may help"
+        return RequestError(f"the model's logits are not finite numbers in {dtype}{advice}")
+
+
+class PlainModel(Backend):
+    """The same model, every log-likelihood of which is computed plain."""
+
+    def __init__(self, model: HuggingFaceModel) -> None:
+        self._model = model
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The model's own."""
+        return self._model.identity
+
+    @property
+    def on_stopped(self) -> OnStopped:
+        """See ``Backend``."""
+        return self._model.on_stopped
+
+    @on_stopped.setter
+    def on_stopped(self, on_stopped: OnStopped) -> None:
+        self._model.on_stopped = on_stopped
+
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        """See ``Backend``."""
+        return self._model.run_loglikelihood(requests, plain=True)
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest]
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """See ``Backend``."""
+        return self._model.run_loglikelihood_rolling(requests, plain=True)
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        """See ``Backend``."""
+        return self._model.run_generate(requests)
+
+
+def _pad_token(tokenizer: Any, ends: Sequence[int]) -> int:
+    """A token for padding; it is masked, so any will do that the model knows."""
+    pad = tokenizer.pad_token_id
+    return int(pad) if pad is not None else (ends[0] if ends else 0)

@@ -1,0 +1,228 @@
+"""From text to tokens, by lm-eval 0.4.13's rules (``lm_eval/api/model.py`` and ``lm_eval/models/huggingface.py``).
+
+- All trailing white space of the context moves to the continuation.
+- Context and continuation are encoded together, and what follows the first ``len(encoded context)`` tokens is the
+  continuation; the context is encoded by itself.
+- BOS as the tokenizer says, and not added to a text that already begins with it.
+- An empty context is BOS, else EOS; a continuation that begins with that token is not given a second one.
+- For encoder-decoder models both are encoded by themselves (``SeparateEncoder``).
+
+Where lm-eval would stop on an assertion (nothing is left to score, nothing to condition on), a ``RequestError`` says
+so.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.types import Prompt
+
+__all__ = ["EncodedPair", "Encoder", "SeparateEncoder", "Tokenizer"]
+
+
+class Tokenizer(Protocol):
+    """What is used here of a transformers tokenizer."""
+
+    bos_token_id: int | None
+    eos_token_id: int | None
+    bos_token: str | None
+    chat_template: Any
+    all_special_ids: list[int]
+
+    def encode(self, text: str, /, **settings: Any) -> list[int]:
+        """The tokens of ``text``; ``add_special_tokens`` overrides the tokenizer's own habit."""
+
+    def decode(self, tokens: Any, /, **settings: Any) -> str:
+        """The text of ``tokens``."""
+
+    def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> Any:
+        """The text of a chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPair:
+    """Neither part is empty; the model is fed ``context + continuation`` without its last token.
+
+    The encoder of an encoder-decoder model is fed ``context``, and its decoder what starts a text and then
+    ``continuation`` without its last token.
+    """
+
+    context: tuple[int, ...]
+    continuation: tuple[int, ...]
+
+
+class Encoder:
+    """Encodes the requests of one model.
+
+    ``add_bos`` None leaves BOS to the tokenizer; True or False overrides it. ``num_embeddings`` is the number of
+    tokens that the model knows (None: not checked).
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, add_bos: bool | None = None, num_embeddings: int | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._add_bos = add_bos
+        self._num_embeddings = num_embeddings
+        # The choices of a question share their context, and a long one takes a millisecond.
+        self._encode_context = functools.lru_cache(maxsize=8)(
+            lambda text: tuple(self._encode(text, begins_with=self._prefix_text))
+        )
+
+    @property
+    def prefix_token(self) -> int | None:
+        """The token that stands for an empty context: BOS, else EOS, else None."""
+        bos = self._tokenizer.bos_token_id
+        return bos if bos is not None else self._tokenizer.eos_token_id
+
+    @functools.cached_property
+    def _prefix_text(self) -> str | None:
+        """A scored text is not given BOS (where there is none: EOS, in lm-eval's way) if it begins with it."""
+        return None if self.prefix_token is None else self._tokenizer.decode([self.prefix_token])
+
+    def pair(self, context: Prompt, continuation: str) -> EncodedPair:
+        """Encode what ``LoglikelihoodRequest`` holds. Raises ``RequestError``."""
+        if not continuation:
+            raise RequestError("the continuation is empty: there is nothing to score")
+        context_text = self.render(context)
+        kept = context_text.rstrip()
+        continuation = context_text[len(kept) :] + continuation
+        context_tokens, continuation_tokens = self._parts(context_text, kept, continuation)
+        if not continuation_tokens:
+            raise RequestError(f"the continuation {continuation[:40]!r} {self._NOTHING_TO_SCORE}")
+        return EncodedPair(self._checked(context_tokens), self._checked(continuation_tokens))
+
+    def text(self, text: str) -> tuple[int, tuple[int, ...]]:
+        """The token that stands before a text that is scored as a whole (BOS, else EOS), and the text's own tokens.
+
+        A tokenizer that adds BOS adds it here too, and it is scored as the text's first token, after another one:
+        that is what lm-eval's rolling log-likelihood does. The empty text of a tokenizer that adds nothing has no
+        tokens. Raises ``RequestError``.
+        """
+        if self.prefix_token is None:
+            raise RequestError(
+                "the tokenizer has neither BOS nor EOS, one of which must stand before a text that is scored as a whole"
+            )
+        tokens = self._encode(text, begins_with=self._prefix_text)
+        return self.prefix_token, self._checked(tokens) if tokens else ()
+
+    @property
+    def scores_bos(self) -> bool:
+        """Whether ``text`` puts the token that stands before a text at its beginning as well, where it is scored."""
+        try:
+            prefix_token, tokens = self.text("a")
+        except RequestError:
+            return False
+        return tokens[:1] == (prefix_token,)
+
+    def prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        """Encode what ``GenerateRequest`` holds; an empty prompt is BOS, else EOS. Raises ``RequestError``."""
+        tokens = self._encode(self.render(prompt), begins_with=self._tokenizer.bos_token)
+        return self._checked(tokens or [self._prefix()])
+
+    def render(self, prompt: Prompt) -> str:
+        """The text of a prompt: a chat goes through the tokenizer's template, up to where the assistant would begin, or
+        to the end of what it has begun to say. Raises ``RequestError``.
+        """
+        if isinstance(prompt, str):
+            return prompt
+        if not getattr(self._tokenizer, "chat_template", None):
+            raise RequestError(
+                "the prompt is a chat and the model's tokenizer has no chat template; "
+                "set `prompt.chat: false` in the suite, or use a model that was tuned for chat"
+            )
+        turns = [{"role": message.role, "content": message.content} for message in prompt]
+        begun = turns.pop()["content"] if turns[-1]["role"] == "assistant" else ""
+        return self._continued(turns, begun) or self._rendered(turns, add_generation_prompt=True) + begun
+
+    def _continued(self, turns: list[dict[str, str]], begun: str) -> str:
+        """The chat with the turn that the assistant has begun, as lm-eval renders it; the empty text where nothing was
+        begun or the template does not show it as it is.
+
+        White space at the end of what was begun stays, also where the template strips it.
+        """
+        kept = begun.rstrip()
+        if not kept:
+            return ""
+        try:
+            text = self._rendered([*turns, {"role": "assistant", "content": begun}], continue_final_message=True)
+        except RequestError:  # a template may want the user's turn to be the last
+            return ""
+        if text.endswith(begun):
+            return text
+        return text + begun[len(kept) :] if text.endswith(kept) else ""
+
+    def _rendered(self, turns: list[dict[str, str]], **settings: bool) -> str:
+        try:
+            return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **settings))
+        except Exception as error:  # a template is the checkpoint's code: it raises what it likes
+            raise RequestError(f"the tokenizer's chat template refuses the prompt: {describe(error)}") from None
+
+    _NOTHING_TO_SCORE = (
+        "adds no token to its context, so there is nothing to score; put a space or a line break between the two"
+    )
+
+    def _parts(self, context: str, kept: str, continuation: str) -> tuple[list[int], list[int]]:
+        """``context`` as the request has it, and both parts after white space moved."""
+        context_tokens = list(self._encode_context(kept)) if kept else []
+        if not context_tokens:
+            return self._after_nothing(continuation)
+        return context_tokens, self._encode(kept + continuation, begins_with=self._prefix_text)[len(context_tokens) :]
+
+    def _after_nothing(self, continuation: str) -> tuple[list[int], list[int]]:
+        tokens = self._tokens(continuation, add_special_tokens=False)
+        prefix = self._prefix()
+        return ([prefix], tokens[1:]) if tokens[:1] == [prefix] else ([prefix], tokens)
+
+    def _prefix(self) -> int:
+        if self.prefix_token is None:
+            raise RequestError("the context is empty, and the tokenizer has neither BOS nor EOS to stand for it")
+        return self.prefix_token
+
+    def _encode(self, text: str, *, begins_with: str | None) -> list[int]:
+        """``begins_with`` is what a text must not be given a second time."""
+        return self._tokens(text, False if begins_with and text.startswith(begins_with) else self._add_bos)
+
+    def _tokens(self, text: str, add_special_tokens: bool | None) -> list[int]:
+        """``add_special_tokens`` None leaves it to the tokenizer."""
+        settings: dict[str, bool] = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                f"the text holds a lone surrogate (U+{ord(text[error.start]):04X}), which no tokenizer can encode"
+            ) from None
+        # verbose: it would warn of texts longer than the context, of which we refuse some and cut others into windows
+        return list(self._tokenizer.encode(text, verbose=False, **settings))
+
+    def _checked(self, tokens: list[int]) -> tuple[int, ...]:
+        if self._num_embeddings is not None and max(tokens) >= self._num_embeddings:
+            raise RequestError(
+                f"the tokenizer gives token {max(tokens)} and the model knows {self._num_embeddings}: "
+                "the tokenizer does not belong to this model"
+            )
+        return tuple(tokens)
+
+
+class SeparateEncoder(Encoder):
+    """Encodes the requests of an encoder-decoder model: the context with the special tokens that the tokenizer adds
+    (T5's ``</s>``), the continuation without any.
+
+    As in lm-eval, the empty context is BOS, else EOS, while white space alone is what the tokenizer makes of an empty
+    text; and the prompt of a generation always has the tokenizer's own special tokens, whatever ``add_bos`` says and
+    whatever it begins with.
+    """
+
+    _NOTHING_TO_SCORE = "has no token in the model's vocabulary, so there is nothing to score"
+
+    def prompt(self, prompt: Prompt) -> tuple[int, ...]:
+        """Encode what ``GenerateRequest`` holds; no token at all becomes BOS, else EOS. Raises ``RequestError``."""
+        return self._checked(self._tokens(self.render(prompt), None) or [self._prefix()])
+
+    def _parts(self, context: str, kept: str, continuation: str) -> tuple[list[int], list[int]]:
+        if not context:
+            return self._after_nothing(continuation)
+        context_tokens = list(self._encode_context(kept)) or [self._prefix()]
+        return context_tokens, self._tokens(continuation, add_special_tokens=False)

@@ -1,0 +1,318 @@
+"""Which tokens are computed in which forward pass: a tree over all rows of a call, cut into steps. No tensors.
+
+Rows that begin alike share their first tokens, and every distinct position is computed once. A step is one forward pass
+over some nodes of the tree, on top of a path whose keys and values are in the cache already:
+
+- a subtree that fits the budget is packed whole, together with its neighbours, and leaves nothing in the cache;
+- the tokens of a node whose subtree does not fit are computed first, stay in the cache while the subtree is worked off,
+  and are forgotten afterwards.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pytest_llmeval.models.huggingface.planning.batches import Row
+
+__all__ = ["Budget", "Step", "common_length", "plan_steps"]
+
+
+_HEADER_TOKENS = 32
+_HEADER_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one forward pass may hold.
+
+    ``max_tokens``: new tokens. ``max_scored``: positions whose logits are needed. ``max_rows``: rows that end in it,
+    None for any number. ``max_mask``: cells of the attention mask, which are (new tokens) x (cached and new tokens). A
+    single token is always allowed. ``block_tokens``: what attention treats as one block is whole subtrees of together
+    at least so many tokens; smaller blocks attend to less that is masked, in more calls.
+    """
+
+    max_tokens: int
+    max_scored: int
+    max_rows: int | None = None
+    max_mask: int = 1 << 26
+    block_tokens: int = 96
+
+    def room(self, num_cached: int) -> int:
+        """New tokens that a step on top of ``num_cached`` may hold."""
+        # the largest n with n * (num_cached + n) <= max_mask
+        within_mask = (math.isqrt(num_cached * num_cached + 4 * self.max_mask) - num_cached) // 2
+        return max(1, min(self.max_tokens, within_mask))
+
+    def halved(self) -> Budget | None:
+        """Half of it, None where no smaller step can be made."""
+        if self.max_tokens == 1 and self.max_scored == 1:
+            return None
+        return dataclasses.replace(
+            self, max_tokens=max(1, self.max_tokens // 2), max_scored=max(1, self.max_scored // 2)
+        )
+
+    def fits(self, size: _Size, num_cached: int) -> bool:
+        """Whether a step of this size may stand on top of ``num_cached``."""
+        return (
+            size.tokens <= self.room(num_cached)
+            and size.scored <= self.max_scored
+            and (self.max_rows is None or size.rows <= self.max_rows)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    tokens: int = 0
+    scored: int = 0
+    rows: int = 0
+
+    def __add__(self, other: _Size) -> _Size:
+        return _Size(self.tokens + other.tokens, self.scored + other.scored, self.rows + other.rows)
+
+
+@dataclass(slots=True)
+class Step:
+    """One forward pass.
+
+    ``path``: tokens that the cache holds before it, from position 0 on. ``tokens[i]`` stands at position
+    ``positions[i]`` and is seen by itself and by ``tokens[j]`` for ``i < j < ends[i]``; the path is seen by all.
+    ``stays``: the tokens are a chain that later steps build on. ``blocks`` are spans of tokens that see nothing of each
+    other; together they are all tokens. The k-th number wanted is the logprob of
+    ``wanted_tokens[k]`` after ``tokens[wanted_at[k]]``, and it belongs to request ``wanted_by[k]``.
+    """
+
+    path: tuple[int, ...]
+    stays: bool = False
+    tokens: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    blocks: list[tuple[int, int]] = field(default_factory=list)
+    wanted_at: list[int] = field(default_factory=list)
+    wanted_tokens: list[int] = field(default_factory=list)
+    wanted_by: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Node:
+    """``row[start:end]`` of the rows that pass through here, all alike; ``row`` is one of them.
+
+    Logits are needed from position ``scored_from`` on. ``ending``: index of the row that ends here. ``size`` is that of
+    the subtree. ``pieces``: where its tokens are computed, as ``(first position, step, index)``.
+    """
+
+    row: tuple[int, ...]
+    start: int
+    end: int
+    scored_from: int
+    ending: int | None = None
+    parent: _Node | None = None
+    children: list[_Node] = field(default_factory=list)
+    size: _Size = _Size()
+    pieces: list[tuple[int, Step, int]] = field(default_factory=list)
+
+    @property
+    def own_size(self) -> _Size:
+        scored = max(0, self.end - max(self.start, self.scored_from))
+        return _Size(self.end - self.start, scored, int(self.ending is not None))
+
+
+def common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens ``a`` and ``b`` begin with alike."""
+    low, high = 0, min(len(a), len(b))
+    if a[:high] == b[:high]:
+        return high
+    while high - low > 1:  # a[:low] == b[:low], a[:high] != b[:high]
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def plan_steps(rows: Sequence[Row], budget: Budget, cached: Sequence[tuple[int, ...]] = ()) -> list[Step]:
+    """The steps that compute every target of ``rows`` (each with other tokens), one path after the other.
+
+    ``cached`` are paths whose keys and values are at hand: rows that begin like one of them start there. Every step's
+    path is a prefix of one of those, or of what steps before it, marked ``stays``, have computed.
+    """
+    steps: list[Step] = []
+    ordered = sorted(range(len(rows)), key=lambda i: rows[i].tokens)
+    for base, members in _by_base(rows, ordered, cached):
+        root, nodes = _tree(rows, members, len(base))
+        _count(nodes)
+        steps.extend(_steps_of(root, base, budget))
+        ends = {node.ending: node for node in nodes if node.ending is not None}
+        for i in members:
+            _place_targets(rows[i], ends[i])
+    return steps
+
+
+def _by_base(
+    rows: Sequence[Row], ordered: Sequence[int], cached: Sequence[tuple[int, ...]]
+) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+    """Neighbours in order that begin with the same cached tokens; positions that are scored are never among those."""
+    group: list[int] = []
+    group_base: tuple[int, ...] = ()
+    for i in ordered:
+        tokens = rows[i].tokens
+        length = max((common_length(path, tokens) for path in cached), default=0)
+        base = tokens[: min(length, rows[i].first_scored)]
+        if group:
+            shared = base[: common_length(base, group_base)]
+            # One base for both, unless that gives up most of what is at hand for either.
+            if 2 * len(shared) >= max(len(base), len(group_base)):
+                group.append(i)
+                group_base = shared
+                continue
+            yield group_base, group
+        group, group_base = [i], base
+    if group:
+        yield group_base, group
+
+
+def _tree(rows: Sequence[Row], ordered: Sequence[int], depth: int) -> tuple[_Node, list[_Node]]:
+    """The tree of the rows below ``depth``, where they are all alike; nodes in preorder. Rows are sorted."""
+    first = rows[ordered[0]].tokens
+    root = _Node(first, depth, depth, len(first))
+    nodes = [root]
+    stack: list[tuple[_Node, int, int]] = [(root, 0, len(ordered))]
+    while stack:
+        parent, low, high = stack.pop()
+        depth = parent.end
+        spans = []
+        while low < high:
+            begin, row = low, rows[ordered[low]]
+            token = row.tokens[depth]
+            low = _end_of_run(rows, ordered, low, high, depth, token)
+            last = rows[ordered[low - 1]].tokens
+            end = depth + common_length(row.tokens[depth:], last[depth:])
+            node = _Node(row.tokens, depth, end, len(row.tokens), parent=parent)
+            if len(row.tokens) == end:
+                node.ending = ordered[begin]
+                begin += 1
+            spans.append((node, begin, low))
+        parent.children = [node for node, _, _ in spans]
+        nodes.extend(parent.children)
+        stack.extend(spans)
+    for node in nodes:
+        if node.ending is not None:
+            first_scored = rows[node.ending].first_scored
+            above: _Node | None = node
+            while above is not None and first_scored < above.end:
+                above.scored_from = min(above.scored_from, first_scored)
+                above = above.parent
+    return root, nodes
+
+
+def _end_of_run(rows: Sequence[Row], ordered: Sequence[int], low: int, high: int, depth: int, token: int) -> int:
+    """Where, in the sorted rows from ``low`` on, ``token`` no longer stands at ``depth``."""
+    while low < high:
+        middle = (low + high) // 2
+        if rows[ordered[middle]].tokens[depth] == token:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _count(nodes: Sequence[_Node]) -> None:
+    for node in reversed(nodes):  # children come after their parents
+        node.size += node.own_size
+        if node.parent is not None:
+            node.parent.size += node.size
+
+
+def _steps_of(root: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]:
+    stack: list[tuple[_Node, tuple[int, ...]]] = [(root, path)]
+    while stack:
+        node, path = stack.pop()
+        yield from _chain(node, path, budget)
+        path = (*path, *node.row[node.start : node.end])
+        packed: list[_Node] = []
+        too_big = []
+        size = _Size()
+        for child in node.children:
+            if not budget.fits(child.size, len(path)) or (node is root and _is_header(child)):
+                too_big.append(child)
+                continue
+            if packed and not budget.fits(size + child.size, len(path)):
+                yield _pack(packed, path, budget.block_tokens)
+                packed, size = [], _Size()
+            packed.append(child)
+            size += child.size
+        if packed:
+            yield _pack(packed, path, budget.block_tokens)
+        stack.extend((child, path) for child in reversed(too_big))
+
+
+def _is_header(node: _Node) -> bool:
+    """Whether many rows begin with these tokens: others that come later will, too, and find them in the cache."""
+    is_scored = node.scored_from < node.end
+    return not is_scored and node.end - node.start >= _HEADER_TOKENS and node.size.rows >= _HEADER_ROWS
+
+
+def _chain(node: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]:
+    """The node's own tokens, in pieces that fit; each stays in the cache."""
+    position = node.start
+    while position < node.end:
+        room = budget.room(len(path))
+        end = min(node.end, position + room, max(position, node.scored_from) + budget.max_scored)
+        step = Step(path, stays=True)
+        node.pieces.append((position, step, 0))
+        step.tokens = list(node.row[position:end])
+        step.positions = list(range(position, end))
+        step.ends = [end - position] * (end - position)
+        step.blocks = [(0, end - position)]
+        yield step
+        path = (*path, *step.tokens)
+        position = end
+
+
+def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -> Step:
+    """All tokens of the subtrees, depth first."""
+    step = Step(path)
+    stack = list(reversed(subtrees))
+    while stack:
+        node = stack.pop()
+        index = len(step.tokens)
+        node.pieces.append((node.start, step, index))
+        step.tokens.extend(node.row[node.start : node.end])
+        step.positions.extend(range(node.start, node.end))
+        step.ends.extend([index + node.size.tokens] * (node.end - node.start))
+        stack.extend(reversed(node.children))
+    step.blocks = list(_blocks([subtree.size.tokens for subtree in subtrees], block_tokens))
+    return step
+
+
+def _blocks(sizes: Sequence[int], block_tokens: int) -> Iterator[tuple[int, int]]:
+    """Spans of whole subtrees of these sizes, each as short as it may be."""
+    start = end = 0
+    for size in sizes:
+        end += size
+        if end - start >= block_tokens:
+            yield start, end
+            start = end
+    if start < end:
+        yield start, end
+
+
+def _place_targets(row: Row, ending: _Node) -> None:
+    """Note with each step which logprobs of the row's targets it gives."""
+    length = len(row.tokens)
+    for request, continuation in row.targets:
+        node: _Node | None = ending
+        end = length
+        first = length - len(continuation)
+        while node is not None and end > first:
+            for start, step, index in reversed(node.pieces):
+                begin = max(start, first)
+                if begin < end:
+                    step.wanted_at.extend(range(index + begin - start, index + end - start))
+                    step.wanted_tokens.extend(continuation[begin - first : end - first])
+                    step.wanted_by.extend([request] * (end - begin))
+                    end = begin
+            node = node.parent

@@ -1,0 +1,160 @@
+"""A text longer than the model's context, cut into windows in which every token is scored once. No tensors."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
+from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
+
+__all__ = ["Outcome", "rolling_windows", "score_texts"]
+
+Outcome: TypeAlias = LoglikelihoodResponse | RequestError
+
+_MAX_TOKENS_PLANNED = 1 << 20
+"""Tokens of the windows that are scored in one call: with a small stride they are many times those of the texts."""
+
+
+def score_texts(
+    requests: Sequence[LoglikelihoodRollingRequest],
+    *,
+    encode: Callable[[str], tuple[int, tuple[int, ...]]],
+    max_length: int | None,
+    score: Callable[[Mapping[int, EncodedPair], Callable[[int], None], dict[int, Outcome]], None],
+    on_progress: Callable[[int, int], None] | None = None,
+    finished: dict[int, Outcome] | None = None,
+    max_tokens_planned: int = _MAX_TOKENS_PLANNED,
+) -> list[Outcome]:
+    """One response (or ``RequestError``) for each text: the sums over its windows.
+
+    ``encode`` gives the token before a text, and the text's tokens; ``score`` fills a mapping with an outcome for each
+    window under its key, and tells meanwhile how many windows have theirs. ``on_progress`` is that of ``Backend``;
+    texts count as the windows are done. ``finished`` is filled when ``score`` is stopped, with the texts that were done
+    by then. A text without tokens has a log-likelihood of 0, as in lm-eval.
+    """
+    total = len(requests)
+    outcomes: dict[int, RequestError] = {}
+    parts: dict[int, list[LoglikelihoodResponse]] = {index: [] for index in range(total)}
+    for windows in _portions(requests, encode, max_length, outcomes, max_tokens_planned):
+        tell = functools.partial(_tell, on_progress, windows[0][0], windows[-1][0] + 1, len(windows), total)
+        scored: dict[int, Outcome] = {}
+        try:
+            score(dict(enumerate(pair for _, pair in windows)), tell, scored)
+        except BaseException:
+            if finished is not None:
+                _sort_out(windows, scored, outcomes, parts)
+                missing = {index for key, (index, _) in enumerate(windows) if key not in scored}
+                # The last text may go on in windows that nobody has cut yet.
+                done = (index for index in range(windows[-1][0]) if index not in missing)
+                finished.update({index: _joined(index, outcomes, parts) for index in done})
+            raise
+        _sort_out(windows, scored, outcomes, parts)
+    return [_joined(index, outcomes, parts) for index in range(total)]
+
+
+def _sort_out(
+    windows: Sequence[tuple[int, EncodedPair]],
+    scored: Mapping[int, Outcome],
+    errors: dict[int, RequestError],
+    parts: Mapping[int, list[LoglikelihoodResponse]],
+) -> None:
+    """Give each text the outcomes of its windows, by ``windows[key][0]``."""
+    for key in sorted(scored):
+        index, outcome = windows[key][0], scored[key]
+        if isinstance(outcome, RequestError):
+            errors.setdefault(index, outcome)
+        else:
+            parts[index].append(outcome)
+
+
+def _joined(
+    index: int, errors: Mapping[int, RequestError], parts: Mapping[int, Sequence[LoglikelihoodResponse]]
+) -> Outcome:
+    return errors[index] if index in errors else _total(parts[index])
+
+
+def _tell(
+    on_progress: Callable[[int, int], None] | None, first: int, last: int, num_windows: int, total: int, done: int
+) -> None:
+    """``done`` windows of those of the texts ``first`` to ``last - 1`` are scored."""
+    if on_progress is not None:
+        on_progress(first + (last - first) * done // num_windows, total)
+
+
+def _portions(
+    requests: Sequence[LoglikelihoodRollingRequest],
+    encode: Callable[[str], tuple[int, tuple[int, ...]]],
+    max_length: int | None,
+    errors: dict[int, RequestError],
+    max_tokens: int,
+) -> Iterator[list[tuple[int, EncodedPair]]]:
+    """``(request, window)`` of all texts, in portions of up to ``max_tokens`` tokens; what fails goes to ``errors``."""
+    portion: list[tuple[int, EncodedPair]] = []
+    size = 0
+    for index, request in enumerate(requests):
+        try:
+            prefix_token, tokens = encode(request.text)
+            windows = rolling_windows(tokens, prefix_token=prefix_token, max_length=max_length, stride=request.stride)
+        except RequestError as error:
+            errors[index] = error
+            continue
+        for pair in windows:
+            length = len(pair.context) + len(pair.continuation)
+            if portion and size + length > max_tokens:
+                yield portion
+                portion, size = [], 0
+            portion.append((index, pair))
+            size += length
+    if portion:
+        yield portion
+
+
+def _total(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:
+    return LoglikelihoodResponse(
+        loglikelihood=math.fsum(window.loglikelihood for window in windows),
+        num_tokens=sum(window.num_tokens for window in windows),
+        is_greedy=bool(windows) and all(window.is_greedy for window in windows),
+        num_context_tokens=1 if windows else 0,
+        seconds=math.fsum(window.seconds for window in windows),
+        is_timed=bool(windows) and all(window.is_timed for window in windows),
+    )
+
+
+def rolling_windows(
+    tokens: tuple[int, ...], *, prefix_token: int, max_length: int | None, stride: int | None = None
+) -> Iterator[EncodedPair]:
+    """Windows of a text, in order: what each scores is its continuation, and these together are ``tokens``.
+
+    The first window is up to ``max_length`` tokens after ``prefix_token``. Every later one scores the next ``stride``
+    tokens (fewer at the end) after as much of the text as the model holds beside them. The model is fed a window
+    without its last token, so one of ``max_length + 1`` tokens fits: a token has ``max_length - stride + 1`` before it
+    at least, and the last window is as full as the others. ``stride`` None is ``max_length``: disjoint windows.
+
+    These are ``get_rolling_token_windows`` of lm-eval 0.4.13 (``lm_eval/utils.py``) with ``max_seq_len=max_length``
+    and ``context_len=max_length - stride + 1``; with ``stride`` None what its ``loglikelihood_rolling`` scores. With a
+    stride they are the windows of the guide «Perplexity of fixed-length models» of transformers' documentation, but for
+    its last window, which is shorter, and its first token, which it does not score.
+
+    Raises ``RequestError`` for a stride that is not from 1 to ``max_length``, and where the model has no
+    ``max_length``: the result depends on it, so it is not guessed.
+    """
+    if max_length is None:
+        raise RequestError(
+            "nothing says how many tokens the model's context holds, and the windows of a long text depend on it; "
+            "give --llm-model-arg max_length=N (lm-eval takes 2048)"
+        )
+    step = max_length if stride is None else stride
+    if not 1 <= step <= max_length:
+        raise RequestError(f"the stride is {stride}: expected a number from 1 to {max_length}, what the context holds")
+    return _windows((prefix_token, *tokens), max_length, step)
+
+
+def _windows(fed: tuple[int, ...], max_length: int, step: int) -> Iterator[EncodedPair]:
+    start, end = 1, min(1 + max_length, len(fed))
+    while start < end:
+        yield EncodedPair(fed[max(0, end - max_length - 1) : start], fed[start:end])
+        start, end = end, min(end + step, len(fed))

@@ -1,0 +1,1 @@
+"""Models that are Python functions or objects of a user."""

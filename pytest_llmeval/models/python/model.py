@@ -1,0 +1,262 @@
+"""Asks a Python function, or wraps an object of the model Protocol, that ``--llm-model python:MODULE:NAME`` names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.base import Backend, Failed, Model, ModelIdentity, identify
+from pytest_llmeval.models.python.importing import (
+    concurrency_of,
+    find_object,
+    make_answerer,
+    offered_settings,
+    own_traceback,
+    signature_of,
+)
+from pytest_llmeval.models.spec_arguments import is_secret_name
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.types import (
+    JSON,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    Prompt,
+)
+
+__all__ = ["CallError", "CallableModel", "NamedModel", "load_python"]
+
+_T = TypeVar("_T")
+_SHORTEST_SECRET = 4
+
+
+class CallError(RequestError):
+    """What the user's own function raised. The first line says what, the rest is his traceback."""
+
+
+def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, JSON]) -> Model:
+    """What the module names, ready to be asked. ``name`` is what records are keyed by.
+
+    Raises ``ModelError``.
+    """
+    own = {key: value for key, value in arguments.items() if key != "concurrency"}
+    concurrency = concurrency_of(arguments, name)
+    secrets = tuple(
+        str(value) for key, value in own.items() if is_secret_name(key) and len(str(value)) >= _SHORTEST_SECRET
+    )
+    try:
+        found = find_object(module, attribute, name)
+        answerer, per_call = make_answerer(found, own, name, attribute)
+    except ModelError as error:
+        raise ModelError(_without(str(error), secrets)) from None
+    if any(callable(getattr(answerer, method, None)) for method in ("generate", "loglikelihood", "answer_samples")):
+        return cast("Model", NamedModel(answerer, name))
+    identity = ModelIdentity(
+        name=name,
+        backend="python",
+        details={"module": module, "callable": attribute, "is_async": _is_async(answerer)},
+    )
+    return CallableModel(answerer, identity, per_call, concurrency=concurrency, secrets=secrets)
+
+
+class NamedModel:
+    """An object of the Protocol under the name that the user gave it; everything else is the object's own."""
+
+    def __init__(self, model: object, name: str) -> None:
+        self._model = model
+        self._name = name
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The object's own, with the user's name."""
+        return replace(identify(self._model), name=self._name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class CallableModel(Backend):
+    """A function that takes a prompt and returns a text, sync or async.
+
+    It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
+    (max_tokens, stop, temperature, top_p, seed, epoch) those that it has a parameter for. Where it takes no ``stop``
+    its text is cut at the first stop string. Of an async one at most ``concurrency`` calls run at a time; where that is
+    one, or the function is not async, the model answers one by one. ``secrets`` are kept out of messages.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        identity: ModelIdentity,
+        arguments: Mapping[str, JSON],
+        *,
+        concurrency: int = 1,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self._function = function
+        self._identity = identity
+        self._arguments = dict(arguments)
+        self._concurrency = concurrency
+        self._secrets = tuple(secrets)
+        signature = signature_of(function)
+        self._offered = () if signature is None else offered_settings(signature, arguments)
+        self._runner: asyncio.Runner | None = None
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """See ``Backend``."""
+        return self._identity
+
+    @property
+    def answers_one_by_one(self) -> bool:
+        """See ``Backend``."""
+        return self._concurrency == 1 or not _is_async(self._function)
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        """Call the function for each request. What it raises is a ``CallError`` in that request's place."""
+        responses: dict[int, GenerateResponse | Failed] = {}
+        with self.handing_over(lambda: responses):
+            if _is_async(self._function):
+                self._run(self._gather(requests, responses))
+            else:
+                for place, request in enumerate(requests):
+                    responses[place] = self._call(request)
+                    self._tell(len(responses), len(requests))
+        return [responses[place] for place in range(len(requests))]
+
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        """Raises ``ModelError``: a text says nothing of likelihoods."""
+        raise self._no_loglikelihood("loglikelihood")
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest]
+    ) -> list[LoglikelihoodResponse | Failed]:
+        """Raises ``ModelError``: a text says nothing of likelihoods."""
+        raise self._no_loglikelihood("loglikelihood_rolling")
+
+    def _no_loglikelihood(self, method: str) -> ModelError:
+        return ModelError(
+            f"model {self._identity.name}: a function returns a text, and this suite's scorer needs log-likelihoods: "
+            f"name a class or an object with a method {method}(requests), or score a reply (letter, exact, …)"
+        )
+
+    async def _gather(
+        self, requests: Sequence[GenerateRequest], responses: dict[int, GenerateResponse | Failed]
+    ) -> None:
+        limit = asyncio.Semaphore(self._concurrency)
+
+        async def one(place: int, request: GenerateRequest) -> None:
+            async with limit:
+                responses[place] = await self._call_async(request)
+            self._tell(len(responses), len(requests))
+
+        if len(requests) == 1:  # what is raised comes through as it is
+            await one(0, requests[0])
+            return
+        async with asyncio.TaskGroup() as group:
+            for place, request in enumerate(requests):
+                group.create_task(one(place, request))
+
+    def _run(self, calls: Coroutine[Any, Any, _T]) -> _T:
+        """In one event loop for all calls: clients of HTTP belong to the loop in which they were first used."""
+        if self._runner is None:
+            loop = asyncio.new_event_loop()
+            self._runner = asyncio.Runner(loop_factory=lambda: loop)
+            weakref.finalize(self, loop.close)
+        try:
+            return self._runner.run(calls)
+        except BaseException:
+            _end_tasks(self._runner.get_loop())
+            raise
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.on_progress is not None:
+            self.on_progress(done, total)
+
+    def _call(self, request: GenerateRequest) -> GenerateResponse | Failed:
+        started = time.perf_counter()
+        try:
+            returned = self._function(_as_given(request.prompt), **self._settings(request))
+            if inspect.isawaitable(returned):
+                returned = self._run(_waited(returned))
+        except Exception as error:
+            return self._failed(error)
+        return self._response(returned, request, time.perf_counter() - started)
+
+    async def _call_async(self, request: GenerateRequest) -> GenerateResponse | Failed:
+        started = time.perf_counter()
+        try:
+            returned = await self._function(_as_given(request.prompt), **self._settings(request))
+        except Exception as error:
+            return self._failed(error)
+        return self._response(returned, request, time.perf_counter() - started)
+
+    def _settings(self, request: GenerateRequest) -> dict[str, Any]:
+        settings: dict[str, Any] = {name: getattr(request, name) for name in self._offered}
+        if "stop" in settings:
+            settings["stop"] = list(settings["stop"])
+        return {**settings, **self._arguments}
+
+    def _response(self, returned: object, request: GenerateRequest, seconds: float) -> GenerateResponse | Failed:
+        if isinstance(returned, GenerateResponse):
+            return returned
+        if not isinstance(returned, str):
+            found = "None" if returned is None else f"{_short(returned)} ({type(returned).__name__})"
+            return RequestError(_without(f"{self._identity.name} returned {found}, expected a str", self._secrets))
+        text = str(returned)
+        if "stop" not in self._offered:
+            starts = [start for stop in request.stop if stop and (start := text.find(stop)) >= 0]
+            text = text[: min(starts)] if starts else text
+        return GenerateResponse(text=text, seconds=seconds, is_timed=True)
+
+    def _failed(self, error: Exception) -> CallError:
+        lines = [f"{self._identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
+        return CallError(_without("\n".join(lines), self._secrets))
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what Ctrl-C has left in the loop, and wait for its end: asyncio would complain of it when pytest ends."""
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    ends = asyncio.gather(*tasks, return_exceptions=True)
+    for _ in range(2):  # Ctrl-C comes through once more, from the task that waited for the one that it hit
+        with contextlib.suppress(KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+            loop.run_until_complete(ends)
+
+
+async def _waited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
+    """A text as it is, a chat as libraries of chat models take it."""
+    if isinstance(prompt, str):
+        return prompt
+    return [{"role": turn.role, "content": turn.content} for turn in prompt]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _without(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

@@ -1,0 +1,346 @@
+"""Reads replies from a file: rows of one's own, lm-eval's ``--log_samples``, or a report or journal of ours."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias
+
+from pytest_llmeval.data.files import Source, open_bytes
+from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.spec_arguments import check_names
+from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+from pytest_llmeval.types import JSON
+
+__all__ = ["ReplayArguments", "Replies", "Reply", "ReplyProblem", "parsed_list", "read_replies", "replay_format"]
+
+Kind: TypeAlias = Literal["rows", "lm-eval samples", "report"]
+_REPORT = re.compile(rb'\s*\{\s*"schema"\s*:\s*\d+\s*,\s*"created"')
+_JOURNAL = "journal"
+_LM_EVAL = frozenset(("doc_id", "doc", "resps", "filtered_resps"))
+_MAX_BYTES = 2_000_000_000
+
+
+class ReplyProblem(ValueError):
+    """What is wrong with a file of replies, in one line without the model's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayArguments:
+    """What stands after ``?``: which columns hold what. Dots reach inner values; ``a,b`` makes a list of two columns.
+
+    ``key`` leads to the rows in a JSON file, ``model`` chooses among those of a report, and ``partial`` lets samples
+    without a reply be left out.
+    """
+
+    id: str = "id"
+    response: str = "response"
+    suite: str = "suite"
+    epoch: str = "epoch"
+    loglikelihoods: str = "loglikelihoods"
+    num_tokens: str = "num_tokens"
+    scores: str = "scores"
+    is_greedy: str = "is_greedy"
+    key: str | None = None
+    model: str | None = None
+    partial: bool = False
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, values: Mapping[str, JSON], model: str) -> ReplayArguments:
+        """From parsed arguments. Raises ``OptionError``."""
+        names = {field.name for field in fields(cls)} - {"given"}
+        check_names({("scores" if name == "logits" else name): value for name, value in values.items()}, names, model)
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            if name == "partial":
+                if not isinstance(value, bool):
+                    raise OptionError(f"--llm-model {model}: partial: found {describe(value)}, expected true or false")
+                found[name] = value
+            elif value is None or isinstance(value, bool):
+                raise OptionError(f"--llm-model {model}: {name}: found {describe(value)}, expected a name")
+            else:
+                found["scores" if name == "logits" else name] = str(value)
+        return cls(**found, given=frozenset(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What one row says. ``place`` is where it stands, for messages.
+
+    ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
+    ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``replay.py`` can make
+    sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``doc`` is the row of the
+    data set that the reply is to, where the file has it.
+    """
+
+    place: str
+    suite: str | None = None
+    id: str | None = None
+    number: int | None = None
+    epoch: int | None = None
+    response: JSON = None
+    loglikelihoods: JSON = None
+    num_tokens: JSON = None
+    scores: JSON = None
+    is_greedy: JSON = None
+    doc: Mapping[str, Any] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the row says that there is no reply; an empty text is one."""
+        return self.response is None and self.loglikelihoods is None and self.scores is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replies:
+    """All replies of a file. ``shown`` is how the user knows the file."""
+
+    shown: str
+    kind: Kind
+    replies: tuple[Reply, ...]
+
+
+def replay_format(source: Source) -> str:
+    """The format that the file's name stands for. Raises ``ReplyProblem``."""
+    found = _JOURNAL if data_suffix(source.path).lower() == f".{_JOURNAL}" else format_of(source.path)
+    if found is None:
+        suffixes = ", ".join(dict.fromkeys((".jsonl", ".json", ".csv", *FORMATS, f".{_JOURNAL}")))
+        raise ReplyProblem(
+            f"{source.shown}: found the suffix {quoted(data_suffix(source.path))}, expected one of {suffixes}"
+        )
+    return found
+
+
+def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
+    """Read the file; what it is shows in its content. Raises ``ReplyProblem``, and ``SuiteError`` as data files do."""
+    format_ = replay_format(source)
+    if format_ == _JOURNAL:
+        return Replies(
+            shown=source.shown, kind="report", replies=tuple(_of_records(source, _journal_records(source), arguments))
+        )
+    if format_ == "json" and arguments.key is None and _is_report(source):
+        records = [(row.place, row.columns) for row in read_rows(source, "json", "records")]
+        return Replies(shown=source.shown, kind="report", replies=tuple(_of_records(source, records, arguments)))
+    rows = list(read_rows(source, format_, arguments.key))
+    if not rows:
+        raise ReplyProblem(f"{source.shown} holds no rows, expected replies")
+    is_lm_eval = rows[0].columns.keys() >= _LM_EVAL and "response" not in arguments.given
+    made = _of_lm_eval(rows) if is_lm_eval else _of_rows(rows, arguments)
+    return Replies(shown=source.shown, kind="lm-eval samples" if is_lm_eval else "rows", replies=tuple(made))
+
+
+def _is_report(source: Source) -> bool:
+    with open_bytes(source, max_bytes=_MAX_BYTES, too_large="split it") as file:
+        return _REPORT.match(file.read(4096)) is not None
+
+
+# Rows of one's own
+
+
+def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]:
+    names = dict.fromkeys(name for row in rows for name in row.columns)
+    for given in sorted(arguments.given - {"key", "partial", "model"}):
+        for column in getattr(arguments, given).split(","):
+            if not any(_is_there(row.columns, column) for row in rows):
+                raise ReplyProblem(
+                    f"{rows[0].source.shown} has no column {quoted(column)}, which {given}= names"
+                    f"{expected_one_of(column, names)}"
+                )
+    contents = ("response", "loglikelihoods", "scores", "logits")
+    if arguments.given.isdisjoint(contents) and not any(
+        _is_there(row.columns, name) for row in rows for name in contents
+    ):
+        raise ReplyProblem(
+            f"{rows[0].source.shown} has no column 'response', 'loglikelihoods' or 'scores': name yours with "
+            f"?response=COLUMN{expected_one_of('response', names)}"
+        )
+    scores = arguments.scores
+    if "scores" not in arguments.given and not any("scores" in row.columns for row in rows):
+        scores = "logits"
+    for row in rows:
+        suite = _value(row.columns, arguments.suite)
+        epoch = _value(row.columns, arguments.epoch)
+        yield Reply(
+            place=row.place,
+            suite=None if suite is None else str(suite),
+            id=_id_of(row, _value(row.columns, arguments.id)),
+            epoch=_epoch_of(row, epoch),
+            response=_value(row.columns, arguments.response),
+            loglikelihoods=_values(row.columns, arguments.loglikelihoods),
+            num_tokens=_values(row.columns, arguments.num_tokens),
+            scores=_values(row.columns, scores),
+            is_greedy=_values(row.columns, arguments.is_greedy),
+        )
+
+
+def _id_of(row: Row, value: JSON) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ReplyProblem(f"{row.place}: id: found {describe(value)}, expected text or a whole number")
+    return unicodedata.normalize("NFC", str(value))
+
+
+def _epoch_of(row: Row, value: JSON) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value):  # a CSV has no numbers
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ReplyProblem(f"{row.place}: epoch: found {describe(value)}, expected a whole number")
+    return value
+
+
+_MISSING = object()
+
+
+def _inside(columns: Mapping[str, Any], name: str) -> Any:
+    if name in columns:
+        return columns[name]
+    inside: Any = columns
+    for part in name.split("."):
+        if isinstance(inside, dict) and part in inside:
+            inside = inside[part]
+        elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
+            inside = inside[int(part)]
+        else:
+            return _MISSING
+    return inside
+
+
+def _is_there(columns: Mapping[str, Any], name: str) -> bool:
+    return _inside(columns, name) is not _MISSING
+
+
+def _value(columns: Mapping[str, Any], name: str) -> JSON:
+    found = _inside(columns, name)
+    return None if found is _MISSING else found
+
+
+def _values(columns: Mapping[str, Any], names: str) -> JSON:
+    """The value of one column, or those of several as a list; None where one of these is missing."""
+    if "," not in names or names in columns:
+        return _value(columns, names)
+    found = [_value(columns, name) for name in names.split(",")]
+    return None if any(value is None for value in found) else found
+
+
+# lm-eval's samples, as ``EvaluationTracker.save_results_samples`` of lm-eval 0.4.13 writes them: numbers are text there
+
+
+def _of_lm_eval(rows: Sequence[Row]) -> Iterator[Reply]:
+    known: dict[int, tuple[JSON, str]] = {}
+    for row in rows:
+        try:
+            number, resps = int(row.columns["doc_id"]) + 1, row.columns["resps"]
+            if number in known and known[number][0] == resps:
+                continue  # the same replies after another of the task's filters
+            known.setdefault(number, (resps, row.place))
+            yield _lm_eval_reply(row, number)
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise ReplyProblem(
+                f"{row.place}: found no doc_id, arguments and resps as lm-eval's --log_samples writes them"
+            ) from None
+
+
+def _lm_eval_reply(row: Row, number: int) -> Reply:
+    resps, arguments, doc = row.columns["resps"], row.columns["arguments"], row.columns["doc"]
+    first = arguments["gen_args_0"]
+    scored: list[JSON] | None = None
+    is_greedy: list[JSON] | None = None
+    response: JSON = None
+    if "arg_1" not in first:  # a whole text
+        scored = [float(resps[0][0])]
+    elif isinstance(first["arg_1"], str):
+        scored = [float(one[0][0]) for one in resps]
+        is_greedy = [one[0][1] == "True" for one in resps]
+    else:
+        response = list(resps[0]) if len(resps[0]) > 1 else resps[0][0]
+    return Reply(
+        place=row.place,
+        number=number,
+        response=response,
+        loglikelihoods=scored,
+        is_greedy=is_greedy,
+        doc=doc if isinstance(doc, dict) else None,
+    )
+
+
+# This plugin's reports
+
+
+def _of_records(
+    source: Source, records: Sequence[tuple[str, Mapping[str, Any]]], arguments: ReplayArguments
+) -> Iterator[Reply]:
+    # A sample whose worker died names no model.
+    models = dict.fromkeys(str(record["model"]) for _, record in records if record.get("model") is not None)
+    if arguments.model is None and len(models) > 1:
+        names = ", ".join(quoted(model) for model in models)
+        raise ReplyProblem(f"{source.shown} is a report on {names}: choose one with ?model=NAME")
+    if arguments.model is not None and arguments.model not in models:
+        raise ReplyProblem(
+            f"{source.shown} is a report, and there is no model {quoted(arguments.model)} in it"
+            f"{expected_one_of(arguments.model, models)}"
+        )
+    for place, record in records:
+        if arguments.model is None or str(record.get("model")) == arguments.model:
+            yield _record_reply(place, record)
+
+
+def _journal_records(source: Source) -> list[tuple[str, Mapping[str, Any]]]:
+    """The records of a journal, with where they stand: of one sample the last, and none of a line that was cut off."""
+    found: dict[tuple[Any, ...], tuple[str, Mapping[str, Any]]] = {}
+    with open_bytes(source, max_bytes=_MAX_BYTES, too_large="split it") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                record = json.loads(line).get("record")
+                if record is not None:
+                    key = (record["suite"], record["model"], record["id"])
+                    found[key] = (f"{source.shown}:{number}", record)
+            except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+                raise ReplyProblem(f"{source.shown}:{number}: found no line of a journal that a run left") from None
+    if not found:
+        raise ReplyProblem(f"{source.shown} holds no records: the run was killed before a sample was finished")
+    return list(found.values())
+
+
+def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
+    details = record.get("details") or {}
+    values = record.get("values") or {}
+    scored, counts = details.get("loglikelihoods"), details.get("num_tokens")
+    has_one = scored is None and "loglikelihood" in values and record.get("output") is None
+    if has_one:  # of a whole text, or of a continuation, which is right where it is greedy
+        scored, counts = [values["loglikelihood"]], [int(values["tokens"])] if "tokens" in values else None
+    elif scored is not None:
+        alone = details.get("loglikelihoods_alone") or []
+        # null is what JSON has for minus infinity
+        scored = [float("-inf") if value is None else value for value in (*scored, *alone)]
+        counts = [*counts, *(1 for _ in alone)] if counts else None
+    if record.get("status") == "unscored":
+        scored = None
+    outputs = details.get("outputs")
+    return Reply(
+        place=place,
+        suite=record.get("suite"),
+        id=record.get("id"),
+        response=outputs if outputs is not None else record.get("output"),
+        loglikelihoods=scored,
+        num_tokens=counts if counts and all(counts) else None,
+        is_greedy=[values["accuracy"] == 1.0] if has_one and "accuracy" in values else None,
+    )
+
+
+def parsed_list(value: JSON) -> JSON:
+    """A text that holds a JSON list, as the list: a CSV has no lists."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            parsed: JSON = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        return parsed
+    return value

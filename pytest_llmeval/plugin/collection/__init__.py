@@ -1,0 +1,1 @@
+"""From suite files to test items."""

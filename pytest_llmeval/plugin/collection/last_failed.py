@@ -1,0 +1,111 @@
+"""``--lf`` in a folder with two colons in its name.
+
+pytest takes what stands before the first ``::`` of a node id that it remembers for the file. Of such a folder that is
+no file: it would skip the true one, and know none of its tests again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.plugin.node_ids import split_file
+
+__all__ = ["is_misread", "register"]
+
+_SKIPS = "lfplugin-collskip"
+"""pytest's plugin that skips files in which nothing failed; it is there once a file was met in which something did."""
+
+
+def is_misread(nodeid: str) -> bool:
+    """Whether pytest would not know the test again."""
+    return "::" in split_file(nodeid)[0]
+
+
+def register(config: pytest.Config) -> None:
+    """Have such tests run again if they failed before; for a session with ``--lf``."""
+    cache = getattr(config, "cache", None)  # None under -p no:cacheprovider
+    known = {} if cache is None else cache.get("cache/lastfailed", {})
+    misread = {nodeid for nodeid in known if is_misread(nodeid)}
+    if misread:
+        held = _Held(known, misread)
+        config.pluginmanager.register(_Collected(config, misread), "llmeval-last-failed-files")
+        config.pluginmanager.register(_TakenOut(held), "llmeval-last-failed-out")
+        config.pluginmanager.register(_PutBack(held), "llmeval-last-failed-back")
+
+
+class _Collected:
+    def __init__(self, config: pytest.Config, misread: set[str]) -> None:
+        self._config = config
+        self._files = {split_file(nodeid)[0] for nodeid in misread}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> pytest.CollectReport | None:
+        """What all others make of a file that would be skipped."""
+        manager = self._config.pluginmanager
+        if collector.nodeid not in self._files or not manager.hasplugin(_SKIPS):
+            return None
+        # Wrappers are around this call already.
+        wrappers = [
+            found.plugin
+            for found in self._config.hook.pytest_make_collect_report.get_hookimpls()
+            if found.wrapper or found.hookwrapper
+        ]
+        others: Any = manager.subset_hook_caller(
+            "pytest_make_collect_report", [self, manager.get_plugin(_SKIPS), *wrappers]
+        )
+        report: pytest.CollectReport | None = others(collector=collector)
+        return report
+
+
+class _Held:
+    """Tests that pytest is not shown while it chooses those that failed before."""
+
+    def __init__(self, known: dict[str, bool], misread: set[str]) -> None:
+        self.known = known
+        self.misread = misread
+        self.order: dict[pytest.Item, int] = {}
+        self.items: list[pytest.Item] = []
+
+
+class _TakenOut:
+    """Its wrapper is within that of pytest's, which is a ``tryfirst`` one: ``-k`` and ``-m`` have chosen already."""
+
+    def __init__(self, held: _Held) -> None:
+        self._held = held
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        result = yield
+        self._held.order = {item: place for place, item in enumerate(items)}
+        self._held.items = [item for item in items if item.nodeid in self._held.misread]
+        items[:] = [item for item in items if item.nodeid not in self._held.misread]
+        return result
+
+
+class _PutBack:
+    """Registered after pytest's, so that its wrapper is around that one, and within that of ``--llm-limit``."""
+
+    def __init__(self, held: _Held) -> None:
+        self._held = held
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        result = yield
+        if not self._held.items:
+            return result
+        if items and not any(item.nodeid in self._held.known for item in items):
+            # pytest knows none of them for one that failed, and then leaves all.
+            config.hook.pytest_deselected(items=items[:])
+            items.clear()
+        items[:] = sorted([*items, *self._held.items], key=lambda item: self._held.order.get(item, 0))
+        return result
+
+    def pytest_report_collectionfinish(self, config: pytest.Config) -> str | None:
+        if not self._held.items or config.get_verbosity() < 0:
+            return None
+        return f"run-last-failure: and {len(self._held.items)} in folders with '::' in their names"

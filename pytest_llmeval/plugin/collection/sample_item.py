@@ -1,0 +1,365 @@
+"""Suites and their samples as pytest nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from pytest_llmeval.errors import LeftOutError, LLMEvalError, RequestError
+from pytest_llmeval.inference.lookahead import Lookahead, Member
+from pytest_llmeval.models.base import ModelIdentity, identify
+from pytest_llmeval.plugin.node_ids import escape_id
+from pytest_llmeval.plugin.options.settings import Settings, is_sample_key, model_key, settings_key
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.evaluation import Question, deciding_output
+from pytest_llmeval.scoring.samples_for_models import asked_sample
+from pytest_llmeval.text.escaping import first_line, printable, without_commands
+from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.types import (
+    JSON,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
+
+if TYPE_CHECKING:
+    from pytest_llmeval.plugin.collection.suite_nodes import SuiteModel, SuiteNode
+
+__all__ = ["SampleItem", "SampleKey", "Unscored", "WrongAnswer", "model_of"]
+
+SampleKey: TypeAlias = tuple[str, str | None, str]
+"""Suite, model where several are given (as it was written), sample id."""
+
+lookahead_key = pytest.StashKey[Lookahead]()
+record_key = pytest.StashKey[Record]()
+suite_paths_key = pytest.StashKey[dict[str, str]]()
+"""In the session's stash: the node id of each suite, by its name."""
+
+
+class WrongAnswer(Exception):
+    """A wrong answer under ``--llm-strict``."""
+
+
+class Unscored(Exception):
+    """A sample whose response could not be judged."""
+
+
+class _Evaluate:
+    """The test function of every sample: ask the model, judge the reply.
+
+    pytest reads the signature of a function anew for each of its items, which takes longer than all the rest of making
+    one. This one has its signature at hand.
+    """
+
+    __name__ = "evaluate"
+
+    def __init__(self, *fixtures: str) -> None:
+        self.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in fixtures]
+        )
+
+    def __call__(self, request: pytest.FixtureRequest, llm_model: object = None) -> None:
+        item = request.node
+        if not isinstance(item, SampleItem):
+            raise TypeError(f"{item!r} is not a sample")
+        item.evaluate(item.file.responses if llm_model is None else llm_model)
+
+
+_EVALUATE = _Evaluate("llm_model", "request")
+_EVALUATE_RESPONSES = _Evaluate("request")
+"""Where the data carry the replies: nobody is asked, so there is no model to wait for."""
+
+
+class SampleItem(pytest.Function):
+    """One sample. ``model`` is that of ``--llm-model`` that it is for, as it was written, where there are several."""
+
+    sample: Sample
+    file: SuiteNode
+    model: str | None
+    number: int
+    _asked: Question | None = None
+
+    @classmethod
+    def of(
+        cls,
+        parent: SuiteNode | SuiteModel,
+        file: SuiteNode,
+        sample: Sample,
+        model: str | None,
+        number: int,
+        *,
+        like: SampleItem | None = None,
+    ) -> SampleItem:
+        """The item of ``sample``, the ``number``-th of the suite ``file``, from 1.
+
+        ``like`` is another item of the same ``parent``: what pytest found out of its fixtures is not found out again,
+        as pytest itself does for the items of a parametrised test. That is a third of the time that an item takes to
+        make, and of the memory that it holds.
+        """
+        evaluate = _EVALUATE if file.responses is None else _EVALUATE_RESPONSES
+        found = None if like is None else getattr(like, "_fixtureinfo", None)
+        item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=evaluate, fixtureinfo=found)
+        item.fixturenames = [*item.fixturenames]  # a conftest.py may add to the list of each item
+        item.sample, item.file, item.model, item.number = sample, file, model, number
+        item.stash[is_sample_key] = True
+        if model is not None:
+            item.stash[model_key] = model
+        return item
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """What ``--fixtures-per-test`` and other plugins look up in its source."""
+        return _Evaluate.__call__
+
+    @property
+    def settings(self) -> Settings:
+        """The session's settings."""
+        return self.config.stash[settings_key]
+
+    @property
+    def question(self) -> Question:
+        """What the model is asked; rendered when it is needed, so that prompts are not kept in memory."""
+        return self.file.evaluation.question(self.sample)
+
+    @property
+    def key(self) -> SampleKey:
+        """What the sample is known by; node ids change with ``--rootdir``."""
+        return self.file.info.name, self.model, self.sample.id
+
+    @property
+    def size(self) -> int:
+        """Characters of what the model reads for this sample at the most."""
+        return self.file.evaluation.lengths[self.sample.id]
+
+    @property
+    def member(self) -> Member:
+        """The sample's place in the lookahead plan."""
+        return Member(
+            key=self.key,
+            group=(self.model, self.file.info.name),
+            requests=self._requests,
+            sample=lambda requests: asked_sample(self.file.evaluation, self.sample, self.number, requests),
+            suite=lambda: self.file.samples_asked,
+        )
+
+    def setup(self) -> None:
+        """Fixtures, unless it is known that there is nobody to ask."""
+        self.file.require_model()
+        super().setup()
+
+    def _requests(self) -> Sequence[Request]:
+        # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.
+        self._asked = self.question
+        return self._asked.requests
+
+    def evaluate(self, model: object) -> None:
+        """Ask, judge, and stash the record. Raises what makes the test fail."""
+        __tracebackhide__ = True
+        asked = "the model"
+        try:
+            lookahead = self.file.lookahead or self.config.stash[lookahead_key]
+            responses = lookahead.responses(self.member, model)
+            asked = "the scorer"
+            question, self._asked = self._asked or self.question, None
+            score = self.file.evaluation.score(question, responses)
+            self.stash[record_key] = self._record(model, question, score, responses)
+        except (KeyboardInterrupt, GeneratorExit, pytest.exit.Exception):
+            raise
+        except LeftOutError as error:
+            raise pytest.skip.Exception(str(error)) from None
+        except pytest.skip.Exception as error:
+            # A fixture may skip a test; a model that was asked and does not answer has not answered.
+            reason = f"{asked} skipped: {error.msg}"
+            self.stash[record_key] = self.unscored(reason, model)
+            raise Unscored(reason) from None
+        except BaseException as error:
+            self.stash[record_key] = self.unscored(describe(error), model)
+            raise
+        if score.status == "unscored":
+            raise Unscored(score.reason or "could not be scored")
+        if score.status == "wrong" and self.settings.strict:
+            raise WrongAnswer(_explain_wrong(question, score, responses))
+
+    def record_waiting(self, lookahead: Lookahead) -> Record | None:
+        """The record of a sample that was answered ahead, and whose test will not run; None where it is left out."""
+        model = lookahead.model
+        try:
+            responses = lookahead.responses(self.member, model)
+            question = self._asked or self.question
+            return self._record(model, question, self.file.evaluation.score(question, responses), responses)
+        except LeftOutError:
+            return None
+        except (Exception, pytest.skip.Exception) as error:
+            return self.unscored(describe(error), model)
+
+    def _record(self, model: object, question: Question, score: Score, responses: Sequence[Response]) -> Record:
+        sample, presented = self.sample, question.presented
+        return Record(
+            suite=self.file.info.name,
+            id=sample.id,
+            nodeid=self.nodeid,
+            model=model_of(self, model).name,
+            status=score.status,
+            category=sample.category,
+            reason=score.reason,
+            question=sample.question,
+            prompt=shown_prompt(question.prompt, self.settings.report_prompts),
+            choices=presented.choices,
+            target=_target(presented),
+            output=deciding_output(score, responses),
+            answer=score.answer,
+            no_answer=score.no_answer,
+            values=score.values,
+            chance=score.chance,
+            details=_details(presented, score),
+            num_prompt_tokens=_num_prompt_tokens(question, responses),
+            num_tokens=sum(response.num_tokens for response in responses),
+            seconds=sum(response.seconds for response in responses),
+            is_timed=bool(responses) and all(response.is_timed for response in responses),
+            **_phases(responses),
+            fingerprint=self.file.fingerprints[sample.id],
+            cluster=sample.cluster,
+            not_measurable=score.not_measurable,
+        )
+
+    def unscored(self, reason: str, model: object = None) -> Record:
+        """The record of this sample when there is no score."""
+        presented = self._presented()
+        return Record(
+            suite=self.file.info.name,
+            id=self.sample.id,
+            nodeid=self.nodeid,
+            model=self.model if model is None else model_of(self, model).name,
+            status="unscored",
+            category=self.sample.category,
+            reason=reason,
+            question=self.sample.question,
+            choices=() if presented is None else presented.choices,
+            target=None if presented is None else _target(presented),
+            fingerprint=self.file.fingerprints[self.sample.id],
+            cluster=self.sample.cluster,
+        )
+
+    def _presented(self) -> Presented | None:
+        """None where the question cannot be made: that can be why there is no score."""
+        try:
+            return (self._asked or self.question).presented
+        except Exception:
+            return None
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the sample's own row stands."""
+        line = self.sample.line
+        where = self.file.info.name if self.model is None else f"{self.file.info.name} ({self.model})"
+        return Path(self.sample.path), None if line is None else line - 1, f"{where}: {self.name}"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One message without a traceback where the model and the suite did their part."""
+        error = excinfo.value
+        if isinstance(error, LLMEvalError | Unscored | WrongAnswer):
+            label = "wrong" if isinstance(error, WrongAnswer) else "not scored"
+            text = str(error)
+            if isinstance(error, RequestError):
+                text = str(self.file.evaluation.suite.error(text, self.sample))
+            return without_commands(printable(f"{label}: {text}", keep="\n"))
+        return super().repr_failure(excinfo)
+
+
+def _details(presented: Presented, score: Score) -> Mapping[str, JSON]:
+    """The score's; where options are equal also which are right: the target's text is that of wrong ones too."""
+    options = presented.labels or presented.choices
+    if len(set(options)) == len(options):
+        return score.details
+    return {**score.details, "right": list(presented.right)}
+
+
+def model_of(item: pytest.Item, model: object) -> ModelIdentity:
+    """What records of ``item`` say of the model that answered it.
+
+    Where several models are given, its name is as it was written, also if a conftest.py wrapped the model: two records
+    of one sample must not have one key.
+    """
+    given = item.stash.get(model_key, None)
+    identity = identify(model)
+    return identity if given is None else replace(identity, name=given)
+
+
+def relative_path(path: Path) -> str:
+    """The path as a user at the current directory would write it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def describe(error: BaseException) -> str:
+    """One line for a record's ``reason``."""
+    text = str(error) if isinstance(error, LLMEvalError) else f"{type(error).__name__}: {error}"
+    return first_line(redact(text))
+
+
+def shown_prompt(prompt: Any, how: str) -> Any:
+    """The prompt as ``--llm-report-prompts`` wants it in the report."""
+    if how == "none":
+        return None
+    shown = prompt if isinstance(prompt, str) else [{"role": turn.role, "content": turn.content} for turn in prompt]
+    if how == "full":
+        return shown
+    text = shown if isinstance(shown, str) else json.dumps(shown)
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _phases(responses: Sequence[Response]) -> dict[str, Any]:
+    """What a record says of reading prompts and of writing after the first token, where the model tells them apart."""
+    written = [response for response in responses if isinstance(response, GenerateResponse)]
+    prefill = [reply.prefill_seconds for reply in written if reply.prefill_seconds is not None]
+    if not written or len(prefill) < len(responses):
+        return {}
+    return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
+
+
+def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:
+    """Tokens of the sample's distinct prompts: options that follow the same prompt share it."""
+    prompts: dict[Prompt, int] = {}
+    for request, response in zip(question.requests, responses, strict=True):
+        prompt: Prompt
+        match request:
+            case GenerateRequest():
+                prompt = request.prompt
+            case LoglikelihoodRequest():
+                prompt = request.context
+            case LoglikelihoodRollingRequest():
+                prompt = request.text
+        if isinstance(response, GenerateResponse):
+            prompts[prompt] = response.num_prompt_tokens
+        else:
+            prompts[prompt] = response.num_context_tokens
+    return sum(prompts.values())
+
+
+def _target(presented: Presented) -> JSON:
+    return list(presented.target) if isinstance(presented.target, tuple) else presented.target
+
+
+def _explain_wrong(question: Question, score: Score, responses: Sequence[Response]) -> str:
+    target = question.presented.target
+    expected = repr(target) if isinstance(target, str) else " or ".join(map(repr, target))
+    found = "no answer" if score.no_answer else "another text" if score.answer is None else repr(score.answer)
+    lines = [f"expected {expected}, found {found}"]
+    if asked := question.presented.sample.question:
+        lines.append(f"question: {first_line(asked)}")
+    lines += [f"reply: {reply.text!r}" for reply in responses if isinstance(reply, GenerateResponse)]
+    return "\n".join(lines)

@@ -1,0 +1,231 @@
+"""Which samples run: the limit, the plan, and what is only shown. For the process that has collected them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import sys
+from collections.abc import Generator, Iterable, Iterator
+
+import pytest
+
+from pytest_llmeval.gates.subjects import nearest_or_all
+from pytest_llmeval.inference.audit import choose_audited, choose_spares
+from pytest_llmeval.inference.chunks import plan_chunks
+from pytest_llmeval.inference.lookahead import Lookahead, Member
+from pytest_llmeval.plugin.collection.sample_item import SampleItem, SampleKey, lookahead_key, suite_paths_key
+from pytest_llmeval.plugin.finishing.hand_over import HandOver
+from pytest_llmeval.plugin.options.settings import (
+    Limit,
+    Shard,
+    collected_suites_key,
+    num_deselected_key,
+    settings_key,
+    was_given,
+)
+from pytest_llmeval.plugin.running.live import start as start_live
+from pytest_llmeval.plugin.told_once import speaks_for_all, tell_once
+from pytest_llmeval.plugin.xdist.distribution import USAGE_NODEID, batching_of, sample_places
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.terminal.prompts import prompt_lines
+from pytest_llmeval.suites.format.overrides import parse_override
+from pytest_llmeval.text.escaping import without_commands
+
+__all__ = [
+    "LimitSamples",
+    "ShardTests",
+    "check_overrides",
+    "plan",
+    "remember_suites",
+    "show_progress",
+    "show_prompts",
+    "suite_infos",
+    "suites_to_tell",
+    "told_suites",
+]
+
+
+class LimitSamples:
+    """``--llm-limit``. Registered late, so that its wrapper is the outermost: it chooses among what all others left."""
+
+    def __init__(self, limit: Limit) -> None:
+        self._limit = limit
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Keep at most the limit of each suite, the same samples for each model."""
+        result = yield
+        kept = self._kept(items)
+        dropped = [item for item in items if isinstance(item, SampleItem) and item.key not in kept]
+        if dropped:
+            items[:] = [item for item in items if not isinstance(item, SampleItem) or item.key in kept]
+            config.hook.pytest_deselected(items=dropped)
+        return result
+
+    def _kept(self, items: Iterable[pytest.Item]) -> set[SampleKey]:
+        suites: dict[tuple[str, str | None], list[SampleItem]] = {}
+        for item in items:
+            if isinstance(item, SampleItem):
+                suites.setdefault((item.file.info.name, item.model), []).append(item)
+        kept: set[SampleKey] = set()
+        for members in suites.values():
+            ranked = members if self._limit.first else sorted(members, key=_draw)
+            kept.update(item.key for item in ranked[: self._limit.count])
+        return kept
+
+
+def _draw(item: SampleItem) -> bytes:
+    """A sample's place in a random order that no other sample, model, worker or run changes."""
+    return hashlib.sha256(f"0:{item.file.info.name}:{item.sample.id}".encode()).digest()
+
+
+class ShardTests:
+    """``--llm-shard``. Registered after the limit: shards of a limited session share out what the limit leaves."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Keep what belongs to this part; the rest are the other parts'."""
+        result = yield
+        dropped = [item for item in items if not self._holds(item)]
+        if dropped:
+            items[:] = [item for item in items if self._holds(item)]
+            config.hook.pytest_deselected(items=dropped)
+        return result
+
+    def _holds(self, item: pytest.Item) -> bool:
+        """By a hash of what the test is known by: no other test, worker or order changes its part.
+
+        A sample is in one part with all models, which are compared sample by sample.
+        """
+        known = f"{item.file.info.name}\0{item.sample.id}" if isinstance(item, SampleItem) else item.nodeid
+        digest = hashlib.sha256(known.encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest[:8], "big") % self._shard.count == self._shard.number - 1
+
+
+def suite_infos(items: Iterable[pytest.Item]) -> list[SuiteInfo]:
+    """The suites that these samples belong to."""
+    samples = (item for item in items if isinstance(item, SampleItem))
+    return list({item.file.info.name: item.file.info for item in samples}.values())
+
+
+def remember_suites(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Keep in mind which suites there are, before options leave out samples."""
+    config.stash[collected_suites_key] = suite_infos(items)
+
+
+def suites_to_tell(config: pytest.Config) -> str:
+    """What a worker has collected, for its controller: the suites, and how many tests were left out."""
+    suites = [info.to_dict() for info in config.stash.get(collected_suites_key, [])]
+    return json.dumps([suites, config.stash.get(num_deselected_key, 0)])
+
+
+def told_suites(text: str) -> tuple[list[SuiteInfo], int]:
+    """The opposite of ``suites_to_tell``."""
+    suites, num_deselected = json.loads(text)
+    return [SuiteInfo.from_dict(data) for data in suites], num_deselected
+
+
+class FollowQueue:
+    """In a worker: tells the lookahead what runs next."""
+
+    def __init__(self, lookahead: Lookahead) -> None:
+        self._lookahead = lookahead
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
+        """Say what the worker has in its queue after the item that it begins."""
+        self._lookahead.next_key = nextitem.member.key if isinstance(nextitem, SampleItem) else None
+
+
+def plan(session: pytest.Session) -> None:
+    """Make the lookahead plan of this process."""
+    config, items = session.config, session.items
+    batching = batching_of(config)
+    samples = sample_places(config, [item.nodeid for item in items])
+    chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode)
+    lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
+    for chunk in chunks:
+        members = (items[place] for place in chunk.places)
+        lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
+    for audited, spares in _audited(items):
+        lookahead.audit(audited, spares)
+    config.pluginmanager.register(HandOver(session, lookahead), "llmeval-hand-over")
+    if batching.shares_chunks:
+        config.pluginmanager.register(FollowQueue(lookahead), "llmeval-queue")
+
+
+def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[Member]]]:
+    """Of each suite and model, the samples by which the fast path is checked, and those in case none of these fits."""
+    groups: dict[object, dict[str, SampleItem]] = {}
+    for item in items:
+        if isinstance(item, SampleItem):
+            groups.setdefault(item.member.group, {})[item.sample.id] = item
+    for group in groups.values():
+        sizes = {sample_id: item.size for sample_id, item in group.items()}
+        yield (
+            [group[sample_id].member for sample_id in choose_audited(sizes)],
+            [group[sample_id].member for sample_id in choose_spares(sizes)],
+        )
+
+
+def show_progress(session: pytest.Session) -> None:
+    """Let a live line follow the lookahead, where there is a terminal for it."""
+    live = start_live(session)
+    if live is not None:
+        session.config.stash[lookahead_key].answering = live.answering
+
+
+def _member(item: SampleItem) -> Member:
+    is_skipped = any(mark.name == "skip" for mark in item.own_markers)
+    return dataclasses.replace(item.member, is_skipped=True) if is_skipped else item.member
+
+
+def check_overrides(session: pytest.Session) -> None:
+    """Refuse a ``--llm-set`` for a suite that was not collected: a misspelt name must not pass for a change.
+
+    Raises ``pytest.UsageError``; a worker of pytest-xdist, in which that would be an internal error, has its controller
+    raise it. What the ini file sets is for every session of the project, and ``--lf`` collects no file in which nothing
+    failed: these only warn, as does a session without a suite.
+    """
+    config = session.config
+    if not speaks_for_all(config) or session.testsfailed:  # a suite that could not be collected may be the one
+        return
+    paths: dict[str, str] = session.stash.get(suite_paths_key, {})
+    names = sorted(paths)
+    messages = []
+    for text in config.stash[settings_key].set:
+        wanted = parse_override(text)
+        if not any(map(wanted.matches, names)):
+            hint = nearest_or_all(wanted.suite, names, names)
+            messages.append(f"--llm-set {text!r}: no suite {wanted.suite!r} was collected{hint}")
+    if not messages:
+        return
+    if not names or not was_given(config, "set") or getattr(config.option, "lf", False):
+        for message in messages:
+            tell_once(config, pytest.PytestWarning(f"{message}; it changed nothing"))
+    elif not hasattr(config, "workerinput"):
+        raise pytest.UsageError("; ".join(messages))
+    else:
+        report = pytest.CollectReport(nodeid=USAGE_NODEID, outcome="failed", longrepr="; ".join(messages), result=[])
+        session.ihook.pytest_collectreport(report=report)
+
+
+def show_prompts(session: pytest.Session) -> None:
+    """Print the prompt of every selected sample."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
+    marks = ("⟦", "⟧") if unicode else ("[[", "]]")
+    for item in session.items:
+        if isinstance(item, SampleItem) and terminal is not None:
+            terminal.write_line("")
+            terminal.write_line(item.nodeid, bold=True)
+            for line in prompt_lines(item.question, marks=marks):
+                terminal.write_line(without_commands(line))

@@ -1,0 +1,330 @@
+"""What stands above samples in pytest's tree: suites, and the level of a model in them."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
+from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
+from pytest_llmeval.inference.lookahead import Lookahead
+from pytest_llmeval.models.base import AskedSample
+from pytest_llmeval.models.replay.model import DataResponses
+from pytest_llmeval.plugin.collection.sample_item import SampleItem, relative_path, suite_paths_key
+from pytest_llmeval.plugin.models.loading import (
+    check_abilities,
+    check_replies,
+    is_overridden,
+    lacks_model,
+    responses_key,
+    stop_without_model,
+)
+from pytest_llmeval.plugin.models.several import compared_models
+from pytest_llmeval.plugin.node_ids import split_file
+from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.told_once import warn_once
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.scoring.reference_scripts import script_warnings
+from pytest_llmeval.scoring.samples_for_models import whole_suite
+from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
+from pytest_llmeval.suites.format.overrides import Override, parse_override
+from pytest_llmeval.suites.format.schema import SCORERS
+from pytest_llmeval.suites.loading.loader import load_suite
+from pytest_llmeval.suites.loading.own_responses import has_own_responses
+from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.suites.python.benchmark import Benchmark, check_name, load_benchmark
+from pytest_llmeval.text.escaping import printable, without_commands
+
+__all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode", "collect_benchmark"]
+
+_SCORERS_GROUP = "pytest_llmeval.scorers"
+_installed_scorers_key = pytest.StashKey[dict[str, Callable[..., Any]]]()
+
+_RESERVED_MARKS = frozenset(
+    ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
+)
+
+
+class SuiteNode(pytest.Collector):
+    """A suite, whatever it is written in."""
+
+    evaluation: Evaluation
+    info: SuiteInfo
+    fingerprints: dict[str, str]
+    responses: DataResponses | None = None
+    """The replies that the data carry, where there is no model to ask."""
+    lookahead: Lookahead | None = None
+    """Of its own where nobody is asked: no other suite's model is to make room for that."""
+
+    @functools.cached_property
+    def samples_asked(self) -> list[AskedSample]:
+        """All samples as models see them that answer by sample, without requests."""
+        return whole_suite(self.evaluation)
+
+    @abstractmethod
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        """Read the suite and its data. ``scorers`` are those registered from Python."""
+
+    def collect(self) -> Iterator[SampleItem | SuiteModel]:
+        """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
+        settings = self.config.stash[settings_key]
+        suite = self.load([parse_override(text) for text in settings.set], registered_scorers(self))
+        paths = self.session.stash.setdefault(suite_paths_key, {})
+        other = paths.setdefault(suite.name, self.nodeid)
+        if other != self.nodeid:
+            where = relative_path(self.config.rootpath / other)
+            raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
+        self.evaluation = Evaluation(suite)
+        fingerprint, self.fingerprints = self.evaluation.fingerprints()
+        metrics, primary = self.evaluation.scorer.metrics, suite.spec.primary_metric
+        self.info = SuiteInfo(
+            name=suite.name,
+            path=self.nodeid,
+            description=suite.spec.description,
+            scorer=self.evaluation.scorer.name,
+            settings=self.evaluation.settings,
+            fingerprint=fingerprint,
+            num_samples=len(suite.samples),
+            metrics=metrics,
+            overridden=suite.overridden,
+            gates=gate_lines(suite, metrics),
+            primary_metric=None if primary is None else primary.name,
+            higher_is_better=higher_is_better(suite, metrics),
+            cluster=suite.cluster,
+            interval=suite.spec.interval,
+            judge=self.evaluation.judge,
+            judged_by=self.evaluation.judged_by,
+            fingerprint_parts=self.evaluation.fingerprint_parts(),
+        )
+        given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
+        check_given_gates(suite, metrics, given)
+        self._add_tags(suite.spec.tags)
+        for warning in script_warnings(self.evaluation):
+            warn_once(self, warning)
+        self._take_responses(suite)
+        check_replies(self.config, self.path, suite.name, lambda: self.samples_asked)
+        check_abilities(self.config, self.path, self.evaluation)
+        if (message := equal_options(suite)) is not None:
+            warn_once(self, message)  # no error: published data have some, and a score of them is still worth having
+        models = compared_models(self.config, self.path)
+        for model, name in models.items():
+            yield SuiteModel.of(self, name, model)
+        if not models:
+            yield from self.items(self, None)
+
+    def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
+        """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
+        items: list[SampleItem] = []
+        with _collecting_no_garbage():
+            for number, sample in enumerate(self.evaluation.suite.samples, 1):
+                items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
+        yield from items
+
+    def require_model(self) -> None:
+        """Fail a sample's test in a worker of pytest-xdist, whose controller could not tell that a model is missing."""
+        if self._lacks_model:
+            stop_without_model(self.session, split_file(self.nodeid)[0])
+
+    @functools.cached_property
+    def _lacks_model(self) -> bool:
+        is_worker = hasattr(self.config, "workerinput")
+        return is_worker and self.responses is None and lacks_model(self.config, self.path)
+
+    def _take_responses(self, suite: Suite) -> None:
+        """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
+        known = self.config.stash.setdefault(responses_key, {})
+        has_model = bool(self.config.stash[settings_key].models) or is_overridden(self.config, self.path)
+        brings_own = not has_model and has_own_responses(suite)
+        known[self.path] = brings_own and known.get(self.path, True)  # several suites can stand in one file
+        if brings_own:
+            self.responses, self.lookahead = DataResponses(), Lookahead()
+
+    def _add_tags(self, tags: Sequence[str]) -> None:
+        for place, tag in enumerate(tags):
+            where = ("tags", place)
+            if tag in _marks_with_meaning(self.config):
+                raise self.evaluation.suite.error(
+                    f"{tag!r} is the name of a mark with a meaning of its own", keys=where
+                )
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", pytest.PytestUnknownMarkWarning)
+                    mark = getattr(pytest.mark, tag)
+            except pytest.PytestUnknownMarkWarning:
+                self.config.addinivalue_line("markers", f"{tag}: tag of an LLM suite")
+                mark = getattr(pytest.mark, tag)
+            except pytest.fail.Exception:
+                message = f"{tag!r} is not among the registered markers, and --strict-markers is on: register it"
+                raise self.evaluation.suite.error(message, keys=where) from None
+            self.add_marker(mark)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One message without a traceback for what the user can mend."""
+        if isinstance(excinfo.value, LLMEvalError):
+            return without_commands(printable(str(excinfo.value), keep="\n"))
+        return super().repr_failure(excinfo)
+
+
+class SuiteFile(SuiteNode, pytest.Module):
+    """A suite file. A Module: autouse fixtures of module scope need one above every item (doctest does the same)."""
+
+    obj = None
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path) -> SuiteFile:
+        """The suite at ``path``.
+
+        pytest gives a file that is named on the command line and lies outside of the rootdir no name in node ids: two
+        suites would share theirs.
+        """
+        root = parent.config.rootpath
+        if path.is_relative_to(root):
+            suite: SuiteFile = cls.from_parent(parent, path=path)
+        else:
+            suite = cls.from_parent(parent, path=path, nodeid=Path(os.path.relpath(path, root)).as_posix())
+        return suite
+
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        """Read the file."""
+        return load_suite(self.path, overrides=overrides, shown_path=relative_path(self.path), scorers=scorers)
+
+
+class BenchmarkSuite(SuiteNode):
+    """A suite that a class in a Python file makes."""
+
+    kind: type[Benchmark]
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, kind: type[Benchmark]) -> BenchmarkSuite:
+        """The suite of the class ``kind``, which stands in the module ``parent``."""
+        suite: BenchmarkSuite = cls.from_parent(parent, name=kind.__name__)
+        suite.kind = kind
+        suite.own_markers.extend(_marks_of(kind))
+        suite.keywords.update((mark.name, mark) for mark in suite.own_markers)
+        return suite
+
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        """Have the class load its rows."""
+        shown_path = relative_path(self.path)
+        check_name(self.kind, self.path, shown_path)
+        if any(mark.name == "parametrize" for mark in self.own_markers):
+            message = "is for test functions; give each variant of a benchmark a class of its own"
+            raise SuiteError(f"{self.name}: pytest.mark.parametrize {message}", path=shown_path)
+        return load_benchmark(self.kind, self.path, overrides=overrides, shown_path=shown_path, scorers=scorers)
+
+
+def collect_benchmark(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> BenchmarkSuite | list[pytest.Collector] | None:
+    """The suite of a class that derives from ``Benchmark`` and stands in this module; None for anything else.
+
+    Nothing of one that says ``__test__ = False``, nor under a second name that the module has for it.
+    """
+    if not isinstance(collector, pytest.Module) or not isinstance(obj, type) or not issubclass(obj, Benchmark):
+        return None
+    if obj.__module__ != getattr(collector.obj, "__name__", None):
+        return None
+    if obj.load is Benchmark.load and obj.__subclasses__():
+        return None  # what others derive from
+    is_alias = name != obj.__name__ and getattr(collector.obj, obj.__name__, None) is obj
+    return [] if is_alias or not getattr(obj, "__test__", True) else BenchmarkSuite.of(collector, obj)
+
+
+def _marks_of(kind: type) -> list[pytest.Mark]:
+    """The marks of a class and of what it derives from, as pytest has them for a test class."""
+    given = [vars(owner).get("pytestmark", []) for owner in reversed(kind.__mro__)]
+    marks = [mark for some in given for mark in (some if isinstance(some, list) else [some])]
+    return [getattr(mark, "mark", mark) for mark in marks]
+
+
+def _installed_scorers() -> dict[str, Callable[..., Any]]:
+    found = {}
+    for point in metadata.entry_points(group=_SCORERS_GROUP):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            where = f"the entry point {point.name} = {point.value} of the group {_SCORERS_GROUP}"
+            raise OptionError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
+    return found
+
+
+def registered_scorers(node: pytest.Collector) -> dict[str, Callable[..., Any]]:
+    """Scorers that are registered from Python for the suite at ``node``. Raises ``OptionError`` for a name given twice.
+
+    From entry points, and from the hook of plugins and of each conftest.py above the suite.
+    """
+    config = node.config
+    if _installed_scorers_key not in config.stash:
+        config.stash[_installed_scorers_key] = _installed_scorers()
+    installed: dict[str, Callable[..., Any]] = config.stash[_installed_scorers_key]
+    found = dict(installed)
+    for given in node.session.gethookproxy(node.path).pytest_llmeval_scorers():
+        for name, scorer in given.items():
+            if found.setdefault(name, scorer) is not scorer:
+                raise OptionError(f"pytest_llmeval_scorers: two scorers are called {name!r}; rename one of them")
+    for name, scorer in found.items():
+        if name in SCORERS:
+            raise OptionError(f"pytest_llmeval_scorers: {name!r} is a scorer of pytest-llmeval-suites; rename yours")
+        if not callable(scorer):
+            raise OptionError(
+                f"pytest_llmeval_scorers: {name!r} is a {type(scorer).__name__}, expected a function or a class"
+            )
+    return found
+
+
+class SuiteModel(pytest.Collector):
+    """One model's samples of a suite: the level between file and sample where several models are given."""
+
+    model: str
+    file: SuiteNode
+
+    @classmethod
+    def of(cls, file: SuiteNode, name: str, model: str) -> SuiteModel:
+        """The level of ``model`` under ``file``, called ``name`` in node ids."""
+        level: SuiteModel = cls.from_parent(file, name=name)
+        level.model, level.file = model, file
+        return level
+
+    def collect(self) -> Iterator[SampleItem]:
+        """The suite's samples, loaded and checked by then, for this model."""
+        return self.file.items(self, self.model)
+
+
+class NotASuite(pytest.File):
+    """A YAML file that was named on the command line and that nobody collects."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Say what a suite begins with."""
+        raise self.CollectError(
+            f"{self.nodeid}: not a suite: its first key must be `suite`, "
+            "and `score` with `samples` or `dataset` must stand at the start of a line"
+        )
+
+
+@contextmanager
+def _collecting_no_garbage() -> Iterator[None]:
+    """No passes of the garbage collector: of items, all of which stay, each would look at all that there are."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _marks_with_meaning(config: pytest.Config) -> set[str]:
+    """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
+    registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
+    return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}

@@ -1,0 +1,121 @@
+"""lm-eval's task files in pytest's tree: a task is a suite, a group is the suites of its tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
+from pytest_llmeval.plugin.collection.sample_item import relative_path
+from pytest_llmeval.plugin.collection.suite_nodes import SuiteFile
+from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
+from pytest_llmeval.suites.format.overrides import Override
+from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
+from pytest_llmeval.suites.lm_eval.load import load_task, read_tasks
+from pytest_llmeval.suites.lm_eval.names import installed_tasks
+from pytest_llmeval.suites.lm_eval.recognize import is_group_file
+from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.text.escaping import printable, without_commands
+
+__all__ = ["TaskGroup", "TaskSuite", "add_named_suites", "collect_installed_folder", "collect_task_file"]
+
+_seen_key = pytest.StashKey[set[str]]()
+
+
+class TaskSuite(SuiteFile):
+    """A task as a suite."""
+
+    leaf: Leaf
+
+    @classmethod
+    def of_leaf(cls, parent: pytest.Collector, leaf: Leaf) -> TaskSuite:
+        """The suite of ``leaf``. One that stands inside a group file has a node id as if it were a file of its own."""
+        path = leaf.source.path
+        if leaf.inline is None:
+            suite: TaskSuite = cls.of(parent, path)  # type: ignore[assignment]
+        else:
+            name = leaf.inline.replace("/", "_").replace("::", "_")
+            virtual = os.path.relpath(path.with_suffix("") / f"{name}.yaml", parent.config.rootpath)
+            suite = cls.from_parent(parent, path=path, nodeid=Path(virtual).as_posix())
+        suite.leaf = leaf
+        return suite
+
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        """Read the task's file and its data."""
+        is_trusted = self.config.stash[settings_key].trust_task_code
+        results_scorer = task_results_scorer if is_trusted else None
+        return load_task(self.leaf, overrides=overrides, scorers=scorers, results_scorer=results_scorer)
+
+
+class TaskGroup(pytest.Collector):
+    """A group file. No ``pytest.File``: of those ``--lf`` skips what holds no failed test, and this holds suites."""
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path) -> TaskGroup:
+        """The group at ``path``."""
+        relative = os.path.relpath(path, parent.config.rootpath)
+        group: TaskGroup = cls.from_parent(parent, name=path.name, path=path, nodeid=Path(relative).as_posix())
+        return group
+
+    def collect(self) -> Iterator[TaskSuite]:
+        """The tasks, through groups in it, each once in a session."""
+        for leaf in read_tasks(Source(self.path, relative_path(self.path))):
+            suite = TaskSuite.of_leaf(self, leaf)
+            if _is_first(suite):
+                yield suite
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """One message without a traceback for what the user can mend."""
+        if isinstance(excinfo.value, LLMEvalError):
+            return without_commands(printable(str(excinfo.value), keep="\n"))
+        return super().repr_failure(excinfo)
+
+
+def collect_task_file(parent: pytest.Collector, path: Path) -> list[pytest.Collector]:
+    """The task or group at ``path``, which is a task file; nothing for a task that a group has collected."""
+    if is_group_file(path):
+        return [TaskGroup.of(parent, path)]
+    suite = TaskSuite.of_leaf(parent, Leaf(Source(path, relative_path(path))))
+    return [suite] if _is_first(suite) or parent.session.isinitpath(path) else []
+
+
+def _is_first(suite: TaskSuite) -> bool:
+    seen = suite.session.stash.setdefault(_seen_key, set())
+    if suite.nodeid in seen:
+        return False
+    seen.add(suite.nodeid)
+    return True
+
+
+def collect_installed_folder(parent: pytest.Collector, path: Path) -> pytest.Collector | None:
+    """A folder of the installed lm_eval package, which pytest would import as a package of tests."""
+    tasks = installed_tasks()
+    if tasks is None or not path.is_relative_to(tasks.parent):
+        return None
+    folder: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
+    return folder
+
+
+def add_named_suites(config: pytest.Config, settings: Settings) -> None:
+    """Let pytest collect what ``--llm-suite`` names: instead of what it would find where it was told nothing else.
+
+    Raises ``OptionError`` for a name that does not exist.
+    """
+    paths: list[str] = []
+    for text in settings.suite:
+        for name in text.split(","):
+            try:
+                paths += map(str, paths_of_name(name.strip().removeprefix("lm_eval:")))
+            except (LookupError, SuiteError) as error:
+                raise OptionError(f"--llm-suite {text}: {error.args[0]}") from None
+    sources = pytest.Config.ArgsSource
+    if config.args_source is not sources.ARGS and config.getoption("llm_suite") is not None:
+        config.args = []
+        config.args_source = sources.ARGS
+    config.args += [path for path in dict.fromkeys(paths) if path not in config.args]

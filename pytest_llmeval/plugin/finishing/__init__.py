@@ -1,0 +1,1 @@
+"""The end of a session: reports, gates, the exit code."""

@@ -1,0 +1,184 @@
+"""Gates as results of pytest: in the terminal, the JUnit file and ``-rA``, where every test has its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.gates.decide import decide
+from pytest_llmeval.plugin.finishing.gate_selection import selection_of
+from pytest_llmeval.plugin.gate_options import baseline_key, gate_options, read_baseline
+from pytest_llmeval.plugin.node_ids import escape_text, model_nodes, split_file
+from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.terminal.gate_lines import MAX_FAILED, gate_name
+from pytest_llmeval.reporting.terminal.tables import wrapped_lines
+from pytest_llmeval.text.escaping import printable, without_commands
+
+if TYPE_CHECKING:
+    from pytest_llmeval.plugin.finishing.session import LLMSession
+
+__all__ = ["decide_and_log", "gate_nodeid", "log_gates"]
+
+_REMEMBERS = ("lfplugin", "stepwiseplugin")
+"""Plugins of pytest that would look for a gate among the tests of the next session, and find none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    """What pytest's short summary and JUnit file look for in a failure."""
+
+    message: str
+    path: str
+    lineno: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.lineno}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a gate failed, as a test report holds it.
+
+    ``session_terminal`` is where the session's summary says it in full, among the other gates: there it is not said
+    twice. None where the summary leaves it out.
+    """
+
+    reprcrash: _Crash
+    lines: tuple[str, ...]
+    session_terminal: Any
+
+    def toterminal(self, terminal: Any) -> None:
+        if terminal is self.session_terminal:
+            where = f"{self.reprcrash.path}:{self.reprcrash.lineno}: what was found stands below, under gates"
+            for line in wrapped_lines(where, width=terminal.fullwidth, indent="  "):
+                terminal.line(line)
+            return
+        for line in self.lines:
+            terminal.line(line, red=True)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+class TestReport(pytest.TestReport):
+    """The report of a gate, under the name that plugins know.
+
+    Gates are no tests that pytest has collected. So its last line counts those that failed, as it does with subtests,
+    and no others: the summary counts them apart.
+    """
+
+    @property
+    def count_towards_summary(self) -> bool:
+        """What pytest's last line asks for."""
+        return self.failed
+
+
+def gate_nodeid(result: GateResult, nodes: dict[str, str]) -> str:
+    """``suites/boolq.yaml::gate[accuracy >= 0.6]``, with a level of the model where there are several.
+
+    A gate of a suite that is no file names the suite beside its rule.
+    """
+    name = result.name if result.path is not None or result.suite is None else f"{result.suite}: {result.name}"
+    levels = [result.path or "llmeval"]
+    if result.model in nodes:
+        levels.append(nodes[result.model])
+    return "::".join([*levels, f"gate[{escape_text(name)}]"])
+
+
+def decide_and_log(session: pytest.Session, gathered: LLMSession) -> tuple[GateResult, ...]:
+    """Decide the gates of a session that has run, and let pytest know."""
+    config = session.config
+    settings = config.stash[settings_key]
+    was_asked = settings.gate or settings.baseline is not None or settings.require_gates
+    if gathered.report is None or not (gathered.has_suites or was_asked):
+        return ()
+    results: list[GateResult] = []
+    try:
+        read_baseline(config, settings)  # that of the ini file, where no model was named
+    except OptionError as error:
+        results.append(GateResult(name="baseline", kind="baseline", origin="ini", outcome="failed", reason=str(error)))
+    baseline = config.stash.get(baseline_key, None)
+    results += decide(
+        gathered.report,
+        gate_options(config, settings),
+        baseline=baseline,
+        selection=selection_of(config, gathered.report, baseline, gathered.absent),
+    )
+    log_gates(session, results, model_nodes(settings.models) if len(settings.models) > 1 else {})
+    if any(result.outcome == "failed" for result in results):
+        gathered.fail(session)
+    return tuple(results)
+
+
+def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dict[str, str]) -> None:
+    """Let every plugin that hears of test results hear of these."""
+    manager = session.config.pluginmanager
+    deaf = [plugin for plugin in map(manager.get_plugin, _REMEMBERS) if plugin is not None]
+    log = manager.subset_hook_caller("pytest_runtest_logreport", remove_plugins=deaf)
+    starts, finishes = manager.hook.pytest_runtest_logstart, manager.hook.pytest_runtest_logfinish
+    terminal = manager.get_plugin("terminalreporter")
+    if terminal is not None and results:
+        # The line of the last test is full. With -q and with pytest-xdist the terminal does not know that it is in one.
+        terminal.ensure_newline() if terminal.currentfspath else terminal.write_line("")
+        # Of a reporter of its own kind (pytest-sugar) nobody knows what it makes of a word between its lines.
+        is_usual = type(terminal) is pytest.TerminalReporter
+        if is_usual and session.config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) <= 0:
+            # The dots of gates stand behind a word of their own, not behind the file of a suite.
+            terminal.write("gates ")
+            starts = manager.subset_hook_caller("pytest_runtest_logstart", remove_plugins=[terminal])
+    session.testscollected += len(results)  # or the terminal's progress passes 100%
+    option = session.config.option
+    max_failures, option.maxfail = option.maxfail, 0  # -x stops what comes after a failure, and nothing does
+    is_listed = sum(result.outcome == "failed" for result in results) <= MAX_FAILED
+    writer = session.config.get_terminal_writer() if terminal is not None and is_listed else None
+    try:
+        for result in results:
+            nodeid = gate_nodeid(result, nodes)
+            title = printable(gate_name(result, nodes, separator=": "))
+            location = (split_file(nodeid)[0], None if result.line is None else result.line - 1, title)
+            starts(nodeid=nodeid, location=location)
+            for report in _reports(result, nodeid, location, writer):
+                log(report=report)
+            finishes(nodeid=nodeid, location=location)
+    finally:
+        option.maxfail = max_failures
+
+
+def _reports(
+    result: GateResult, nodeid: str, location: tuple[str, int | None, str], writer: Any
+) -> list[pytest.TestReport]:
+    phases: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "teardown")
+    return [_report(result, nodeid, location, when, writer) for when in phases]
+
+
+def _report(
+    result: GateResult,
+    nodeid: str,
+    location: tuple[str, int | None, str],
+    when: Literal["setup", "call", "teardown"],
+    writer: Any,
+) -> pytest.TestReport:
+    outcome = result.outcome if when == "call" else "passed"
+    path, line = location[0], result.line or 1
+    longrepr: Any = None
+    if outcome == "failed":
+        reason, *notes = _shown(result)
+        longrepr = _Failure(_Crash(reason, path, line), (reason, *notes), writer)
+    elif outcome == "skipped":
+        longrepr = (path, line, f"Skipped: {_shown(result)[0]}")
+    report = TestReport(
+        nodeid=nodeid, location=location, keywords={"gate": 1}, outcome=outcome, longrepr=longrepr, when=when
+    )
+    if when == "call" and outcome == "passed":
+        report.sections.append(("Captured gate", "\n".join(_shown(result))))
+    return report
+
+
+def _shown(result: GateResult) -> list[str]:
+    """What was found, the reason first, as it may stand on a line of its own."""
+    return [without_commands(printable(text)) for text in (result.reason, *result.notes)]

@@ -1,0 +1,52 @@
+"""What the model had answered ahead when somebody stopped the session: it is scored and recorded, not thrown away.
+
+pytest ends a session at once for Ctrl-C, and does not come to run the tests of samples whose replies are waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.inference.lookahead import Lookahead
+from pytest_llmeval.plugin.collection.sample_item import SampleItem
+from pytest_llmeval.plugin.options.settings import llm_session_key
+from pytest_llmeval.plugin.running.recording import payload_of
+from pytest_llmeval.reporting.report.records import Payload
+
+__all__ = ["HandOver", "from_worker"]
+
+_KEY = "llmeval_handed_over"
+
+
+class HandOver:
+    """Registered where samples run: in the only process, or in a worker of pytest-xdist."""
+
+    def __init__(self, session: pytest.Session, lookahead: Lookahead) -> None:
+        self._session = session
+        self._lookahead = lookahead
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """Record what is waiting: in the session's report, or in what a worker tells at its end."""
+        config = self._session.config
+        worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
+        for payload in self._payloads():
+            if worker is None:
+                config.stash[llm_session_key].take_over(payload)
+            else:
+                worker.setdefault(_KEY, []).append(payload.encode())
+
+    def _payloads(self) -> Iterator[Payload]:
+        for item in self._session.items:
+            if isinstance(item, SampleItem) and self._lookahead.has_answered(item.key):
+                record = item.record_waiting(self._lookahead)
+                if record is not None:
+                    yield payload_of(item, record, self._lookahead.model)
+
+
+def from_worker(output: dict[str, Any]) -> Iterator[Payload]:
+    """What a worker hands over in its ``workeroutput``; once, though pytest-xdist may tell of its end twice."""
+    return map(Payload.decode, output.pop(_KEY, ()))

@@ -1,0 +1,111 @@
+"""From a session's records to the files of its report, through a journal that survives a killed session."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.report.groups import Group
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
+from pytest_llmeval.reporting.writers.targets import write_report_file
+from pytest_llmeval.types import JSON
+
+__all__ = ["ReportWriter"]
+
+
+class ReportWriter:
+    """Keeps on disk what takes memory, the texts of samples, until they are written.
+
+    :param targets: where the report goes, as the user named it.
+    :param head: what is known of the session at its start, for the journal.
+    :param tell: takes a problem: a disk that fails costs texts or files, and not the session.
+    """
+
+    def __init__(
+        self, targets: Sequence[Path], head: Callable[[], Mapping[str, JSON]], tell: Callable[[str], None]
+    ) -> None:
+        self._given = tuple(targets)
+        # A test that changes the current directory does not move the reports.
+        self._targets = [path.absolute() for path in targets]
+        self._head = head
+        self._tell = tell
+        self._journal: Journal | None = None
+        self._was_begun = not targets
+        self.written: list[Path] = []
+        """The report's files, once they are there, as the user named them."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Made before the first thing that goes into it; None where no report is wanted, or it cannot be written."""
+        if not self._was_begun:
+            self._was_begun = True
+            try:
+                self._journal = Journal(journal_path(self._targets[0]), self._head())
+            except ReportError as error:
+                self._tell(f"{error}: the report lacks the texts of samples")
+        return self._journal
+
+    def add_suite(self, info: SuiteInfo, num_expected: Mapping[Group, int]) -> None:
+        """A suite that is being run, with the number of its samples, on each model where there are several."""
+        if self.journal is not None:
+            self.journal.add_suite(info)
+            for (suite, model), number in num_expected.items():
+                self.journal.add_expected(suite, model, number)
+
+    def add_model(self, model: Mapping[str, JSON]) -> None:
+        """A model that answers."""
+        if self.journal is not None:
+            self.journal.add_model(model)
+
+    def add_engine(self, group: Group, engine: EngineUse) -> None:
+        """How the log-likelihoods of a suite are computed."""
+        if self.journal is not None:
+            self.journal.add_engine(*group, engine)
+
+    def add(self, record: Record) -> int | None:
+        """A record, with its texts. Its place in the journal, None where there is none."""
+        if self.journal is None:
+            return None
+        try:
+            return self.journal.add(record)
+        except JournalError as error:
+            self._tell(f"{error}: the report lacks the texts of this sample and of those that came after it")
+            return error.place
+
+    def write(self, report: Report, places: Sequence[int | None]) -> bool:
+        """Write the report's files, with the texts of its records; ``places`` are those of ``report.records``.
+
+        Whether all could be written. What could not leaves the journal, which ``llmeval show`` reads.
+        """
+        whole = dataclasses.replace(report, records=self._whole(report.records, places))
+        are_written = True
+        for target, given in zip(self._targets, self._given, strict=True):
+            try:
+                written = write_report_file(whole, target)
+                self.written.append(given if written == target else given / written.name)
+            except (ReportError, OSError) as error:
+                are_written = False
+                text = str(error) if isinstance(error, ReportError) else f"cannot write the report {given}: {error}"
+                self._tell(text)
+        if self._journal is not None:
+            self._journal.close(discard=are_written)
+            if not are_written:
+                self._tell(f"what was finished is in {self._journal.path}: llmeval show {self._journal.path}")
+        return are_written
+
+    def _whole(self, records: Sequence[Record], places: Sequence[int | None]) -> Sequence[Record]:
+        """The records with their texts, which the journal holds."""
+        known = [place for place in places if place is not None]
+        # What a slim record keeps of a reply is for the summary: it is not the reply.
+        records = [record if record.output is None else dataclasses.replace(record, output=None) for record in records]
+        if self._journal is None or not known:
+            return records
+        if len(known) == len(records):
+            return self._journal.records(known)
+        whole = iter(self._journal.records(known))
+        return [record if place is None else next(whole) for place, record in zip(places, records, strict=True)]

@@ -1,0 +1,376 @@
+"""The session as the process sees it that reports it: gathers records, counts what is missing, writes the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.plugin.collection.last_failed import is_misread
+from pytest_llmeval.plugin.finishing.gathered import Gathered
+from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
+from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
+from pytest_llmeval.plugin.gate_options import read_gates
+from pytest_llmeval.plugin.node_ids import SampleNode, model_nodes, split_file
+from pytest_llmeval.plugin.options.settings import Limit, Settings
+from pytest_llmeval.reporting.report.environment import describe_environment
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.groups import Group, described_group
+from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, slim
+from pytest_llmeval.reporting.report.report import Report, definitions_of
+from pytest_llmeval.reporting.terminal.engine_lines import merged
+from pytest_llmeval.text.escaping import first_line
+from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.types import JSON
+
+__all__ = ["LLMSession", "remember"]
+
+
+class LLMSession:
+    """Lives where reports arrive: in the only process, or in the controller of pytest-xdist.
+
+    What it keeps of a sample are its numbers. Its texts go to a journal beside the report, where there is to be one:
+    they are what takes memory, and a session that is killed leaves the journal.
+    """
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._started = datetime.now(UTC)
+        self._start_s = time.monotonic()  # the clock on the wall may be set meanwhile
+        self._unrecorded: dict[str, Unrecorded] = {}
+        self._lost: dict[str, str] = {}
+        self._num_taken_over = 0
+        self._absent: dict[str, SuiteInfo] = {}
+        compared = settings.models if len(settings.models) > 1 else ()
+        nodes = {node: model for model, node in model_nodes(compared).items()}
+        self._gathered = Gathered(compared=compared, model_of_node=nodes)
+        self.writer = ReportWriter(settings.report, self._head, self._problem)
+        self._wrong = WrongAnswers(config, settings, lambda: self._gathered.expected)
+        self._places: dict[tuple[Group, str], int | None] = {}
+        self.report: Report | None = None
+        self.gates: tuple[GateResult, ...] = ()
+        self._has_failed = False
+        self._is_open = False
+
+    def fail(self, session: pytest.Session) -> None:
+        """Fail the run. The exit code becomes 1 where it says nothing else yet; ``exit_code`` holds it at that."""
+        self._has_failed = True
+        session.exitstatus = self.exit_code(session.exitstatus)
+
+    def exit_code(self, found: object) -> Any:
+        """What the session ends with, where others leave ``found``: neither 0 nor 5 after ``fail``.
+
+        Nor where samples were to run and nobody came to count them. A conftest.py may forgive that nothing was
+        selected, but not a failed gate.
+        """
+        forgives = not found or found == pytest.ExitCode.NO_TESTS_COLLECTED
+        return pytest.ExitCode.TESTS_FAILED if forgives and (self._has_failed or self._is_open) else found
+
+    def expect(self, nodeids: Iterable[str]) -> None:
+        """These samples are to run."""
+        self._is_open = True
+        self._gathered.expected.update(dict.fromkeys(nodeids))
+
+    def know(self, info: SuiteInfo) -> None:
+        """This suite was collected, and samples of it are to run."""
+        self._gathered.suites[info.name] = info
+
+    def know_collected(self, infos: Iterable[SuiteInfo]) -> None:
+        """These suites were collected, whether samples of them are to run or not."""
+        self._absent.update((info.name, info) for info in infos)
+
+    @property
+    def has_suites(self) -> bool:
+        """Whether there was any suite in this session."""
+        return bool(self._gathered.suites or self._gathered.expected or self._absent or self._gathered.records)
+
+    @property
+    def absent(self) -> list[SuiteInfo]:
+        """Suites that were collected, and of which no sample was to run."""
+        return [info for name, info in self._absent.items() if name not in self._gathered.suites]
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take in one test report."""
+        # The terminal keeps every report until the end: what has been taken in must not stay there too.
+        payload = report.__dict__.pop("llm_payload", None)
+        if isinstance(payload, str):
+            payload = Payload.decode(payload)
+        if payload is not None:
+            self._add_payload(payload)
+        self._wrong.tell(report, () if payload is None else payload.records)
+        if report.passed and report.when == "call":
+            self._unrecorded.pop(report.nodeid, None)  # it failed before, and was run again
+        if report.nodeid not in self._gathered.expected:
+            if report.failed and report.when not in ("setup", "call", "teardown") and report.nodeid not in self._lost:
+                # A worker died in a hand-written test, which may have had scores to record: nobody knows.
+                self._problem(f"{report.nodeid}: {first_line(redact(str(report.longrepr)))}")
+            return
+        if report.skipped and report.nodeid not in self._gathered.recorded:  # xfail: it ran, and has a record
+            self._gathered.skipped.add(report.nodeid)
+        elif report.failed and report.nodeid not in self._gathered.recorded:
+            # A worker that died: the report was made here, for a sample that never came back.
+            self._add_missing(report.nodeid, first_line(redact(str(report.longrepr))))
+
+    def take_over(self, payload: Payload) -> None:
+        """Take in samples whose tests the end of the session has forestalled, though the model had answered them."""
+        self._num_taken_over += len(payload.records)
+        self._add_payload(payload)
+
+    def _add_payload(self, payload: Payload) -> None:
+        gathered = self._gathered
+        if payload.suite is not None:
+            # What was made up for a sample that died before its suite was known gives way to the suite's own.
+            gathered.suites[payload.suite.name] = payload.suite
+            self.writer.add_suite(payload.suite, gathered.num_expected(payload.suite))
+        if payload.model is not None:
+            gathered.models.setdefault(str(payload.model["name"]), payload.model)
+            self.writer.add_model(payload.model)
+        if payload.unrecorded is not None:
+            self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
+        for record in payload.records:
+            self._add_record(record)
+            if payload.engine is not None:
+                group = gathered.group_of(record)
+                engine = gathered.engines[group] = merged(gathered.engines.get(group), payload.engine)
+                self.writer.add_engine(group, engine)
+
+    def _add_record(self, record: Record) -> None:
+        gathered = self._gathered
+        key = (gathered.group_of(record), record.id)
+        known = gathered.records.get(key)
+        gathered.recorded.add(record.nodeid)
+        place, kept = self.writer.add(record), slim(record)
+        if known is not None and known.nodeid != record.nodeid:
+            # The order of arrival is the workers'; which one counts must not depend on it.
+            first, other = sorted((known, kept), key=lambda one: one.nodeid)
+            self._problem(
+                f"sample {record.id!r} of {described_group(key[0])} was recorded by {first.nodeid} "
+                f"and by {other.nodeid}: only the first counts"
+            )
+            if first is known:
+                return
+        gathered.records[key], self._places[key] = kept, place
+        self._wrong.keep(key[0], record)
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._start_s
+
+    def _head(self) -> dict[str, JSON]:
+        return {
+            "created": self._started.isoformat(timespec="seconds"),
+            "environment": describe_environment(),
+            "options": _options(self._settings),
+        }
+
+    def _problem(self, text: str) -> None:
+        self._gathered.problems.append(text)
+
+    def _add_missing(self, nodeid: str, reason: str) -> None:
+        node = SampleNode.parse(nodeid)
+        suite, model = self._suite_at(node.path), self._gathered.model_of_node.get(node.model or "")
+        record = Record(suite=suite, model=model, id=node.sample_id, nodeid=nodeid, status="unscored", reason=reason)
+        self._add_record(record)
+
+    def _suite_at(self, path: str) -> str:
+        """The name of the suite at this node id; read from its file where no worker has told of it."""
+        suites = self._gathered.suites
+        name = next((info.name for info in suites.values() if info.path == path), None)
+        if name is None:
+            told = next((info for info in self._absent.values() if info.path == path), None)
+            info = told or _read_info(self._config, path)
+            name, suites[info.name] = info.name, info
+        return name
+
+    def lose(self, nodeids: Iterable[str], reason: str) -> None:
+        """These tests will not run, and nothing else tells of it: samples are unscored, other tests are a problem."""
+        for nodeid in nodeids:
+            self._lost[nodeid] = reason
+        others = [nodeid for nodeid in self._lost if nodeid not in self._gathered.expected]
+        if others:
+            self._problem(f"{', '.join(others[:5])}{', …' if len(others) > 5 else ''}: {reason}")
+
+    def cannot_collect(self, nodeid: str, reason: str) -> None:
+        """What stands there, nobody knows: the report's numbers may lack a suite."""
+        self._problem(f"{nodeid or 'the session'} could not be collected: {first_line(redact(reason))}")
+
+    def finish(self, session: pytest.Session, failed: Collection[str]) -> Report:
+        """Reconcile what was to run with what came back, and make the report, which no gate has seen yet.
+
+        ``failed`` are the node ids of all samples and tests that failed.
+        The exit code becomes 1 if it was 0 and something is missing.
+        """
+        gathered, self._is_open = self._gathered, False
+        stopped = _why_stopped(session)
+        if stopped is not None and (count := self._num_taken_over):
+            were = (
+                "1 sample that the model had answered was"
+                if count == 1
+                else f"{count} samples that the model had answered were"
+            )
+            stopped = f"{stopped}; {were} scored then"
+        done = gathered.recorded | gathered.skipped
+        missing = [nodeid for nodeid in gathered.expected if nodeid not in done]
+        if missing and stopped is None:
+            for nodeid in missing:
+                self._add_missing(nodeid, self._lost.get(nodeid, "did not run"))
+            self._problem(f"{len(missing)} of {len(gathered.expected)} samples did not come back")
+        for path in dict.fromkeys(SampleNode.parse(nodeid).path for nodeid in gathered.expected):
+            self._suite_at(path)
+        for unrecorded in self._unrecorded.values():
+            if unrecorded.nodeid not in gathered.recorded:
+                self._add_unrecorded(unrecorded)
+        gathered.find_mixtures()
+        records = gathered.ordered_records()
+        suites, comparisons = tuple(gathered.suite_reports(records)), gathered.comparisons(records)
+        num_unscored = sum(record.status == "unscored" for record in records)
+        allowed = self._settings.allow_unscored
+        if allowed and num_unscored > allowed:
+            self._problem(f"{num_unscored} samples could not be scored, and --llm-allow-unscored allows {allowed}")
+        for suite in suites:
+            if allowed and suite.summary.num_unscored and not suite.summary.num_scored:
+                self._problem(f"no sample of suite {suite.info.name!r} could be scored")
+        if num_unscored > allowed or gathered.problems:
+            self.fail(session)
+        self.report = Report(
+            created=self._started.isoformat(timespec="seconds"),
+            seconds=self._seconds,
+            environment=describe_environment(),
+            models=tuple(gathered.ordered_models(suites)),
+            options=_options(self._settings),
+            collected=tuple(sorted({*self._absent, *gathered.suites})),
+            exit_code=int(session.exitstatus),
+            num_failed_tests=len({*failed} - self._explained(records)),
+            suites=suites,
+            comparisons=comparisons,
+            averages=gathered.averages(suites, records),
+            definitions=definitions_of(suites),
+            records=records,
+            stopped=stopped,
+            problems=tuple(gathered.problems),
+        )
+        return self.report
+
+    def _explained(self, records: Iterable[Record]) -> set[str]:
+        """The node ids whose failure a record tells."""
+        statuses = ("unscored", "wrong") if self._settings.strict else ("unscored",)
+        return {record.nodeid for record in records if record.status in statuses}
+
+    def write(self, session: pytest.Session) -> None:
+        """Write the report with what the gates found. The exit code becomes 1 if it was 0 and that fails."""
+        if self.report is None:
+            return
+        self.report = dataclasses.replace(
+            self.report,
+            gates=self.gates,
+            exit_code=int(self.exit_code(session.exitstatus) or 0),
+            seconds=self._seconds,
+        )
+        places = [self._places[self._gathered.group_of(record), record.id] for record in self.report.records]
+        if not self.writer.write(self.report, places):
+            self.fail(session)
+            self.report = dataclasses.replace(
+                self.report, problems=tuple(self._gathered.problems), exit_code=int(session.exitstatus)
+            )
+
+    def write_wrong_answers(self, terminal: pytest.TerminalReporter) -> None:
+        """The first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them."""
+        if self.report is not None:
+            wrong = (record for record in self.report.records if record.status == "wrong")
+            self._wrong.write(terminal, map(self._gathered.group_of, wrong))
+
+    def _add_unrecorded(self, unrecorded: Unrecorded) -> None:
+        """Count a test that failed before it recorded anything as unscored in its suite.
+
+        Its suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to, else
+        the suite is named after the file.
+        """
+        path, name = split_file(unrecorded.nodeid)
+        records = self._gathered.records.values()
+        neighbours = {record.suite for record in records if split_file(record.nodeid)[0] == path}
+        suite = unrecorded.suite or (neighbours.pop() if len(neighbours) == 1 else path)
+        self._add_record(
+            Record(
+                suite=suite,
+                model=unrecorded.model,
+                id=name,
+                nodeid=unrecorded.nodeid,
+                status="unscored",
+                reason=unrecorded.reason,
+            )
+        )
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to tell: not where suites were met by the way and had no model to answer them."""
+        named = self._config.args_source is self._config.ArgsSource.ARGS
+        gathered = self._gathered
+        return bool(gathered.records or (gathered.expected and named) or (self.report and self.report.gates))
+
+    def nodeids_to_remember(self) -> list[str]:
+        """Tests that ``--lf`` is to run again although they passed for pytest."""
+        statuses = ("wrong", "unscored") if self._settings.allow_unscored else ("wrong",)
+        records = self._gathered.records.values()
+        return list(dict.fromkeys(record.nodeid for record in records if record.status in statuses))
+
+    def nodeids_to_forget(self) -> list[str]:
+        """Tests that are right, and that pytest would not know for ones that it remembers: see ``last_failed``."""
+        records = self._gathered.records.values()
+        right = (record.nodeid for record in records if record.status in ("correct", "scored"))
+        return [nodeid for nodeid in right if is_misread(nodeid)]
+
+
+def remember(config: pytest.Config, nodeids: Sequence[str], right: Sequence[str] = ()) -> None:
+    """Let ``--lf`` run these tests again, and not those that are ``right`` now."""
+    cache = getattr(config, "cache", None)
+    if cache is None or not (nodeids or right):
+        return
+    failed = dict(cache.get("cache/lastfailed", {}))
+    failed.update(dict.fromkeys(nodeids, True))
+    for nodeid in right:
+        failed.pop(nodeid, None)
+    cache.set("cache/lastfailed", failed)
+
+
+def _read_info(config: pytest.Config, path: str) -> SuiteInfo:
+    """A suite of which no worker has told: its name and its gates, which are not to be passed over in silence."""
+    from pytest_llmeval.suites.loading.loader import read_suite_name  # takes long to import, and is rarely needed here
+
+    file, benchmark = split_file(path)
+    if benchmark:
+        return SuiteInfo(name=benchmark, path=path)
+    suite = config.rootpath / file
+    return SuiteInfo(name=read_suite_name(suite), path=path, gates=read_gates(suite))
+
+
+def _why_stopped(session: pytest.Session) -> str | None:
+    for why in (session.shouldfail, session.shouldstop):
+        if why:
+            return str(why)
+    if session.exitstatus == pytest.ExitCode.INTERRUPTED:
+        return "interrupted"
+    if session.exitstatus in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
+        return "stopped by an error"
+    return None
+
+
+def _options(settings: Settings) -> dict[str, JSON]:
+    """The options that differ from their defaults, as the user would write them."""
+    options: dict[str, JSON] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value == field.default or field.name == "written_models":
+            continue
+        name = "model" if field.name == "models" else field.name
+        if isinstance(value, Limit):
+            value = f"first:{value.count}" if value.first else str(value.count)
+        if isinstance(value, tuple):
+            options[name] = [redact(str(one)) for one in value]
+        else:
+            options[name] = value if isinstance(value, bool) else redact(str(value))
+    return options

@@ -1,0 +1,165 @@
+"""Wrong answers where a user of pytest looks for them: in the terminal, the JUnit file and pytest-html's page.
+
+For pytest a wrong answer is a test that passed, so nothing of it is shown that is not shown here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import pytest
+
+from pytest_llmeval.plugin.options.settings import Settings
+from pytest_llmeval.reporting.report.groups import Group
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.terminal.sample_text import as_text, sample_lines
+from pytest_llmeval.text.escaping import printable, shortened, without_commands
+
+__all__ = ["WrongAnswers", "mark_html_row"]
+
+_WHOLE = 5
+"""Wrong answers of each suite that -vv shows in whole."""
+_LINES = 20
+"""Wrong answers of each suite that -rA and -rp list."""
+_MAX_TOLD = 10
+"""Samples of one hand-written test of which the JUnit file and pytest-html tell."""
+_MAX_TEXT = 100
+_SECTION = "Captured stdout: wrong answer"
+"""Begins as JUnit's ``system-out`` wants it."""
+
+
+class WrongAnswers:
+    """Keeps the first wrong answers of each suite with their texts, and tells other reporters of all of them.
+
+    :param order: node ids in the order of the report; with pytest-xdist samples arrive in another.
+    """
+
+    def __init__(self, config: pytest.Config, settings: Settings, order: Callable[[], Iterable[str]]) -> None:
+        self._num_whole = _WHOLE if config.get_verbosity() > 1 else 0
+        lists_passed = bool({"A", "p"} & set(getattr(config.option, "reportchars", "")))
+        self._num_kept = self._num_whole or (_LINES if lists_passed else 0)
+        if settings.strict:
+            self._num_whole = self._num_kept = 0  # they are among the failures
+        if settings.show_wrong is not None:
+            self._num_whole = self._num_kept = settings.show_wrong
+        self._order = order
+        self._places: Mapping[str, int] | None = None
+        self._kept: dict[Group, dict[str, Record]] = {}
+        self._has_readers = _has_readers(config)
+        self._told: dict[str, tuple[list[tuple[str, object]], list[tuple[str, str]]]] = {}
+
+    def tell(self, report: pytest.TestReport, records: Sequence[Record]) -> None:
+        """Say on a test's reports that its answer is wrong: as user properties, and as a section with the texts.
+
+        Other plugins read the properties of a test's last report, and its sections at either.
+        """
+        if not self._has_readers:
+            return
+        status = report.__dict__.get("llm_status")
+        if status is not None:
+            odd = [record for record in records if record.status == status][:_MAX_TOLD]
+            is_one = len(records) == 1
+            properties: list[tuple[str, object]] = [("llm_status", status)]
+            properties += [(f"llm_{status}", _described(record, with_id=not is_one)) for record in odd]
+            sections = [(_SECTION, "\n".join(line for record in odd for line in _block(record)))]
+            self._told[report.nodeid] = properties, sections if report.passed and status == "wrong" else []
+        if report.nodeid in self._told:
+            properties, sections = self._told[report.nodeid]
+            report.user_properties.extend(properties)
+            report.sections.extend(sections)
+            if report.when == "teardown":
+                del self._told[report.nodeid]
+
+    def keep(self, group: Group, record: Record) -> None:
+        """Keep the record if it may be among the first wrong ones of its group.
+
+        A test that is run again gives its samples new records, which may be right: the last one counts.
+        """
+        if not self._num_kept:
+            return
+        kept = self._kept.setdefault(group, {})
+        kept.pop(record.id, None)
+        if record.status == "wrong":
+            kept[record.id] = record
+            if len(kept) >= 2 * self._num_kept:
+                self._kept[group] = {first.id: first for first in self._first(kept.values())}
+
+    def _first(self, records: Iterable[Record]) -> list[Record]:
+        if self._places is None:
+            self._places = {nodeid: place for place, nodeid in enumerate(self._order())}
+        places, last = self._places, len(self._places)
+        in_order = sorted(records, key=lambda one: (places.get(one.nodeid, last), one.nodeid, one.id))
+        return in_order[: self._num_kept]
+
+    def write(self, terminal: pytest.TerminalReporter, wrong: Iterable[Group]) -> None:
+        """Write the section of wrong answers; ``wrong`` is the group of every wrong answer of the session."""
+        counts = Counter(wrong)
+        if not self._num_kept or not counts:
+            return
+        terminal.write_sep("=", "WRONG ANSWERS")
+        for group, number in counts.items():
+            kept = self._first(self._kept.get(group, {}).values())
+            for record in kept:
+                if self._num_whole:
+                    head, *lines = _block(record)
+                    terminal.write_line(head, yellow=True)
+                    for line in lines:
+                        terminal.write_line(line)
+                else:
+                    terminal.write("WRONG", yellow=True)
+                    terminal.write_line(f" {_node(record)} - {_described(record)}")
+            if number > len(kept):
+                suite, model = group
+                of = suite if model is None else f"{suite} ({model})"
+                more = without_commands(f"… and {number - len(kept):,} more of {printable(of)}")
+                terminal.write_line(f"{more}: --llm-show-wrong N shows N of each suite")
+
+
+def mark_html_row(report: pytest.TestReport, cells: list[str]) -> None:
+    """Let a row of pytest-html's table say ``Wrong``.
+
+    The page sorts and filters by the first cell's text and knows pytest's outcomes alone: a row of another is never
+    shown. So that text stays, in a cell that is hidden.
+    """
+    status = getattr(report, "llm_status", None)
+    if status in ("wrong", "unscored") and cells and cells[0] == '<td class="col-result">Passed</td>':
+        shown = f'<td class="col-result" style="color: orange">{status.capitalize()}</td>'
+        cells[0] = f'<td hidden class="pytest-col-result">Passed</td>{shown}'
+
+
+def _has_readers(config: pytest.Config) -> bool:
+    """Whether there is a JUnit file or a page of pytest-html that tells of tests that passed."""
+    if getattr(config.option, "htmlpath", None):
+        return True
+    return bool(getattr(config.option, "xmlpath", None)) and bool(config.getini("junit_log_passing_tests"))
+
+
+def _node(record: Record) -> str:
+    return without_commands(printable(record.nodeid))
+
+
+def _block(record: Record) -> Iterator[str]:
+    """A bounded number of lines: each text of the sample on one. Its numbers are for ``llmeval show``."""
+    where = record.nodeid if record.nodeid.endswith(f"::{record.id}") else f"{record.nodeid}, sample {record.id}"
+    for line in sample_lines(record, whole=False, prompt=False, head=printable(f"{where}: {record.status}")):
+        if not line.startswith("  scores: "):
+            yield without_commands(line)
+
+
+def _described(record: Record, *, with_id: bool = False) -> str:
+    """One line: ``expected 'Oslo', found 'Bergen'``."""
+    if record.status == "unscored":
+        text = record.reason or "could not be scored"
+    else:
+        expected = "" if record.target is None else f"expected {_quoted(as_text(record.target))}, "
+        found = (
+            _quoted(record.answer) if record.answer is not None else "no answer" if record.no_answer else "another text"
+        )
+        of = f" in {_quoted(record.output)}" if record.no_answer and record.output is not None else ""
+        text = f"{expected}found {found}{of}"
+    return without_commands(f"{printable(record.id)}: {text}" if with_id else text)
+
+
+def _quoted(text: str) -> str:
+    return printable(repr(shortened(text, limit=_MAX_TEXT)))

@@ -1,0 +1,169 @@
+"""Which gates a session has, from its options: read before it runs, so that nothing runs for a mistake in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.plugin.options.settings import Settings, collected_suites_key, is_sample_key, settings_key
+from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError, GivenGate
+
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.baseline.compare import BaselineSettings
+    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.gates.decide import GateOptions
+
+__all__ = [
+    "baseline_key",
+    "baseline_path",
+    "check_gates",
+    "check_matched",
+    "describe_baseline",
+    "gate_options",
+    "given_gates",
+    "read_baseline",
+    "read_gates",
+]
+
+baseline_key = pytest.StashKey[Any]()
+"""The ``Report`` that is the baseline of the session."""
+
+
+def given_gates(settings: Settings) -> tuple[tuple[GivenGate, Literal["ini", "option"]], ...]:
+    """The gates of the ini file, the command line and the environment. Raises ``OptionError``."""
+    found: list[tuple[GivenGate, Literal["ini", "option"]]] = []
+    origins: tuple[tuple[Literal["ini", "option"], str, tuple[str, ...]], ...] = (
+        ("ini", "llm_gate", settings.project_gate),
+        ("option", "--llm-gate", settings.gate),
+    )
+    for origin, where, texts in origins:
+        for text in texts:
+            try:
+                found.append((GivenGate.parse(text), origin))
+            except GateRuleError as error:
+                raise OptionError(f"{where}: {error}") from None
+    return tuple(found)
+
+
+def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
+    """What the gates of the session are to do. Raises ``OptionError``."""
+    from pytest_llmeval.gates.decide import GateOptions
+
+    return GateOptions(
+        given=given_gates(settings),
+        comparison=None if baseline_path(config, settings) is None else _comparison(settings),
+        origin="ini" if settings.baseline is None else "option",
+        allow_unscored=settings.allow_unscored,
+        require=settings.require_gates or settings.project_require_gates,
+    )
+
+
+def _comparison(settings: Settings) -> BaselineSettings:
+    from pytest_llmeval.gates.baseline.compare import BaselineSettings
+
+    return BaselineSettings(
+        mode=settings.gate_mode, margins=_margins(settings), compare=settings.compare, alpha=settings.alpha
+    )
+
+
+def _margins(settings: Settings) -> tuple[Margin, ...]:
+    from pytest_llmeval.gates.baseline.margins import Margin
+
+    try:
+        return tuple(map(Margin.parse, settings.max_drop))
+    except GateRuleError as error:
+        raise OptionError(f"--llm-max-drop: {error}") from None
+
+
+def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
+    """The report to compare with; that of the ini file lies as seen from there."""
+    if settings.baseline is not None:
+        return settings.baseline
+    if settings.project_baseline is None or config.inipath is None:
+        return settings.project_baseline
+    return config.inipath.parent / settings.project_baseline
+
+
+def check_gates(config: pytest.Config, settings: Settings) -> None:
+    """Refuse gates that cannot be read, and settings that mean nothing. Raises ``OptionError``."""
+    given_gates(settings)
+    _margins(settings)
+    path = baseline_path(config, settings)
+    for name in ("max_drop", "gate_mode", "compare", "alpha"):
+        if path is None and config.getoption(f"llm_{name}", None) is not None:
+            flag = "--llm-" + name.replace("_", "-")
+            raise OptionError(f"{flag} is about a baseline: give --llm-baseline REPORT.json as well")
+    for target in settings.report:
+        if path is not None and target.exists() and path.exists() and target.samefile(path):
+            raise OptionError(
+                f"--llm-report {target} is the baseline too: this run would take its place, and the next one would be "
+                "compared with this; name another file"
+            )
+
+
+def check_matched(session: pytest.Session) -> None:
+    """Refuse a gate of the command line that is about what no suite has, before anything runs.
+
+    In the process that has collected all suites, where no hand-written test may record to others.
+    Raises ``pytest.UsageError``.
+    """
+    gates, suites = session.config.stash[settings_key].gate, session.config.stash[collected_suites_key]
+    if not gates or session.testsfailed or any(is_sample_key not in item.stash for item in session.items):
+        return  # what could not be collected may have it
+    from pytest_llmeval.gates.checks import unmatched_gates
+
+    categories: dict[str, set[str]] = {}
+    for item in session.items:
+        sample, file = getattr(item, "sample", None), getattr(item, "file", None)
+        if sample is not None and file is not None and sample.category is not None:
+            categories.setdefault(file.info.name, set()).add(sample.category)
+    messages = unmatched_gates({"--llm-gate": gates}, suites, categories)
+    if messages:
+        raise pytest.UsageError("; ".join(messages))
+
+
+def read_baseline(config: pytest.Config, settings: Settings) -> None:
+    """Read the baseline, where there is one. Raises ``OptionError``."""
+    path = baseline_path(config, settings)
+    if path is None or baseline_key in config.stash:
+        return
+    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.recount import fitting
+
+    try:
+        report = read_report(path)
+        # Its records stay where they lie: they are needed when the session is over.
+        config.stash[baseline_key] = replace(fitting(report, f"the report {path}"), records=report.records)
+    except LLMEvalError as error:
+        raise OptionError(f"{'llm_baseline' if settings.baseline is None else '--llm-baseline'}: {error}") from None
+
+
+def describe_baseline(config: pytest.Config) -> str | None:
+    """The baseline in a few words, for the session's header."""
+    baseline = config.stash.get(baseline_key, None)
+    path = baseline_path(config, config.stash[settings_key])
+    if baseline is None or path is None:
+        return None
+    models = ", ".join(dict.fromkeys(model for suite in baseline.suites for model in suite.models)) or "no model"
+    num_suites = len({suite.info.name for suite in baseline.suites})
+    return f"{path} ({models}, {baseline.created}, {num_suites} suite{'' if num_suites == 1 else 's'})"
+
+
+def read_gates(suite: Path) -> dict[str, int | None]:
+    """The gates of a suite file, from its text alone; none of what is no rule."""
+    from pytest_llmeval.data.files import Source
+    from pytest_llmeval.data.yaml_reader import read_yaml
+
+    document = read_yaml(Source(suite, str(suite)), too_large="a suite of this size is none")
+    value = document.value.get("gates") if isinstance(document.value, dict) else None
+    gates: dict[str, int | None] = {}
+    for place, text in enumerate(value if isinstance(value, list) else []):
+        try:
+            gates[GateRule.parse(str(text)).text] = document.line(("gates", place))
+        except GateRuleError:
+            continue
+    return gates

@@ -1,0 +1,1 @@
+"""The fixtures that give a test its model and device."""

@@ -1,0 +1,134 @@
+"""Several models in one session: which tests run on each, in which order, and the one model that is loaded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.inference.pool import ModelPool
+from pytest_llmeval.models.base import Model
+from pytest_llmeval.plugin.models.loading import device_for, held_replay, is_overridden, is_replaced_in, load_configured
+from pytest_llmeval.plugin.node_ids import model_nodes
+from pytest_llmeval.plugin.options.settings import Settings, model_key, settings_key
+
+__all__ = ["ModelOrder", "compared_models", "parametrize", "provide"]
+
+_pool_key = pytest.StashKey[ModelPool]()
+
+
+def compared_models(config: pytest.Config, suite: Path) -> Mapping[str, str]:
+    """The models that a suite's samples run on, with their names in node ids, where there is more than one.
+
+    A conftest.py that replaces ``llm_model`` has the last word for its folder, as with one model: its suites run once.
+    One that wraps it (its ``llm_model`` takes ``llm_model``) wraps each.
+    """
+    settings = config.stash[settings_key]
+    if len(settings.models) < 2 or is_overridden(config, suite):
+        return {}
+    return model_nodes(settings.models)
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Run a hand-written test that takes ``llm_model`` on every model."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if any("llm_model" in _argument_names(mark) for mark in marks):
+        return
+    path = metafunc.definition.path
+    if is_replaced_in(metafunc.config, path) or _class_has_own(metafunc):
+        return
+    models = compared_models(metafunc.config, path)
+    if models:
+        metafunc.parametrize("llm_model", list(models), ids=list(models.values()), indirect=True)
+
+
+def _class_has_own(metafunc: pytest.Metafunc) -> bool:
+    """Whether the test's class, or one that it inherits from, has a model of its own."""
+    for base in () if metafunc.cls is None else metafunc.cls.__mro__:
+        file = getattr(sys.modules.get(base.__module__), "__file__", None)
+        if file is not None and is_replaced_in(metafunc.config, Path(file), base.__name__):
+            return True
+    return False
+
+
+def _argument_names(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+class ModelOrder:
+    """Puts tests in the order of their models, so that each is loaded once.
+
+    Its wrapper is the outermost, since it is registered late: within one model the order is what all others made of it
+    (``--ff``, ``--nf``, plugins that shuffle).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._places = {model: place for place, model in enumerate(settings.models)}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Sort; tests without a model stay where they were among those of the first.
+
+        Also before the others look: ``--sw`` leaves out what comes before the last failure, in the order that ran.
+        """
+        for item in items:
+            callspec = getattr(item, "callspec", None)
+            model = None if callspec is None else callspec.params.get("llm_model")
+            if isinstance(model, str) and model in self._places:
+                item.stash[model_key] = model
+        self._sort(items)
+        result = yield
+        self._sort(items)
+        return result
+
+    def _sort(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self._places.get(item.stash.get(model_key, ""), 0))
+
+
+def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
+    """The model that the requesting test is for. One that cannot be loaded fails its own tests, and no others."""
+    model = request.node.stash.get(model_key, None)
+    if model is None:
+        _refuse(request)
+    device = device_for(request, settings, model)
+    config = request.config
+    if _pool_key not in config.stash:
+        config.stash[_pool_key] = ModelPool(release=lambda: _let_go(config))
+
+    def load() -> Model:
+        return held_replay(config, model) or load_configured(settings, model, device)
+
+    try:
+        return config.stash[_pool_key].get((model, device), load)
+    except LLMEvalError as error:
+        message = str(error)
+    # Not where the exception is handled: pytest would print that one too.
+    pytest.fail(message, pytrace=False)
+
+
+def _refuse(request: pytest.FixtureRequest) -> NoReturn:
+    pytest.fail(
+        f"{request.node.name} asks for llm_model while it runs, and does not say for which of the models of "
+        "--llm-model: let the test take llm_model as an argument",
+        pytrace=False,
+    )
+
+
+def _let_go(config: pytest.Config) -> None:
+    """Drop what keeps a model alive that is to make room: the lookahead, and the traceback of the last failure."""
+    from pytest_llmeval.plugin.collection.sample_item import lookahead_key
+
+    lookahead = config.stash.get(lookahead_key, None)
+    if lookahead is not None:
+        lookahead.forget_model()
+    for name in ("last_exc", "last_value", "last_traceback", "last_type"):  # pytest sets them, for a debugger
+        sys.__dict__.pop(name, None)
+    if "torch" in sys.modules:
+        from pytest_llmeval.models.huggingface.device import release_memory
+
+        release_memory()

@@ -1,0 +1,118 @@
+"""From an option's text to its value. Each raises ``ValueError`` with what is expected.
+
+Like ``options.py``, this module is imported by every pytest run that has the plugin installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Limit", "Shard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many samples of each suite run: ``count`` of them, the first or a seeded random choice."""
+
+    count: int
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part ``number`` of ``count`` parts of a session, counted from 1."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+def text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("expected some text")
+    return value
+
+
+def model(value: str) -> str:
+    return text(value).strip()
+
+
+def flag(value: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    try:
+        return known[value.strip().lower()]
+    except KeyError:
+        raise ValueError("expected true or false") from None
+
+
+def device(value: str) -> str:
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", value):
+        raise ValueError("expected cpu, cuda, cuda:N or mps")
+    return value
+
+
+def positive(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) == 0:
+        raise ValueError("expected a whole number above 0")
+    return int(value)
+
+
+def limit(value: str) -> Limit:
+    prefix, colon, count = value.rpartition(":")
+    if (colon and prefix != "first") or not re.fullmatch(r"[0-9]{1,9}", count) or int(count) == 0:
+        raise ValueError("expected N or first:N, with N above 0")
+    return Limit(int(count), first=bool(colon))
+
+
+def suite(value: str) -> str:
+    prefix, colon, names = value.strip().partition(":")
+    if prefix != "lm_eval" or not colon or not all(name.removeprefix("lm_eval:").strip() for name in names.split(",")):
+        raise ValueError("expected lm_eval:NAME, a task, group or tag of the installed lm_eval package")
+    return value.strip()
+
+
+def report(value: str) -> Path:
+    from pytest_llmeval.reporting.writers.targets import parse_target
+
+    return parse_target(text(value))
+
+
+def path(value: str) -> Path:
+    return Path(text(value))
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"expected {', '.join(names[:-1])} or {names[-1]}")
+        return value
+
+    return parse
+
+
+def alpha(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 0.5:
+        raise ValueError("expected a number above 0 and below 0.5, such as 0.05")
+    return number
+
+
+def count(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value):
+        raise ValueError("expected a whole number, 0 or more")
+    return int(value)
+
+
+def shard(value: str) -> Shard:
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", value.strip())
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ValueError("expected I/N with I from 1 to N, such as 2/5")
+    return Shard(int(found[1]), int(found[2]))

@@ -1,0 +1,220 @@
+"""Every option, once: command line, environment variable and ini value, parsed into one frozen ``Settings``.
+
+The command line beats the environment, which beats the ini file. This module is imported by every pytest run that has
+the plugin installed, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import pytest
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.plugin.options.parsers import Limit, Shard
+from pytest_llmeval.plugin.options.table import OPTIONS, Option
+
+if TYPE_CHECKING:
+    from pytest_llmeval.reporting.report.gate_results import GateMode
+
+__all__ = [
+    "OPTIONS",
+    "Limit",
+    "Option",
+    "Settings",
+    "Shard",
+    "add_options",
+    "collected_suites_key",
+    "is_sample_key",
+    "llm_session_key",
+    "model_key",
+    "num_deselected_key",
+    "read_named",
+    "read_settings",
+    "recorder_key",
+    "settings_key",
+    "was_given",
+]
+
+ReportPrompts: TypeAlias = Literal["none", "hash", "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
+
+    ``models`` are those of ``--llm-model``, in order and each once, as they were written, but for secrets: what records
+    and node names are made of. ``written_models`` has those that were written otherwise. ``gate`` are the gates of the
+    command line or the environment, which always decide; ``project_gate`` those of the ini file, which add to them.
+    ``project_baseline`` and ``project_require_gates`` are the ini file's too: they hold for sessions with suites alone.
+    """
+
+    models: tuple[str, ...] = ()
+    written_models: Mapping[str, str] = field(default_factory=dict, repr=False)
+    engine: str | None = None
+    revision: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    batch_size: int | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    model_arg: tuple[str, ...] = ()
+    set: tuple[str, ...] = ()
+    suite: tuple[str, ...] = ()
+    lm_eval: bool = False
+    trust_task_code: bool = False
+    limit: Limit | None = None
+    strict: bool = False
+    show_prompts: bool = False
+    show_wrong: int | None = None
+    report: tuple[Path, ...] = ()
+    report_prompts: ReportPrompts = "full"
+    gate: tuple[str, ...] = ()
+    project_gate: tuple[str, ...] = ()
+    baseline: Path | None = None
+    project_baseline: Path | None = None
+    max_drop: tuple[str, ...] = ()
+    gate_mode: GateMode = "significant"
+    compare: Literal["all", "common"] = "all"
+    alpha: float = 0.05
+    allow_unscored: int = 0
+    require_gates: bool = False
+    project_require_gates: bool = False
+    shard: Shard | None = None
+
+    def written(self, model: str) -> str:
+        """One of ``models`` with its secrets: what it is loaded by, and nobody else's business."""
+        return self.written_models.get(model, model)
+
+
+settings_key = pytest.StashKey[Settings]()
+"""Where the settings lie in ``config.stash``."""
+
+is_sample_key = pytest.StashKey[bool]()
+"""In the stash of every item that is a sample of a suite."""
+
+model_key = pytest.StashKey[str]()
+"""Where several models are given, in the stash of every item that one of them answers: which, as it was written."""
+
+llm_session_key = pytest.StashKey[Any]()
+"""The ``LLMSession`` of the process that reports, once there is something to gather."""
+
+collected_suites_key = pytest.StashKey[list[Any]]()
+"""The ``SuiteInfo`` of each suite that this process has collected, selected or not."""
+
+process_key = pytest.StashKey[int]()
+"""The process that pytest was configured in."""
+num_deselected_key = pytest.StashKey[int]()
+"""How many tests were collected and left out, by whatever option."""
+
+recorder_key = pytest.StashKey[Any]()
+"""The ``Recorder`` of an item that has asked for ``llm_record``."""
+
+
+_LINE_END = re.compile(r"\r?\n")
+_INI_TYPES: dict[str, Literal["bool", "int", "linelist", "string"]] = {
+    "flag": "bool",
+    "list": "linelist",
+    "number": "int",
+    "text": "string",
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option of ``OPTIONS`` on the command line and in the ini file."""
+    group = parser.getgroup("llmeval", "LLM benchmarks (pytest-llmeval-suites)")
+    for option in OPTIONS:
+        dest = f"llm_{option.name}"
+        if option.kind == "flag":
+            group.addoption(option.flag, dest=dest, action="store_true", default=None, help=option.help)
+        else:
+            # Appending keeps a text option that was given twice from silently losing its first value.
+            group.addoption(
+                option.flag, dest=dest, action="append", default=None, metavar=option.metavar, help=option.help
+            )
+        parser.addini(option.ini, f"{option.flag}: {option.help}", type=_INI_TYPES[option.kind], default=None)
+
+
+def read_named(config: pytest.Config, name: str) -> Any:
+    """The parsed value of the option called ``name``. Raises ``OptionError``."""
+    return _read(config, next(option for option in OPTIONS if option.name == name))
+
+
+def was_given(config: pytest.Config, name: str) -> bool:
+    """Whether the command line or the environment sets the option called ``name``, which the ini file may set too."""
+    return _read_given(config, next(option for option in OPTIONS if option.name == name)) is not None
+
+
+def _read(config: pytest.Config, option: Option) -> Any:
+    """The option's parsed value from the first place that sets it, None where none does.
+
+    Raises ``OptionError`` naming the place, the value and what is expected.
+    """
+    given = _read_given(config, option)
+    return _read_ini(config, option) if given is None and option.ini_field is None else given
+
+
+def _read_given(config: pytest.Config, option: Option) -> Any:
+    """From the command line or the environment."""
+    given = config.getoption(f"llm_{option.name}", None)
+    if given is not None:
+        return _parse(option, option.flag, given)
+    text = os.environ.get(option.variable)
+    if text:
+        lines = [line for line in _LINE_END.split(text) if line.strip()] if option.kind == "list" else [text]
+        return _parse(option, option.variable, lines)
+    return None
+
+
+def _read_ini(config: pytest.Config, option: Option) -> Any:
+    where = f"{option.ini} in {config.inipath.name if config.inipath else 'the ini file'}"
+    try:
+        value = config.getini(option.ini)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{where}: {error}") from None
+    if value is None or value == []:
+        return None
+    return _parse(option, where, value if isinstance(value, list) else [value])
+
+
+def _parse(option: Option, where: str, values: Any) -> Any:
+    if option.kind == "flag":
+        (value,) = values if isinstance(values, list) else [values]
+        return value if isinstance(value, bool) else _explained(option, where, str(value))
+    if option.kind == "list":
+        return tuple(_explained(option, where, value) for value in values)
+    if len(values) > 1:
+        raise OptionError(f"{where} was given {len(values)} times ({', '.join(map(repr, values))}): give it once")
+    return _explained(option, where, str(values[0]))
+
+
+def _explained(option: Option, where: str, text: str) -> Any:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise OptionError(f"{where}: {error}, found {text!r}") from None
+
+
+def _without_secrets(settings: Settings) -> Settings:
+    if not any("?" in model for model in settings.models):
+        return settings
+    from pytest_llmeval.models.spec_arguments import hide_secrets
+
+    shown = tuple(map(hide_secrets, settings.models))
+    return replace(settings, models=shown, written_models=dict(zip(shown, settings.models, strict=True)))
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """All options as ``Settings``. Raises ``OptionError``."""
+    given: dict[str, Any] = {option.field or option.name: _read(config, option) for option in OPTIONS}
+    given.update({option.ini_field: _read_ini(config, option) for option in OPTIONS if option.ini_field is not None})
+    settings = _without_secrets(Settings(**{name: value for name, value in given.items() if value is not None}))
+    for place, model in enumerate(settings.models):
+        if model in settings.models[:place]:
+            raise OptionError(f"--llm-model {model} was given twice: a model is compared with others, not with itself")
+    return settings

@@ -1,0 +1,239 @@
+"""Every option, once: its name, what it means, and how its text becomes a value.
+
+Like ``options.py``, this module is imported by every pytest run that has the plugin installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_llmeval.plugin.options import parsers
+
+__all__ = ["OPTIONS", "Option"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. ``parse`` turns its text into a value and raises ``ValueError`` saying what is expected.
+
+    ``field`` is its place in ``Settings``, where that is not its name. ``ini_field`` is the place of what the ini file
+    says, where that does not give way to the command line but adds to it.
+    """
+
+    name: str
+    help: str
+    field: str | None = None
+    ini_field: str | None = None
+    metavar: str = "VALUE"
+    kind: Literal["text", "number", "flag", "list"] = "text"
+    parse: Callable[[str], Any] = str
+
+    @property
+    def flag(self) -> str:
+        return "--llm-" + self.name.replace("_", "-")
+
+    @property
+    def ini(self) -> str:
+        return "llm_" + self.name
+
+    @property
+    def variable(self) -> str:
+        return "PYTEST_LLM_" + self.name.upper()
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="model",
+        field="models",
+        kind="list",
+        metavar="SPEC",
+        parse=parsers.model,
+        help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, a checkpoint folder, "
+        "replay:FILE (replies from a file), python:MODULE:NAME (a function or class), random or majority (guessing). "
+        "Given several times, every suite runs on each, and they are compared with the first.",
+    ),
+    Option(
+        name="engine",
+        metavar="HOW",
+        parse=parsers.one_of("auto", "tree", "plain"),
+        help="How log-likelihoods are computed: auto, tree (shared prefixes once) or plain (padded batches, the "
+        "reference).",
+    ),
+    Option(
+        name="revision",
+        metavar="REV",
+        parse=parsers.text,
+        help="Branch, tag or commit of a model on the Hugging Face hub.",
+    ),
+    Option(
+        name="device",
+        metavar="DEVICE",
+        parse=parsers.device,
+        help="cpu, cuda, cuda:N or mps. Default: MPS on Apple silicon, then CUDA, then CPU.",
+    ),
+    Option(
+        name="dtype",
+        metavar="DTYPE",
+        parse=parsers.one_of("auto", "float32", "bfloat16", "float16"),
+        help="auto (the checkpoint's own), float32, bfloat16 or float16. Default: float32 on CPU, else auto.",
+    ),
+    Option(
+        name="batch_size",
+        metavar="N",
+        kind="number",
+        parse=parsers.positive,
+        help="Requests in one forward pass, and samples computed ahead. Default: chosen by the number of tokens.",
+    ),
+    Option(
+        name="trust_remote_code",
+        kind="flag",
+        parse=parsers.flag,
+        help="Allow a model to run Python code that comes with its checkpoint.",
+    ),
+    Option(
+        name="allow_pickle",
+        kind="flag",
+        parse=parsers.flag,
+        help="Allow weights in pickle files (.bin, .pt), which can run code when they are loaded. "
+        "Default: safetensors only.",
+    ),
+    Option(
+        name="model_arg",
+        kind="list",
+        metavar="KEY=VALUE",
+        parse=parsers.text,
+        help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
+        "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. Can be given several times.",
+    ),
+    Option(
+        name="set",
+        kind="list",
+        metavar="'SUITE: KEY=VALUE'",
+        parse=parsers.text,
+        help="Change a key of a suite for this run: 'mmlu: prompt.fewshot.count=5'; the suite '*' is every suite. "
+        "Can be given several times.",
+    ),
+    Option(
+        name="suite",
+        kind="list",
+        metavar="lm_eval:NAME",
+        parse=parsers.suite,
+        help="Run a task, group or tag of the installed lm_eval package by its name: lm_eval:arc_easy. Several with "
+        "commas, or given several times.",
+    ),
+    Option(
+        name="lm_eval",
+        kind="flag",
+        parse=parsers.flag,
+        help="Collect lm-eval's task files where pytest finds them; those named on the command line are always.",
+    ),
+    Option(
+        name="trust_task_code",
+        kind="flag",
+        parse=parsers.flag,
+        help="Let tasks of the installed lm_eval package run the Python functions (!function) that they name.",
+    ),
+    Option(
+        name="limit",
+        metavar="N",
+        parse=parsers.limit,
+        help="Run N samples of each suite, a seeded random choice (first:N: the first N). A quick look, not a result.",
+    ),
+    Option(name="strict", kind="flag", parse=parsers.flag, help="A wrong answer fails its test."),
+    Option(
+        name="show_prompts",
+        kind="flag",
+        parse=parsers.flag,
+        help="Print the exact prompt of each selected sample, with the scored part marked, and run nothing.",
+    ),
+    Option(
+        name="show_wrong",
+        metavar="N",
+        kind="number",
+        parse=parsers.count,
+        help="Show the first N wrong answers of each suite at the end: question, reply, what was expected, and the "
+        "probabilities of the options. Default: 5 with -vv, else 0.",
+    ),
+    Option(
+        name="report",
+        kind="list",
+        metavar="FILE",
+        parse=parsers.report,
+        help="Write the report: metrics, and a record for every sample, as FILE.json, .md, .csv or .jsonl; a folder is "
+        "given a file .md with a name made of the model and the time. Can be given several times.",
+    ),
+    Option(
+        name="report_prompts",
+        metavar="HOW",
+        parse=parsers.one_of("none", "hash", "full"),
+        help="Prompts in the report: none, hash or full (the default).",
+    ),
+    Option(
+        name="gate",
+        kind="list",
+        ini_field="project_gate",
+        metavar="'SUITE: RULE'",
+        parse=parsers.text,
+        help="Fail the run unless the rule holds: 'boolq: accuracy >= 0.6', 'mmlu: ci_low(category.law.accuracy) > "
+        "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file add to these, and "
+        "see whole suites only.",
+    ),
+    Option(
+        name="baseline",
+        ini_field="project_baseline",
+        metavar="REPORT.json",
+        parse=parsers.path,
+        help="Fail the run if a suite got worse than in this earlier report, sample by sample and with statistics.",
+    ),
+    Option(
+        name="max_drop",
+        kind="list",
+        metavar="'METRIC=MARGIN'",
+        parse=parsers.text,
+        help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'. Default: 0, of "
+        "each suite's primary metric. Can be given several times.",
+    ),
+    Option(
+        name="gate_mode",
+        metavar="MODE",
+        parse=parsers.one_of("significant", "margin", "non-inferior"),
+        help="When a drop fails: significant (the default: significant and beyond the margin), margin (beyond the "
+        "margin), non-inferior (unless the interval excludes a drop beyond the margin).",
+    ),
+    Option(
+        name="compare",
+        metavar="WHAT",
+        parse=parsers.one_of("all", "common"),
+        help="Samples compared with the baseline: all (the default; a suite that has changed is refused) or common "
+        "(those that have not changed).",
+    ),
+    Option(
+        name="alpha",
+        metavar="P",
+        parse=parsers.alpha,
+        help="How often a session in which nothing got worse may fail against its baseline. Default: 0.05.",
+    ),
+    Option(
+        name="allow_unscored",
+        metavar="N",
+        kind="number",
+        parse=parsers.count,
+        help="Let up to N samples of the session's suites be unscored without failing it or closing its gates.",
+    ),
+    Option(
+        name="require_gates",
+        kind="flag",
+        ini_field="project_require_gates",
+        parse=parsers.flag,
+        help="A gate that could not be decided (a suite's own gate on a selection of its suite) fails: for CI.",
+    ),
+    Option(
+        name="shard",
+        metavar="I/N",
+        parse=parsers.shard,
+        help="Run a stable part of the session, the I-th of N, for several machines; `llmeval merge` joins the "
+        "reports.",
+    ),
+)

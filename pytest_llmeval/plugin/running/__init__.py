@@ -1,0 +1,1 @@
+"""While tests run: records, the live line."""

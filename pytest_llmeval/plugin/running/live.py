@@ -1,0 +1,197 @@
+"""The live line: on a terminal, what the model is doing while pytest waits for it.
+
+Only where pytest shows progress of its own to a person: not into a pipe or a file, not in CI, not with ``-s``, and not
+under pytest-xdist, where the model works in other processes, whose reports are all that reaches this one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pytest_llmeval.models.base import Backend, identify
+from pytest_llmeval.plugin.options.settings import is_sample_key, model_key, settings_key
+from pytest_llmeval.reporting.terminal.live_line import LiveLine, Progress, loading_text, progress_text
+
+__all__ = ["LiveReporting", "start"]
+
+
+def start(session: pytest.Session) -> LiveReporting | None:
+    """Register the live line where there is one; call it when the session's samples are known.
+
+    At that time pytest captures nothing, so that standard output is the terminal.
+    """
+    config = session.config
+    if not is_wanted(config) or (descriptor := _open_terminal()) is None:
+        return None
+    num_samples = sum(is_sample_key in item.stash for item in session.items)
+    screen = _PytestScreen(config, descriptor, encoding=sys.stdout.encoding)
+    live = LiveReporting(screen, num_samples=num_samples, clock=time.monotonic)
+    config.pluginmanager.register(live, "llmeval-live")
+    config.add_cleanup(screen.close)
+    return live
+
+
+def is_wanted(config: pytest.Config) -> bool:
+    """Whether options and environment leave room for a live line: where pytest's own progress has its percentages."""
+    # Another reporter (pytest-sugar, pytest-rich) draws what we know nothing of.
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return (
+        type(reporter) is pytest.TerminalReporter
+        and getattr(config.option, "capture", "no") in ("fd", "sys")
+        and not getattr(config.option, "setupshow", False)
+        and not _logs_live(config)
+        and getattr(config.option, "log_cli_level", None) is None
+        and config.getini("console_output_style") != "classic"
+        and os.environ.get("TERM", "") != "dumb"
+        and not any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER"))  # the variables that pytest looks at
+    )
+
+
+def _logs_live(config: pytest.Config) -> bool:
+    try:
+        return bool(config.getini("log_cli"))
+    except ValueError:  # -p no:logging takes the option away
+        return False
+
+
+def _open_terminal() -> int | None:
+    """The terminal that standard output is, under a descriptor of its own: a running test's output is captured."""
+    try:
+        return os.dup(sys.stdout.fileno()) if sys.stdout.isatty() else None
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+class _PytestScreen:
+    """The terminal, and where pytest is on it."""
+
+    def __init__(self, config: pytest.Config, descriptor: int, *, encoding: str) -> None:
+        self._writer = config.get_terminal_writer()
+        self._descriptor = descriptor
+        self._encoding = encoding
+
+    def write(self, text: str) -> None:
+        rest = text.encode(self._encoding, "replace")
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal, now. Pytest's own writer asks descriptor 1, which is a file while a test runs."""
+        try:
+            columns = os.get_terminal_size(self._descriptor).columns
+        except OSError:
+            columns = 0
+        return columns or shutil.get_terminal_size().columns
+
+    @property
+    def column(self) -> int | None:
+        """Where pytest goes on; None at the edge, where terminals differ in what a cursor does."""
+        num_columns = self._writer.width_of_current_line
+        column = num_columns % self.width
+        return None if num_columns and not column else column
+
+
+class _EverySecond:
+    """Calls ``tick`` once a second, from a thread of its own, until the block ends."""
+
+    interval_s = 1.0
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        self._tick = tick
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="llmeval-live", daemon=True)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.interval_s):
+            try:
+                self._tick()
+            except OSError:
+                return  # the terminal has gone: whoever writes to it next will say so
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+class LiveReporting:
+    """Says that a model loads, and for how long; then how far it has come."""
+
+    def __init__(self, screen: _PytestScreen, *, num_samples: int, clock: Callable[[], float]) -> None:
+        self._line = LiveLine(screen, clock)
+        self._clock = clock
+        self._num_samples = num_samples
+        self._num_done = 0
+        self._started: float | None = None
+        self._loaded: set[str] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        """Say which model loads. The fixture of several models is set up for each test, and loads once."""
+        if fixturedef.argname != "llm_model":
+            return (yield)
+        given = request.config.stash[settings_key].models
+        model = request.node.stash.get(model_key, None) or (given[0] if given else "the model")
+        if model in self._loaded:
+            return (yield)
+        self._loaded.add(model)
+        started = self._clock()
+
+        def tick() -> None:
+            elapsed_s = self._clock() - started
+            self._line.show(lambda width: loading_text(model, elapsed_s, width), at_once=True)
+
+        self._line.show(lambda width: loading_text(model, 0.0, width), at_once=True)
+        try:
+            with _EverySecond(tick):
+                return (yield)
+        finally:
+            self._line.clear()
+            if self._started is not None:
+                self._started += self._clock() - started  # the time left is that of answers
+
+    @contextmanager
+    def answering(self, model: object, num_samples: int) -> Iterator[None]:
+        """Show the progress of a call for ``num_samples`` samples; the lookahead makes it inside."""
+        if self._started is None:
+            self._started = self._clock()
+        name = identify(model).name
+
+        def progress(num_requests_done: int, num_requests: int) -> None:
+            part = num_samples * num_requests_done // max(num_requests, 1)
+            self._show(name, self._num_done + part)
+
+        backend = model if isinstance(model, Backend) else None
+        if backend is not None:
+            backend.on_progress = progress
+        self._show(name, self._num_done)
+        try:
+            yield
+            self._num_done += num_samples
+        finally:
+            if backend is not None:
+                backend.on_progress = None
+            self._line.clear()
+
+    def _show(self, model: str, num_done: int) -> None:
+        elapsed_s = 0.0 if self._started is None else self._clock() - self._started
+        progress = Progress(
+            model=model, num_done=min(num_done, self._num_samples), num_total=self._num_samples, elapsed_s=elapsed_s
+        )
+        self._line.show(lambda width: progress_text(progress, width))

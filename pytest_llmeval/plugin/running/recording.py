@@ -1,0 +1,309 @@
+"""From a test that ran to what its report carries: the records of samples, and of hand-written tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import unicodedata
+from collections.abc import Mapping
+
+import pytest
+
+from pytest_llmeval.models.base import ModelIdentity
+from pytest_llmeval.plugin.collection.sample_item import (
+    SampleItem,
+    WrongAnswer,
+    lookahead_key,
+    model_of,
+    record_key,
+    shown_prompt,
+)
+from pytest_llmeval.plugin.options.settings import model_key, process_key, recorder_key, settings_key
+from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
+from pytest_llmeval.scoring.metrics.summary import definition, skill
+from pytest_llmeval.text.escaping import first_line
+from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.types import JSON, NotMeasurable, Status
+
+__all__ = ["Recorder", "attach", "payload_of"]
+
+_sent_suites_key = pytest.StashKey[set[str]]()
+_sent_models_key = pytest.StashKey[set[str]]()
+
+
+_RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_answer"))
+"""Metric names that ``llm_record`` gives a meaning of its own."""
+
+
+class Recorder:
+    """What the fixture ``llm_record`` gives: call it once for every sample that a test judges."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
+        self._ids: set[tuple[str, str]] = set()
+        self._wrong: list[str] = []
+        self._pending: list[Record] = []
+
+    def __call__(
+        self,
+        *,
+        suite: str,
+        id: str | int,
+        correct: object = None,
+        score: float | NotMeasurable | None = None,
+        answer: object = None,
+        no_answer: bool = False,
+        target: object = None,
+        question: object = None,
+        prompt: object = None,
+        output: object = None,
+        category: object = None,
+        chance: float | None = None,
+        values: Mapping[str, float | NotMeasurable] | None = None,
+    ) -> None:
+        """Record one sample's score under ``suite``; it joins the summary and the report.
+
+        ``correct`` says right or wrong (a wrong answer is shown as such and does not fail the test, unless
+        ``--llm-strict``); ``score`` is a number with no right or wrong, reported as metric ``score``; ``values`` are
+        further numbers by metric name. ``NotMeasurable(reason)`` stands for a score or value that has no meaning for
+        this sample: one that is merely left out fails the gates on its metric. ``no_answer`` counts a wrong reply that
+        held no answer. ``chance`` is the probability that a guess is right, from 0 to below 1, and adds ``skill``.
+        Raises ``TypeError`` or ``ValueError`` for what cannot be recorded.
+        """
+        key = self._key(suite, id)
+        right = None if correct is None else _as_bool(correct)
+        if right is None and score is None:
+            raise ValueError("llm_record: give correct=True or False, or a score")
+        numbers, reasons = _numbers({} if values is None else values)
+        if isinstance(score, NotMeasurable):
+            reasons["score"] = _why("score", score)
+        elif score is not None:
+            numbers["score"] = _number("score", score)
+        guessing = None if chance is None else _chance(chance)
+        if right is not None:
+            numbers["accuracy"] = float(right)
+            if guessing is not None:
+                numbers["skill"] = skill(float(right), guessing)
+        status: Status = "scored" if right is None else "correct" if right else "wrong"
+        settings = self._item.config.stash[settings_key]
+        self._ids.add(key)
+        self._pending.append(
+            Record(
+                suite=key[0],
+                id=key[1],
+                nodeid=self._item.nodeid,
+                model=_model_name(self._item),
+                status=status,
+                category=_text(category),
+                question=_text(question),
+                prompt=None if prompt is None else shown_prompt(str(prompt), settings.report_prompts),
+                target=target if target is None or isinstance(target, str | int | float) else str(target),
+                output=_text(output),
+                answer=_text(answer),
+                no_answer=bool(no_answer) and right is False,
+                values=numbers,
+                chance=guessing,
+                not_measurable=reasons,
+            )
+        )
+        if status == "wrong":
+            self._wrong.append(f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}")
+
+    def _key(self, suite: object, id: object) -> tuple[str, str]:
+        if not isinstance(suite, str) or not suite.strip() or not suite.isprintable():
+            raise TypeError(f"llm_record: suite must be a name on one line, found {suite!r}")
+        if isinstance(id, bool) or not isinstance(id, str | int) or not str(id).strip():
+            raise TypeError(f"llm_record: id must be text or a whole number, found {id!r}")
+        key = (suite, unicodedata.normalize("NFC", str(id)))
+        if key in self._ids:
+            raise ValueError(f"llm_record: sample {id!r} of suite {suite!r} was recorded already")
+        return key
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether the test has recorded anything, in this phase or an earlier one."""
+        return bool(self._ids)
+
+    def take(self) -> tuple[Record, ...]:
+        """The records since the last call."""
+        records, self._pending = tuple(self._pending), []
+        return records
+
+    def raise_if_wrong(self) -> None:
+        """Fail the test for its wrong answers (``--llm-strict``)."""
+        __tracebackhide__ = True
+        if self._wrong:
+            raise WrongAnswer("wrong: " + "; ".join(self._wrong))
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _model_name(item: pytest.Item) -> str | None:
+    model = getattr(item, "funcargs", {}).get("llm_model")
+    return None if model is None else model_of(item, model).name
+
+
+def _as_bool(value: object) -> bool:
+    # A comparison of numpy or torch values gives their own kind of bool, which ``item`` turns into Python's.
+    plain = value.item() if hasattr(value, "item") and getattr(value, "size", 1) in (1, ()) else value
+    if isinstance(plain, bool):
+        return plain
+    raise TypeError(f"llm_record: correct must be True or False, found {value!r}")
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"llm_record: {name} must be a number, found {value!r}") from None
+    if not math.isfinite(number):
+        raise ValueError(
+            f"llm_record: {name} must be finite, found {value!r}; a sample without a score is not a number"
+        )
+    metric = definition(name)
+    if not metric.lowest <= number <= metric.highest:
+        limits = f"from {metric.lowest:g} to {metric.highest:g}"
+        raise ValueError(f"llm_record: {name} lies {limits}, found {value!r}; give the metric another name")
+    return number
+
+
+def _why(name: str, value: NotMeasurable) -> str:
+    if not isinstance(value.reason, str) or not value.reason.strip():
+        raise ValueError(f"llm_record: {name} is not measurable for the reason {value.reason!r}, expected text")
+    return " ".join(value.reason.split())
+
+
+def _numbers(values: object) -> tuple[dict[str, float], dict[str, str]]:
+    """Numbers, and why others are not measurable."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"llm_record: values must map metric names to numbers, found {values!r}")
+    for name in values:
+        if not isinstance(name, str) or name in _RESERVED:
+            raise ValueError(f"llm_record: {name!r} is not for values; correct, score, chance and no_answer set it")
+    reasons = {name: _why(name, value) for name, value in values.items() if isinstance(value, NotMeasurable)}
+    return {name: _number(name, value) for name, value in values.items() if name not in reasons}, reasons
+
+
+def _chance(value: object) -> float:
+    number = _number("chance", value)
+    if not 0 <= number < 1:
+        raise ValueError(f"llm_record: chance must be at least 0 and below 1, found {value!r}")
+    return number
+
+
+def attach(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Put what this phase of ``item`` found on its report, as builtins that reach the controller of pytest-xdist.
+
+    ``report.llm_payload`` is a ``Payload``, encoded in a worker; ``report.llm_status`` is what the terminal shows.
+    """
+    if isinstance(item, SampleItem):
+        _fold_skip(item, report)
+        _share_time(item, report)
+        payload = _sample_payload(item, report)
+    else:
+        payload = _test_payload(item, report)
+    if payload is None:
+        return
+    payload = _with_news(item, payload)
+    # Attributes that pytest does not know travel with a report. Only another process needs them as text.
+    report.__dict__["llm_payload"] = payload.encode() if _reports_elsewhere(item) else payload
+    if any(record.status == "wrong" for record in payload.records):
+        report.__dict__["llm_status"] = "wrong"
+    elif (
+        isinstance(item, SampleItem) and report.when == "call" and report.failed and _tolerates_unscored(item, payload)
+    ):
+        # Whether there were too many is known when all have run.
+        report.outcome, report.longrepr = "passed", None
+        report.__dict__["llm_status"] = "unscored"
+
+
+def _reports_elsewhere(item: pytest.Item) -> bool:
+    """Whether another process takes in the report: in a worker, and in one made for this test alone (pytest-forked)."""
+    return hasattr(item.config, "workerinput") or os.getpid() != item.config.stash[process_key]
+
+
+def _tolerates_unscored(item: pytest.Item, payload: Payload) -> bool:
+    is_unscored = isinstance(item, SampleItem) and any(record.status == "unscored" for record in payload.records)
+    return is_unscored and item.config.stash[settings_key].allow_unscored > 0
+
+
+def _fold_skip(item: SampleItem, report: pytest.TestReport) -> None:
+    """Let ``-rs`` say once for a whole suite why it was skipped: it folds what names the same place."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (item.file.nodeid, item.file.evaluation.suite.line, report.longrepr[2])
+
+
+def _share_time(item: SampleItem, report: pytest.TestReport) -> None:
+    """Give the test its own share of the model's time: the first sample of a chunk asks for all of them."""
+    if report.when == "call" and lookahead_key in item.config.stash:
+        difference = item.config.stash[lookahead_key].shares.settle(item.key)
+        report.duration = max(0.0, report.duration + difference)
+
+
+def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | None:
+    record = item.stash.get(record_key, None)
+    if record is not None:
+        del item.stash[record_key]
+    elif report.failed and report.when == "setup":
+        record = item.unscored(_reason(report))
+    elif report.skipped:
+        return Payload(suite=item.file.info)
+    else:
+        return None
+    return Payload(records=(record,), suite=item.file.info)
+
+
+def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | None:
+    recorder: Recorder | None = item.stash.get(recorder_key, None)
+    if recorder is not None and (records := recorder.take()):
+        return Payload(records=records)
+    if report.failed and report.when in ("setup", "call") and not (recorder is not None and recorder.has_recorded):
+        mark = item.get_closest_marker("llm_suite")
+        suite = str(mark.args[0]) if mark is not None and mark.args else None
+        model = item.stash.get(model_key, None)
+        return Payload(unrecorded=Unrecorded(nodeid=item.nodeid, reason=_reason(report), suite=suite, model=model))
+    return None
+
+
+def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
+    """What is told of a sample whose test does not run."""
+    return _with_news(item, Payload(records=(record,), suite=item.file.info), model)
+
+
+def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Payload:
+    """Suite, model and engine travel once from each process, not with every record."""
+    suite = payload.suite
+    suites = item.config.stash.setdefault(_sent_suites_key, set())
+    if suite is not None and suite.name in suites:
+        payload = dataclasses.replace(payload, suite=None)
+    elif suite is not None:
+        suites.add(suite.name)
+    if model is None:
+        model = getattr(item, "funcargs", {}).get("llm_model")
+    if model is None and isinstance(item, SampleItem):
+        model = item.file.responses
+    if model is not None:
+        identity = model_of(item, model)
+        models = item.config.stash.setdefault(_sent_models_key, set())
+        if identity.name not in models:
+            models.add(identity.name)
+            payload = dataclasses.replace(payload, model=_identity(identity))
+    if isinstance(item, SampleItem):
+        lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
+        use = None if lookahead is None else lookahead.engine_uses.pop(item.member.group, None)
+        if use is not None:
+            payload = dataclasses.replace(payload, engine=use)
+    return payload
+
+
+def _identity(identity: ModelIdentity) -> dict[str, JSON]:
+    return dataclasses.asdict(identity)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(getattr(crash, "message", None) or report.longrepr).removeprefix("Failed: ")
+    return first_line(redact(text))

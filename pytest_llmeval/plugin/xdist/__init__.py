@@ -1,0 +1,1 @@
+"""Several workers: how samples are distributed, and what crosses processes."""

@@ -1,0 +1,261 @@
+"""pytest-xdist: chunks of a suite for its workers, a device for each, and an account of what is lost with one.
+
+Every run with pytest-xdist loads this module, also one without suites: what only those need is imported on first use.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import time
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE, KEEPS_FILES, Backlog, plan_bonded, plan_chunks
+from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
+from pytest_llmeval.plugin.node_ids import split_file
+from pytest_llmeval.plugin.options.settings import llm_session_key, read_named, settings_key
+from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
+from pytest_llmeval.suites.format.sniff import is_suite_file
+from pytest_llmeval.suites.lm_eval.recognize import stands_for_task
+from pytest_llmeval.suites.python.benchmark_names import benchmark_names
+
+__all__ = [
+    "USAGE_NODEID",
+    "Batching",
+    "Distribution",
+    "batching_of",
+    "num_gpu_workers",
+    "sample_places",
+    "worker_slot",
+]
+
+USAGE_NODEID = "llmeval: usage"
+"""Of a failed ``CollectReport`` by which a worker tells its controller of a usage error."""
+_BATCHING = "llmeval_batching"
+_SLOT = "llmeval_slot"
+_MODES = ("load", "loadfile", "loadscope", "loadgroup", "worksteal")
+"""Of ``--dist``: those under which each test runs once. Stealing is not needed where work is given out bit by bit."""
+_INTERRUPTED = int(pytest.ExitCode.INTERRUPTED)
+_PATIENCE_S = 5.0
+"""How long workers that were stopped together with us may take to score what their models have answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How a process makes its lookahead plan: the arguments of ``plan_chunks``, and of ``Lookahead``."""
+
+    limit: int
+    num_workers: int = 0
+    shares_chunks: bool = False
+    mode: str = "load"
+
+
+def batching_of(config: pytest.Config) -> Batching:
+    """How this process makes its plan: as the controller said; a worker that was told nothing asks one by one."""
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None:
+        return Batching(_limit(config))
+    return Batching(*worker.get(_BATCHING, (1,)))
+
+
+def worker_slot(config: pytest.Config) -> int | None:
+    """The worker's number among those that live, from 0; None in a session of one process."""
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    return None if worker is None else int(worker.get(_SLOT, 0))
+
+
+def num_gpu_workers(config: pytest.Config) -> int | None:
+    """What ``-n auto`` means where models run on GPUs here: a worker for each; None where that is not so.
+
+    ``pytest_configure`` says what is wrong with an option.
+    """
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None
+    try:
+        models, device = read_named(config, "model"), read_named(config, "device")
+        if not models or device in ("cpu", "mps"):
+            return None
+        num_gpus = num_visible_gpus(os.environ)
+        if num_gpus:
+            from pytest_llmeval.models.registry import parse_model_spec
+
+            if any(parse_model_spec(model).runs_here for model in models):
+                return 1 if device not in (None, "cuda") else num_gpus
+    except LLMEvalError:
+        pass
+    return None
+
+
+def _limit(config: pytest.Config) -> int:
+    return config.stash[settings_key].batch_size or DEFAULT_CHUNK_SIZE
+
+
+def sample_places(config: pytest.Config, nodeids: Sequence[str]) -> list[tuple[int, str]]:
+    """Which of ``nodeids`` are samples, with their places; judged by their files, as a controller collects nothing."""
+    suites: dict[str, bool] = {}
+    benchmarks: dict[str, frozenset[str]] = {}
+    samples = []
+    for place, nodeid in enumerate(nodeids):
+        path, levels = split_file(nodeid)
+        if path.endswith((".yaml", ".yml")):
+            if path not in suites:
+                file = config.rootpath / path
+                suites[path] = is_suite_file(file) or stands_for_task(file)
+            if suites[path]:
+                samples.append((place, nodeid))
+        elif path.endswith(".py") and "::" in levels:
+            if path not in benchmarks:
+                benchmarks[path] = benchmark_names(config.rootpath / path)
+            if levels.partition("::")[0] in benchmarks[path]:
+                samples.append((place, nodeid))
+    return samples
+
+
+class Distribution:
+    """Hooks of pytest-xdist's controller."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._session: pytest.Session | None = None
+        self._restarts = Restarts(None)
+        self._scheduling: ChunkScheduling | None = None
+        self._slots: dict[Node, int] = {}
+        self._num_workers = 1
+        self._was_stopped = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Before pytest-xdist starts its workers."""
+        from xdist.dsession import get_default_max_worker_restart
+
+        self._session = session
+        self._restarts = Restarts(get_default_max_worker_restart(self._config))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: Sequence[object]) -> None:
+        """So many workers will start."""
+        self._num_workers = len(specs)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker, before it starts, how to plan, and which of the machine's devices is its own."""
+        slot = next(number for number in itertools.count() if number not in self._slots.values())
+        self._slots[node] = slot
+        node.workerinput[_SLOT] = slot
+        node.workerinput[_BATCHING] = astuple(self._batching())
+
+    def _batching(self) -> Batching:
+        mode = self._config.getoption("dist")
+        limit = _limit(self._config)
+        if mode in _MODES and self._has_model:
+            return Batching(limit, num_workers=self._num_workers, shares_chunks=True, mode=mode)
+        if mode in (*KEEPS_FILES, "each") and not self._restarts.num_deaths:
+            return Batching(limit)  # a worker runs whole suites
+        return Batching(1)
+
+    @property
+    def _has_model(self) -> bool:
+        """Whether ``--llm-model`` or a fixture in a conftest.py that is loaded already gives a model."""
+        plugins = self._config.pluginmanager.get_plugins()
+        return bool(self._config.stash[settings_key].models) or any(
+            hasattr(plugin, "llm_model") and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
+            for plugin in plugins
+        )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Raise ``pytest.UsageError`` for what a worker found out and cannot raise."""
+        if report.nodeid == USAGE_NODEID:
+            raise pytest.UsageError(str(report.longrepr))
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Listen for a while to workers of this machine, which Ctrl-C has stopped too: they hand over what they have.
+
+        pytest-xdist ends them next, and listens no more.
+        """
+        dsession: Any = self._config.pluginmanager.get_plugin("dsession")
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._slots and (seconds_left := deadline - time.monotonic()) > 0:
+            try:
+                event, told = dsession.queue.get(timeout=seconds_left)
+            except queue.Empty:
+                return
+            if event == "testreport":
+                dsession.worker_testreport(**told)
+            elif event in ("workerfinished", "errordown"):
+                self._config.hook.pytest_testnodedown(node=told["node"], error=None)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """Before the scheduler hears of it."""
+        self._slots.pop(node, None)
+        if error is not None:
+            self._restarts.num_deaths += 1
+        output = getattr(node, "workeroutput", {})
+        if output.get("shouldfail") or output.get("shouldstop") or output.get("exitstatus") == _INTERRUPTED:
+            self._was_stopped = True
+            if self._scheduling is not None:
+                self._scheduling.stop()
+
+    def _is_stopping(self) -> bool:
+        session = self._session
+        return self._was_stopped or bool(session is not None and (session.shouldfail or session.shouldstop))
+
+    @pytest.hookimpl(optionalhook=True, trylast=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Ours, where a model is there to ask, unless a conftest.py has one.
+
+        pytest-xdist's own deal samples singly, or begin a file anew, with the sample that its worker died of.
+        """
+        if config.getoption("dist") not in _MODES or not self._has_model:
+            return None
+        others = config.pluginmanager.subset_hook_caller("pytest_xdist_make_scheduler", remove_plugins=[self])
+        self._scheduling = ChunkScheduling(
+            num_nodes=self._num_workers,
+            plan=self._plan,
+            restarts=self._restarts,
+            is_stopping=self._is_stopping,
+            refuse=self._refuse,
+        )
+        return SessionScheduling(
+            self._scheduling,
+            has_samples=lambda nodeids: bool(sample_places(config, nodeids)),
+            make_other=lambda: others(config=config, log=log),
+        )
+
+    def _plan(self, nodeids: Sequence[str]) -> Backlog:
+        batching = self._batching()
+        samples = sample_places(self._config, nodeids)
+        others = sorted(set(range(len(nodeids))).difference(place for place, _ in samples))
+        return Backlog(
+            plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode),
+            plan_bonded(
+                [(place, nodeids[place]) for place in others],
+                num_workers=batching.num_workers,
+                mode=batching.mode,
+                largest_first=getattr(self._config.option, "loadscopereorder", True),
+            ),
+        )
+
+    def _refuse(self, expected: Sequence[str], found: Sequence[str], known: Node, node: Node) -> None:
+        from xdist.report import report_collection_diff
+
+        message = report_collection_diff(expected, found, known.gateway.id, node.gateway.id)
+        report = pytest.CollectReport(nodeid=node.gateway.id, outcome="failed", longrepr=message, result=[])
+        self._config.hook.pytest_collectreport(report=report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Count what was lost: pytest-xdist ends with 0 when its last worker dies of nothing that it can name."""
+        ran = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self._is_stopping()
+        lost = self._scheduling.unfinished if ran and self._scheduling is not None else []
+        if lost:
+            deaths = self._restarts.num_deaths
+            workers = "a worker" if deaths == 1 else f"{deaths} workers"
+            reason = f"did not run: {workers} died, and none was left to take over"
+            self._config.stash[llm_session_key].lose(lost, reason)

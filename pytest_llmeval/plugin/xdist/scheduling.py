@@ -1,0 +1,299 @@
+"""Which worker of pytest-xdist runs what, in chunks that are asked for together, and whom to blame when one dies.
+
+A worker asks the model for a whole chunk when it runs the chunk's first sample. So it is given whole chunks, and when
+it dies, what was left of the one it was in is asked for sample by sample: only a sample that kills its worker alone is
+to blame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Protocol
+
+from pytest_llmeval.inference.chunks import Backlog, Unit
+
+__all__ = ["ChunkScheduling", "Node", "Restarts", "SessionScheduling"]
+
+
+class Node(Protocol):
+    """What the scheduler needs of a ``xdist.workermanage.WorkerController``."""
+
+    @property
+    def gateway(self) -> Any: ...
+
+    @property
+    def shutting_down(self) -> bool: ...
+
+    def send_runtest_some(self, indices: Sequence[int]) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+class Restarts:
+    """How many workers died, and how many pytest-xdist replaces."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self.num_deaths = 0
+
+    @property
+    def next_is_replaced(self) -> bool:
+        """Whether a worker that dies from now on is replaced."""
+        return self._limit is None or self.num_deaths < self._limit
+
+    @property
+    def are_used_up(self) -> bool:
+        """Whether a worker died and was not replaced. From then on pytest-xdist takes in no new worker."""
+        return self._limit is not None and self.num_deaths > self._limit
+
+
+class ChunkScheduling:
+    """pytest-xdist's ``Scheduling`` for sessions with samples.
+
+    :param num_nodes: workers that the session begins with.
+    :param plan: the work, from the node ids that every worker collected.
+    :param restarts: told of a worker's death before ``remove_node`` is.
+    :param is_stopping: whether the session ends before its work is done (``-x``, Ctrl-C).
+    :param refuse: reports that a node collected other tests than another: their collections, then the nodes.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_nodes: int,
+        plan: Callable[[Sequence[str]], Backlog],
+        restarts: Restarts,
+        is_stopping: Callable[[], bool],
+        refuse: Callable[[Sequence[str], Sequence[str], Node, Node], None],
+    ) -> None:
+        self._num_nodes = num_nodes
+        self._plan = plan
+        self._restarts = restarts
+        self._is_stopping = is_stopping
+        self._refuse = refuse
+        self._pending: dict[Node, deque[int]] = {}
+        self._collections: dict[Node, Sequence[str]] = {}
+        self._reference: Node | None = None
+        self._nodeids: Sequence[str] | None = None
+        self._backlog = Backlog(())
+        self._unit_of: dict[int, Unit] = {}
+        self._open: set[int] = set()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The workers.
+
+        pytest-xdist asks for them to shut them down, also when one has died that it will not replace. Those that live
+        take over its work then, so they are not shown before all is done.
+        """
+        if self._nodeids is not None and self._restarts.are_used_up and not self.tests_finished:
+            return [node for node in self._pending if node not in self._collections]
+        return list(self._pending)
+
+    @property
+    def collections(self) -> Mapping[Node, Sequence[str]]:
+        """What each worker collected."""
+        return self._collections
+
+    @property
+    def collection_is_completed(self) -> bool:
+        """Whether all workers that the session began with, or their replacements, have collected."""
+        return self._nodeids is not None or len(self._collections) >= self._num_nodes
+
+    @property
+    def tests_finished(self) -> bool:
+        """Whether workers get nothing more. They run their last test when they are told that none follows."""
+        if self._is_stopping():
+            return True
+        given_out = self.collection_is_completed and not self._backlog
+        return given_out and all(len(pending) < 2 for pending in self._pending.values())
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any test is still to run."""
+        return bool(self._backlog) or any(self._pending.values())
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Node ids of tests neither completed nor blamed for a worker's death, in the order of collection."""
+        return [] if self._nodeids is None else [self._nodeids[place] for place in sorted(self._open)]
+
+    def add_node(self, node: Node) -> None:
+        """A worker has started."""
+        self._pending[node] = deque()
+
+    def add_node_collection(self, node: Node, collection: Sequence[str]) -> None:
+        """A worker has collected; one that came later must have found the same tests."""
+        if self._nodeids is None or self._reference is None or collection == self._nodeids:
+            self._collections[node] = collection
+            return
+        self._refuse(self._nodeids, collection, self._reference, node)
+        del self._pending[node]
+        node.shutdown()
+        if all(other.shutting_down for other in self._collections):
+            self._backlog.clear()  # nobody is left to take it
+
+    def schedule(self) -> None:
+        """Give work to every worker that wants some; the first call makes the plan."""
+        if self._nodeids is not None or self._begin():
+            self._feed(self._pending)
+
+    def _begin(self) -> bool:
+        (reference, nodeids), *others = self._collections.items()
+        differing = [(node, collection) for node, collection in others if collection != nodeids]
+        for node, collection in differing:
+            self._refuse(nodeids, collection, reference, node)
+        if differing:
+            return False
+        self._nodeids, self._reference = nodeids, reference
+        self._backlog = self._plan(nodeids)
+        self._open.update(range(len(nodeids)))
+        return True
+
+    def mark_test_complete(self, node: Node, item_index: int, duration: float = 0) -> None:
+        """A worker has run a test to its end."""
+        pending = self._pending[node]
+        if pending and pending[0] == item_index:
+            pending.popleft()
+        else:
+            pending.remove(item_index)
+        self._open.discard(item_index)
+        if self._is_stopping():
+            self.stop()
+        elif len(pending) < self._low_water(pending):
+            self._feed([node] if self._restarts.next_is_replaced else self._pending)
+
+    def mark_test_pending(self, item: str) -> None:
+        """Run a test once more: for plugins that give those a second chance that their worker died of."""
+        if self._nodeids is None:
+            raise RuntimeError(f"{item} cannot run again: nothing has run")
+        place = self._nodeids.index(item)
+        self._open.add(place)
+        self._backlog.quarantine([place], bond=self._unit_of[place].bond if place in self._unit_of else "")
+        self._feed(self._pending)
+
+    def remove_pending_tests_from_node(self, node: Node, indices: Sequence[int]) -> None:
+        """For schedulers that take back what they have given."""
+        raise NotImplementedError
+
+    def remove_node(self, node: Node) -> str | None:
+        """A worker has ended. Returns the node id of the test that it died of, where that is known.
+
+        Raises ``KeyError`` for a worker that is not here, as pytest-xdist expects.
+        """
+        pending = self._pending.pop(node)
+        self._collections.pop(node, None)
+        self._backlog.release(node)
+        if self._is_stopping():
+            self.stop()
+            return None
+        if not pending or self._nodeids is None:
+            return None
+        blamed = None
+        (first, left), *untouched = self._by_unit(pending)
+        for unit, _ in reversed(untouched):
+            self._backlog.put_back(unit)
+        if first.kind == "chunk" and len(left) > 1:
+            self._backlog.quarantine(left, bond=first.bond)
+        else:  # nothing was computed ahead for whoever comes after it
+            blamed = left.pop(0)
+            self._open.discard(blamed)
+            if left:
+                self._backlog.put_back(replace(first, places=tuple(left)))
+        self._feed(self._pending)
+        return None if blamed is None else self._nodeids[blamed]
+
+    def stop(self) -> None:
+        """The session ends before its work is done: workers that wait for more are told so.
+
+        pytest-xdist tells them once, and that may have been when they were hidden from it.
+        """
+        self._shut_down([node for node in self._pending if not node.shutting_down])
+
+    def _by_unit(self, pending: Sequence[int]) -> list[tuple[Unit, list[int]]]:
+        return [(unit, list(places)) for unit, places in groupby(pending, self._unit_of.__getitem__)]
+
+    def _low_water(self, pending: Sequence[int]) -> int:
+        """With fewer tests than this a worker is given more.
+
+        Two, since it does not run one before it knows the next; and more where they follow each other fast, as they do
+        when the first of a chunk has asked for all, so that the next chunk is there in time. A file or a group of tests
+        that one worker is to run can be long: it is given when it can be begun.
+        """
+        last = self._unit_of[pending[-1]] if pending else None
+        if last is None or (last.kind == "tests" and last.bond):
+            return 2
+        return 2 + len(last.places) // 4
+
+    def _feed(self, nodes: Iterable[Node]) -> None:
+        """Give work to those of ``nodes`` that want some, in turn; let them end where there is none."""
+        if self._is_stopping():
+            self.stop()
+            return
+        hungry = {node: list[int]() for node in nodes if node in self._collections and not node.shutting_down}
+        found = True
+        while found:
+            found = False
+            for node, given in hungry.items():
+                pending = self._pending[node]
+                if len(pending) < self._low_water(pending) and (unit := self._backlog.take(node)) is not None:
+                    self._unit_of.update(dict.fromkeys(unit.places, unit))
+                    pending.extend(unit.places)
+                    given.extend(unit.places)
+                    found = True
+        for node, given in hungry.items():
+            if given:
+                _send(node, given)
+        # A worker that has been told to end takes over nothing: keep it while one may die without a replacement.
+        if self._restarts.next_is_replaced or self.tests_finished:
+            self._shut_down([node for node in hungry if not self._backlog.has_for(node)])
+
+    def _shut_down(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            node.shutdown()
+            self._backlog.release(node)
+
+
+def _send(node: Node, places: Sequence[int]) -> None:
+    with contextlib.suppress(OSError):  # it is dead: what it was given is taken back when pytest-xdist knows
+        node.send_runtest_some(places)
+
+
+class SessionScheduling:
+    """Chunks for a session with samples, pytest-xdist's own scheduler for one without.
+
+    pytest-xdist wants a scheduler before anything is collected, and which one fits is known after.
+    """
+
+    def __init__(
+        self,
+        chunks: ChunkScheduling,
+        *,
+        has_samples: Callable[[Sequence[str]], bool],
+        make_other: Callable[[], Any],
+    ) -> None:
+        self._current: Any = chunks
+        self._has_samples = has_samples
+        self._make_other = make_other
+        self._is_decided = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._current, name)
+
+    def schedule(self) -> None:
+        """Choose when all have collected, then hand over."""
+        if not self._is_decided:
+            self._is_decided = True
+            collections = self._current.collections
+            if not any(self._has_samples(nodeids) for nodeids in collections.values()):
+                other = self._make_other()
+                for node in self._current.nodes:
+                    other.add_node(node)
+                for node, nodeids in collections.items():
+                    other.add_node_collection(node, nodeids)
+                self._current = other
+        self._current.schedule()

@@ -1,0 +1,1 @@
+"""The report as data: records, suites, gates, and the merging of shards."""

@@ -1,0 +1,276 @@
+"""Reports of the parts of one run, made on several machines, as the one report of the whole run.
+
+Numbers are computed from all records anew, never from the parts' numbers. Records stay where they lie: the merged
+report chains them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, overload
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.groups import (
+    Group,
+    compared_models,
+    described_group,
+    group_of_record,
+    group_of_suite,
+)
+from pytest_llmeval.reporting.report.merge_checks import (
+    NamedReport,
+    asked_models,
+    check_definitions,
+    check_models,
+    check_suites,
+    ends_badly,
+    uncollected,
+)
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
+from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
+from pytest_llmeval.reporting.report.summaries import compare_models
+from pytest_llmeval.reporting.storage.recount import fitting
+from pytest_llmeval.reporting.terminal.engine_lines import merged as merged_engine
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.types import JSON
+
+__all__ = ["ChainedRecords", "merge_reports"]
+
+_OK, _FAILED, _NOTHING_SELECTED = 0, 1, 5
+"""pytest's exit codes that a merged report tells apart."""
+
+
+class ChainedRecords(Sequence[Record]):
+    """The records of several reports, one after the other, each read where it lies."""
+
+    def __init__(self, parts: Sequence[Sequence[Record]]) -> None:
+        self._parts = [part for part in parts if len(part)]
+        self._ends = list(accumulate(len(part) for part in self._parts))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Record]:
+        for part in self._parts:
+            yield from part
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        index = place + len(self) if place < 0 else place
+        if not 0 <= index < len(self):
+            raise IndexError(f"record {place} of {len(self)}")
+        part = bisect_right(self._ends, index)
+        return self._parts[part][index - (self._ends[part - 1] if part else 0)]
+
+
+def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Report:
+    """The report of a run from those of its parts, each with a name for messages; their order makes no difference.
+
+    Each part's numbers have to be those of its records. Gates are not among what is merged: those of a part saw only
+    that part. Raises ``ReportError`` for other suites, models or metric definitions, for a sample that two parts have,
+    and, unless ``partial``, for shards that are missing, for parts that did not collect the suites of others, and for
+    those that did not end well (stopped early, or for a test that failed; gates may have failed, and samples may be
+    unscored); with ``partial`` these are problems of the merged report. Its exit code is not the parts' 1: it counts
+    problems and unscored samples, until gates are decided on the whole.
+    """
+    shards = joined_shards(parts)
+    check_models(parts)
+    check_suites(parts)
+    check_definitions(parts)
+    parts = _in_order(parts)
+    reports = [report for _, report in parts]
+    options = _merged_options(reports, shards)
+    compared = compared_models(replace(reports[0], options=options))
+    groups = _grouped_records([(name, fitting(report, f"the report {name}")) for name, report in parts], compared)
+    if shards is not None and shards.missing and not partial:
+        raise ReportError(f"{missing_problem(shards)}: give these too, or --partial to merge what there is")
+    lacking = [*uncollected(parts), *ends_badly(parts)]
+    if lacking and not partial:
+        raise ReportError(f"{'; '.join(lacking)}: run it again, or --partial to merge what there is")
+    problems = list(dict.fromkeys(problem for _, report in parts for problem in without_missing(report.problems)))
+    problems += lacking
+    if shards is not None and shards.missing:
+        problems.append(missing_problem(shards))
+    suites = tuple(_merged_suites(parts, groups, compared, problems))
+    comparisons = tuple(_comparisons(suites, groups, compared, problems))
+    averages = averages_or_problem(suites, [record for records in groups.values() for record in records], problems)
+    merged = Report(
+        created=min(report.created for report in reports),
+        seconds=sum(report.seconds for report in reports),
+        environment=_common([report.environment for report in reports]),
+        models=tuple(_merged_models(reports)),
+        options=options,
+        collected=_merged_names(report.collected for report in reports),
+        num_failed_tests=_sum_of_known(report.num_failed_tests for report in reports),
+        exit_code=_OK,
+        definitions=definitions_of(suites),
+        suites=suites,
+        comparisons=comparisons,
+        averages=averages,
+        records=ChainedRecords([report.records for report in reports]),
+        stopped="; ".join(dict.fromkeys(report.stopped for report in reports if report.stopped)) or None,
+        problems=tuple(problems),
+    )
+    return replace(merged, exit_code=_exit_code(merged, reports))
+
+
+def _in_order(parts: Sequence[NamedReport]) -> list[NamedReport]:
+    """By shard, then by the time of their start, then by their first record: never by the order in which they came."""
+
+    def place(part: NamedReport) -> tuple[int, str, tuple[str, str, str]]:
+        name, report = part
+        shards = shards_of(name, report)
+        first = next(iter(report.records), None)
+        key = ("", "", "") if first is None else (first.suite, first.model or "", first.id)
+        return (0 if shards is None else min(shards.numbers), report.created, key)
+
+    return sorted(parts, key=place)
+
+
+def _grouped_records(parts: Sequence[NamedReport], compared: tuple[str, ...]) -> dict[Group, list[Record]]:
+    """The records without their texts, by group. Raises ``ReportError`` for a sample that two parts have."""
+    groups: dict[Group, list[Record]] = {}
+    owners: dict[tuple[Group, str], str] = {}
+    for name, report in parts:
+        for record in report.records:
+            group = group_of_record(record, compared)
+            other = owners.setdefault((group, record.id), name)
+            if other != name:
+                raise ReportError(
+                    f"sample {record.id!r} of {described_group(group)} is in {other} and in {name}: "
+                    "parts of one run have no sample in common"
+                )
+            groups.setdefault(group, []).append(record)
+    return groups
+
+
+def _merged_suites(
+    parts: Sequence[NamedReport],
+    groups: Mapping[Group, Sequence[Record]],
+    compared: tuple[str, ...],
+    problems: list[str],
+) -> Iterator[SuiteReport]:
+    members: dict[Group, list[SuiteReport]] = {}
+    for _, report in parts:
+        for suite in report.suites:
+            members.setdefault(group_of_suite(suite, compared), []).append(suite)
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in members))}
+    for group in sorted(members, key=lambda group: (places[group[0]], _place_of(group[1], compared))):
+        own, records = members[group], groups.get(group, ())
+        metrics = tuple(dict.fromkeys(name for suite in own for name in suite.info.metrics))
+        engine = None
+        for suite in own:
+            engine = engine if suite.engine is None else merged_engine(engine, suite.engine)
+        info = replace(own[0].info, metrics=metrics)
+        yield suite_report(
+            group,
+            info,
+            records,
+            num_expected=sum(suite.summary.num_expected for suite in own),
+            num_skipped=sum(suite.num_skipped for suite in own),
+            model=group[1] or next((suite.models[0] for suite in own if suite.models), None),
+            engine=engine,
+            problems=problems,
+        )
+
+
+def _comparisons(
+    suites: Sequence[SuiteReport],
+    groups: Mapping[Group, Sequence[Record]],
+    compared: tuple[str, ...],
+    problems: list[str],
+) -> Iterator[Comparison]:
+    """Every model against the first that has scores, suite by suite, as a session compares them."""
+    scored = {record.model for records in groups.values() for record in records if record.status != "unscored"}
+    order = [model for model in compared if model in scored]
+    metrics = {suite.info.name: suite.info.metrics for suite in suites if group_of_suite(suite, compared)[1]}
+    for name, names in metrics.items():
+        by_model = {model: groups[name, model] for model in order if (name, model) in groups}
+        try:
+            yield from list(compare_models(name, by_model, order, names))
+        except Exception as error:
+            problems.append(f"suite {name!r} has no comparison of its models: {describe(error)}")
+
+
+def _place_of(model: str | None, compared: tuple[str, ...]) -> int:
+    return compared.index(model) + 1 if model in compared else 0
+
+
+def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for report in reports:
+        for model in report.models:
+            by_name.setdefault(str(model.get("name")), []).append(model)
+    for members in by_name.values():
+        devices = dict.fromkeys(str(model["device"]) for model in members if model.get("device"))
+        yield {**_common(members), "device": ", ".join(devices) or None}
+
+
+def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[str, JSON]:
+    """Those that all parts were given, and of the others each value; the shards only where some are missing.
+
+    The models are one list: the first part's, in its order, then what others were asked for besides.
+    """
+    options = _common(
+        [{name: value for name, value in report.options.items() if name != "shard"} for report in reports]
+    )
+    asked = [asked_models(report) for report in reports if report.models] or [asked_models(reports[0])]
+    if models := dict.fromkeys(model for one in asked for model in one):
+        options["model"] = list[JSON](models)
+    if shards is not None and shards.missing:
+        options["shard"] = list[JSON](shards.texts())
+    return options
+
+
+def _sum_of_known(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _merged_names(parts: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    known = [names for names in parts if names is not None]
+    return tuple(sorted({name for names in known for name in names})) if known else None
+
+
+def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
+    """What they share; where they differ, a list of their values, each once. Mappings in them are merged alike."""
+    merged: dict[str, JSON] = {}
+    for key in dict.fromkeys(key for mapping in mappings for key in mapping):
+        values = [mapping.get(key) for mapping in mappings]
+        if all(isinstance(value, Mapping) for value in values):
+            merged[key] = _common([value for value in values if isinstance(value, Mapping)])
+        elif all(value == values[0] for value in values):
+            merged[key] = values[0]
+        else:
+            distinct: list[JSON] = []
+            for value in values:
+                if value not in distinct:
+                    distinct.append(value)
+            merged[key] = distinct
+    return merged
+
+
+def _exit_code(merged: Report, reports: Sequence[Report]) -> int:
+    """The parts' own that is neither 0 nor 1, such as an interruption's; else 1 for what is missing: problems, unscored
+    samples, a part that stopped early.
+
+    The parts' 1 can be that of a gate, which saw only its part. A part that selected nothing (5) counts only where no
+    other part did either.
+    """
+    codes = {report.exit_code for report in reports}
+    codes = codes - {_NOTHING_SELECTED} or codes
+    others = codes - {_OK, _FAILED}
+    if others:
+        return max(others)
+    missing = merged.problems or merged.stopped or any(suite.summary.num_unscored for suite in merged.suites)
+    return _FAILED if missing else _OK

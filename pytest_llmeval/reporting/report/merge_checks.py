@@ -1,0 +1,183 @@
+"""What makes reports parts of one run, and what does not: each refusal says what differs, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import Report, definitions_of
+from pytest_llmeval.types import JSON
+
+__all__ = [
+    "NamedReport",
+    "asked_models",
+    "check_definitions",
+    "check_models",
+    "check_suites",
+    "ends_badly",
+    "uncollected",
+]
+
+NamedReport = tuple[str, Report]
+"""A report with the name of its file."""
+
+_MODEL_KEYS = ("backend", "revision", "dtype", "fingerprint")
+_SUITE_KEYS = (
+    *(
+        "judged_by",
+        "judge",
+        "fingerprint",
+        "scorer",
+        "settings",
+        "cluster",
+        "primary_metric",
+        "higher_is_better",
+        "interval",
+    ),
+    *("num_samples", "overridden"),
+)
+"""Not ``path``, which is as the root folder of each machine has it, and not ``metrics``, which can be found out."""
+
+_FAILED = 1
+_ENDED = (0, _FAILED, 5)
+"""pytest's exit codes of sessions that ran to their end: all passed, some failed, nothing was selected."""
+
+_MAX_SHOWN = 60
+_MAX_SHOWN_OF_HASH = 12
+
+
+def asked_models(report: Report) -> tuple[str, ...]:
+    """What ``--llm-model`` was, in its order; none where the report does not say."""
+    given = report.options.get("model")
+    if isinstance(given, list | tuple):
+        return tuple(map(str, given))
+    return () if given is None else (str(given),)
+
+
+def check_models(parts: Sequence[NamedReport]) -> None:
+    """The parts ran the same models; their devices may differ. Raises ``ReportError``.
+
+    A part that met no model (no sample of any suite was its own) fits all others.
+    """
+    known: dict[str, tuple[str, Mapping[str, JSON]]] = {}
+    first: NamedReport | None = None
+    for name, report in parts:
+        names = {str(model.get("name")) for model in report.models}
+        if names:
+            first = first or (name, report)
+            others = {str(model.get("name")) for model in first[1].models}
+            asked, asked_first = set(asked_models(report)), set(asked_models(first[1]))
+            # One of several that were asked for can have failed to load on one machine.
+            if names != others and (not asked or asked != asked_first):
+                raise ReportError(
+                    f"different models: {first[0]} ran {_listed(others)}, {name} ran {_listed(names)}; "
+                    "only shards of one run are merged (to compare two models: llmeval compare)"
+                )
+        for model in report.models:
+            other, same = known.setdefault(str(model.get("name")), (name, model))
+            if differing := _differing(same, model, _MODEL_KEYS):
+                raise ReportError(
+                    f"model {str(model.get('name'))!r} is not the same in {other} and {name}: {differing}; "
+                    "only shards of one run are merged"
+                )
+
+
+def check_suites(parts: Sequence[NamedReport]) -> None:
+    """Suites of one name are one suite: questions, prompt, scorer, settings, judge, gates. Raises ``ReportError``."""
+    known: dict[str, tuple[str, SuiteInfo]] = {}
+    for name, report in parts:
+        for suite in report.suites:
+            info = suite.info
+            other, same = known.setdefault(info.name, (name, info))
+            differing = _differing(_of(same), _of(info), _SUITE_KEYS)
+            if differing and same.fingerprint != info.fingerprint and (parts_of := _differing_parts(same, info)):
+                differing = f"other {parts_of}"
+            if not differing and list(same.gates) != list(info.gates):
+                differing = f"its gates are {_listed(same.gates)} and {_listed(info.gates)}"
+            if differing:
+                raise ReportError(
+                    f"suite {info.name!r} is not the same in {other} and {name}: {differing}; "
+                    "only shards of one run are merged"
+                )
+
+
+def uncollected(parts: Sequence[NamedReport]) -> Iterator[str]:
+    """Which of the parts did not find a suite that another one found; nothing of those that do not say."""
+    finders: dict[str, str] = {}
+    for name, report in parts:
+        for suite in report.collected or ():
+            finders.setdefault(suite, name)
+    for name, report in parts:
+        if report.collected is not None:
+            for suite in sorted(finders.keys() - set(report.collected)):
+                yield f"{name} did not collect the suite {suite!r}, which {finders[suite]} did"
+
+
+def ends_badly(parts: Sequence[NamedReport]) -> Iterator[str]:
+    """Which of the parts did not end as a run ends that has done all that it was to do; gates may have failed."""
+    for name, report in parts:
+        if report.stopped is not None:
+            yield f"{name} stopped early: {report.stopped}"
+        elif report.exit_code not in _ENDED:
+            yield f"{name} ended with exit code {report.exit_code}"
+        elif report.exit_code == _FAILED and (num_failed := report.num_failed_tests):
+            yield f"{name} ended with {num_failed} failed test{'' if num_failed == 1 else 's'}"
+        elif report.exit_code == _FAILED and not _says_why(report):
+            guess = "gates and samples says why: a test failed"  # of an older version
+            if num_failed is not None:
+                guess = "gates, samples and tests says why"
+            yield f"{name} ended with exit code 1, and none of its {guess}"
+
+
+def _says_why(report: Report) -> bool:
+    return (
+        bool(report.problems)
+        or any(gate.outcome == "failed" for gate in report.gates)
+        or any(suite.summary.num_unscored for suite in report.suites)
+        or bool(report.options.get("strict"))
+    )
+
+
+def check_definitions(parts: Sequence[NamedReport]) -> None:
+    """The names of metrics mean the same in all parts, and in this version. Raises ``ReportError``."""
+    own = definitions_of(suite for _, report in parts for suite in report.suites)
+    for name, report in parts:
+        for metric, meant in report.definitions.items():
+            if metric in own and (differing := _differing(own[metric], meant, tuple(own[metric]))):
+                raise ReportError(
+                    f"metric {metric!r} has another definition in {name} than in this version: {differing}; "
+                    "merge with the version that made the reports"
+                )
+
+
+def _of(info: SuiteInfo) -> dict[str, Any]:
+    return {field.name: getattr(info, field.name) for field in fields(info)}
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """The first of the keys that differs, with both values; empty where none does."""
+    for key in keys:
+        first, second = one.get(key), other.get(key)
+        if first != second:
+            return f"{key} is {_shown(first)} and {_shown(second)}"
+    return ""
+
+
+def _differing_parts(one: SuiteInfo, other: SuiteInfo) -> str:
+    names = one.fingerprint_parts.keys() & other.fingerprint_parts.keys()
+    return ", ".join(sorted(name for name in names if one.fingerprint_parts[name] != other.fingerprint_parts[name]))
+
+
+def _shown(value: object) -> str:
+    """Short enough for a message; of a hash its beginning."""
+    text = "none" if value is None else " and ".join(value) or "none" if isinstance(value, tuple) else str(value)
+    if len(text) <= _MAX_SHOWN:
+        return text
+    return f"{text[: _MAX_SHOWN if ' ' in text else _MAX_SHOWN_OF_HASH]}…"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

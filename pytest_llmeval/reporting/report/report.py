@@ -1,0 +1,154 @@
+"""What a session found, as it is written to a report and read from one (``report_json``, ``read``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.types import JSON
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Averages",
+    "Comparison",
+    "Phases",
+    "Report",
+    "SuiteReport",
+    "Summary",
+    "definitions_of",
+]
+
+SCHEMA_VERSION = 2
+"""Grows when a reader of older reports would misread newer ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Counts and metrics over some samples: a suite's, or one category's.
+
+    ``num_expected`` were to run (selected and not skipped); ``num_scored`` of them were judged. ``not_measurable``
+    counts those of them for which a metric has no meaning, by metric and reason.
+    """
+
+    num_expected: int
+    num_scored: int
+    num_unscored: int
+    num_no_answer: int
+    metrics: Mapping[str, Metric]
+    not_measurable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """Prefill is reading prompts until a reply's first token, decode is writing all others.
+
+    Tokens of prompts count for each sample, also where samples share what is computed of them.
+    """
+
+    prefill_tokens: int
+    prefill_seconds: float
+    decode_tokens: int
+    decode_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteReport:
+    """What the session found about one suite; where several models were given, on one of them.
+
+    ``models`` names those that answered it: one, unless its numbers mix them. Token counts and seconds are sums over
+    its records. ``macro`` are its metrics' means over its categories, every category counting alike; their ``n`` counts
+    categories. ``engine`` is how its log-likelihoods were computed, where the model tells. ``reliability`` are the bins
+    of its expected calibration error, where its scorer gives probabilities. ``latency`` is of the model's seconds for a
+    sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that were timed by themselves,
+    and of those whose tokens were counted: shares of a batch's time are alike, and their percentiles say nothing.
+    ``phases`` are where generated texts spent their time, as far as the model tells.
+    """
+
+    info: SuiteInfo
+    summary: Summary
+    categories: Mapping[str, Summary]
+    macro: Mapping[str, Metric] = field(default_factory=dict)
+    num_skipped: int = 0
+    models: tuple[str, ...] = ()
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+    engine: EngineUse | None = None
+    reliability: tuple[ReliabilityBin, ...] | None = None
+    latency: Percentiles | None = None
+    tokens_per_second: Percentiles | None = None
+    phases: Phases | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One suite on two models, over the samples that both scored: ``differences`` by metric, second minus first."""
+
+    suite: str
+    first: str
+    second: str
+    differences: Mapping[str, Difference]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Averages:
+    """Metrics over the suites of one model (None where there is one): of each that at least two suites have.
+
+    ``macro`` has every suite count alike, ``micro`` every sample; a macro average's ``n`` counts suites. Metrics that
+    share no more than their name are in neither: ``unlike`` has what each suite's is, by metric and suite.
+    """
+
+    model: str | None
+    macro: Mapping[str, Metric]
+    micro: Mapping[str, Metric]
+    unlike: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole session.
+
+    ``created`` is its start, ISO 8601 in UTC. ``collected`` are the names of the suites that it found, whether samples
+    of them were to run or not; None where nobody wrote that down. ``num_failed_tests`` counts tests that failed where
+    no record says why (it is unscored, or wrong under ``--llm-strict``): hand-written ones, and samples with a fixture
+    that failed after the score; gates and what could not be collected are not among them; None where nobody wrote that
+    down. ``stopped`` says why it ended early; ``problems`` are
+    what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for; those of a
+    session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when it was
+    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where nobody wrote that down.
+    """
+
+    created: str
+    seconds: float
+    environment: Mapping[str, JSON]
+    models: tuple[Mapping[str, JSON], ...]
+    options: Mapping[str, JSON]
+    exit_code: int
+    collected: tuple[str, ...] | None = None
+    num_failed_tests: int | None = None
+    definitions: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
+    suites: tuple[SuiteReport, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    averages: tuple[Averages, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    records: Sequence[Record] = field(repr=False)
+    stopped: str | None = None
+    problems: tuple[str, ...] = ()
+    schema: int = SCHEMA_VERSION
+
+
+def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:
+    """``Report.definitions``: what the names of the suites' metrics mean in this version."""
+    names = sorted({name for suite in suites for name in suite.summary.metrics})
+    return {
+        name: {"kind": found.kind, "higher_is_better": found.higher_is_better, "version": found.version}
+        for name, found in ((name, definition(name)) for name in names)
+    }

@@ -1,0 +1,198 @@
+"""From records to what a report says of their suites: metrics, comparisons of models, averages over suites."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.report.groups import Group, group_of_record, group_of_suite
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.report import Averages, Comparison, Phases, SuiteReport, Summary
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
+from pytest_llmeval.scoring.metrics.calibration import reliability
+from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
+from pytest_llmeval.scoring.metrics.metric_forms import metric_form
+from pytest_llmeval.scoring.metrics.percentiles import percentiles
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
+
+__all__ = ["average_suites", "compare_models", "counted_suite", "given_clusters", "grouped", "summarize_suite"]
+
+
+def summarize_suite(
+    info: SuiteInfo,
+    records: Sequence[Record],
+    *,
+    num_expected: int,
+    num_skipped: int,
+    model: str | None = None,
+    engine: EngineUse | None = None,
+) -> SuiteReport:
+    """One suite's part of the report, broken down by category where its samples have one.
+
+    ``model`` names the one that was to answer it, whether it did or not; None where only the records know.
+    ``ValueError`` and others for values that are no scorer's of ours: ``counted_suite`` is the report without metrics.
+    """
+    scores = [record.score for record in records]
+    clusters = given_clusters(records)
+    info = replace(info, metrics=expanded(info.metrics, scores))
+    metrics = by_category(scores, [record.category for record in records], info.metrics, clusters, info.interval)
+    counted = counted_suite(
+        info, records, num_expected=num_expected, num_skipped=num_skipped, model=model, engine=engine
+    )
+    by_name: dict[str, list[Record]] = {}
+    for record in records:
+        if record.category is not None:
+            by_name.setdefault(record.category, []).append(record)
+    return replace(
+        counted,
+        info=info,
+        summary=_summary(records, summarize(scores, info.metrics, clusters, info.interval), num_expected),
+        categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
+        macro=macro_average(metrics.values()),
+        reliability=reliability(scores) if "ece" in info.metrics else None,
+    )
+
+
+def counted_suite(
+    info: SuiteInfo,
+    records: Sequence[Record],
+    *,
+    num_expected: int,
+    num_skipped: int,
+    model: str | None = None,
+    engine: EngineUse | None = None,
+) -> SuiteReport:
+    """``summarize_suite`` without metrics and categories: only what is counted of the records."""
+    answered = [record.model for record in records if record.model is not None]
+    timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]
+    return SuiteReport(
+        info=replace(info, metrics=()),
+        summary=_summary(records, {}, num_expected),
+        categories={},
+        num_skipped=num_skipped,
+        models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
+        num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
+        num_tokens=sum(record.num_tokens for record in records),
+        seconds=math.fsum(record.seconds for record in records),
+        engine=engine,
+        latency=percentiles([record.seconds for record in timed]),
+        tokens_per_second=percentiles(
+            [tokens / record.seconds for record in timed if (tokens := record.num_prompt_tokens + record.num_tokens)]
+        ),
+        phases=_phases(records),
+    )
+
+
+def _phases(records: Sequence[Record]) -> Phases | None:
+    known = [
+        (record, record.prefill_seconds, record.num_decoded)
+        for record in records
+        if record.prefill_seconds is not None and record.num_decoded is not None
+    ]
+    if not known:
+        return None
+    return Phases(
+        prefill_tokens=sum(record.num_prompt_tokens for record, _, _ in known),
+        prefill_seconds=math.fsum(prefill for _, prefill, _ in known),
+        decode_tokens=sum(decoded for _, _, decoded in known),
+        decode_seconds=math.fsum(max(0.0, record.seconds - prefill) for record, prefill, _ in known),
+    )
+
+
+def compare_models(
+    suite: str, records: Mapping[str, Sequence[Record]], models: Sequence[str], metrics: Sequence[str]
+) -> Iterator[Comparison]:
+    """The suite on each of ``models`` against the first of them; ``records`` are those of the suite, by model."""
+    scores = {model: {record.id: record.score for record in members} for model, members in records.items()}
+    clusters = {record.id: record.cluster for members in records.values() for record in members if record.cluster}
+    for second in models[1:]:
+        differences = compare(scores.get(models[0], {}), scores.get(second, {}), metrics, clusters or None)
+        if differences:
+            yield Comparison(suite=suite, first=models[0], second=second, differences=differences)
+
+
+def average_suites(suites: Sequence[SuiteReport], records: Sequence[Record]) -> tuple[Averages, ...]:
+    """Averages over the suites of each model that has two or more, from their numbers and from all of their records."""
+    compared = _compared(suites)
+    groups = grouped(records, compared)
+    by_model: dict[str | None, list[SuiteReport]] = {}
+    for suite in suites:
+        by_model.setdefault(group_of_suite(suite, compared)[1], []).append(suite)
+    found = [
+        _averages(model, own, [groups.get((suite.info.name, model), []) for suite in own])
+        for model, own in by_model.items()
+        if len(own) > 1
+    ]
+    return tuple(averages for averages in found if averages.macro or averages.micro or averages.unlike)
+
+
+def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequence[Sequence[Record]]) -> Averages:
+    macro: dict[str, Metric] = {}
+    names = tuple(dict.fromkeys(name for suite in suites for name in suite.summary.metrics))
+    forms = {name: _forms(name, suites) for name in names}
+    unlike = {name: own for name, own in forms.items() if len(set(own.values())) > 1}
+    alike = [name for name in names if name not in unlike]
+    scores = [[record.score for record in members] for members in records]
+    clusters = [given_clusters(own) for own in records]
+    by_having: dict[tuple[int, ...], list[str]] = {}
+    for name in alike:
+        having = [place for place, suite in enumerate(suites) if _value(suite, name) is not None]
+        macro |= macro_average([{name: suites[place].summary.metrics[name]} for place in having])
+        by_having.setdefault(tuple(having), []).append(name)
+    found: dict[str, Metric] = {}
+    for places, own in by_having.items():
+        # A score is right or wrong also where its suite has no accuracy, as of pass@k: such suites are no part of it.
+        found |= micro_average([scores[place] for place in places], own, [clusters[place] for place in places])
+    micro = {name: found[name] for name in alike if name in found}
+    return Averages(model=model, macro=macro, micro=micro, unlike=unlike)
+
+
+def _forms(name: str, suites: Sequence[SuiteReport]) -> dict[str, str]:
+    """By suite, what of its settings the metric depends on; of the suites that have a value of it."""
+    return {
+        suite.info.name: metric_form(name, suite.info.scorer, suite.info.settings)
+        for suite in suites
+        if _value(suite, name) is not None
+    }
+
+
+def _value(suite: SuiteReport, name: str) -> float | None:
+    metric = suite.summary.metrics.get(name)
+    return None if metric is None else metric.value
+
+
+def _compared(suites: Iterable[SuiteReport]) -> tuple[str, ...]:
+    """The models of a session of several: then, and only then, a suite is there more than once."""
+    named = [(suite.info.name, suite.models[0]) for suite in suites if suite.models]
+    if len({name for name, _ in named}) == len(named):
+        return ()
+    return tuple(dict.fromkeys(model for _, model in named))
+
+
+def grouped(records: Iterable[Record], compared: tuple[str, ...]) -> dict[Group, list[Record]]:
+    """Records by suite, and where models are ``compared`` by model."""
+    groups: dict[Group, list[Record]] = {}
+    for record in records:
+        groups.setdefault(group_of_record(record, compared), []).append(record)
+    return groups
+
+
+def given_clusters(records: Sequence[Record]) -> list[str | None] | None:
+    """Those of the records; None where none of them lies in one."""
+    clusters = [record.cluster for record in records]
+    return clusters if any(cluster is not None for cluster in clusters) else None
+
+
+def _summary(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
+    num_unscored = sum(record.status == "unscored" for record in records)
+    return Summary(
+        num_expected=num_expected,
+        num_scored=len(records) - num_unscored,
+        num_unscored=num_unscored,
+        num_no_answer=sum(record.no_answer for record in records),
+        metrics=metrics,
+        not_measurable=count_not_measurable((record.score for record in records if record.not_measurable), [*metrics]),
+    )

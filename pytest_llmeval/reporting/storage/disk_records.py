@@ -1,0 +1,149 @@
+"""Records that lie in a file, one on a line, and are read when they are asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, TypeAlias, overload
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.typed_fields import DamagedPart, check_fields, is_number
+from pytest_llmeval.text.wording import describe
+
+__all__ = ["DECODER", "DiskRecords", "FileState", "file_state", "record_from_json"]
+
+FileState: TypeAlias = tuple[int, int, int]
+"""What tells that a file is still the one that was read: its inode, size, and time of change in nanoseconds."""
+
+_BUFFER_BYTES = 1 << 18
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+class DiskRecords(Sequence[Record]):
+    """Records whose lines begin at ``offsets`` (bytes) in a file: of those at ``places``, in that order, or of all.
+
+    Each is read anew whenever it is asked for; 16 bytes of each stay in memory. ``kept`` are those that are not in the
+    file, by place. While ``file`` is open it is read, and the path is not looked up: it may be gone. Reading raises
+    ``ReportError`` for a line that holds no record, and where the file is no longer in the ``state`` (if one is given)
+    that it was in. ``what`` it is is said in messages.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        offsets: Sequence[int],
+        *,
+        places: Sequence[int] | None = None,
+        kept: Mapping[int, Record] | None = None,
+        state: FileState | None = None,
+        file: BinaryIO | None = None,
+        what: str = "report",
+    ) -> None:
+        self._path = path
+        self._offsets = offsets
+        self._places = range(len(offsets)) if places is None else places
+        self._kept = {} if kept is None else kept
+        self._state = state
+        self._file = file
+        self._what = what
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        if isinstance(place, slice):
+            return self._of(self._places[place])
+        return next(iter(self._of([self._places[place]])))
+
+    def __iter__(self) -> Iterator[Record]:
+        try:
+            with self._opened() as file:
+                if self._state is not None and file_state(file.fileno()) != self._state:
+                    raise ReportError(f"the {self._what} {self._path} was changed while it was in use: read it again")
+                for place in self._places:
+                    yield self._kept[place] if place in self._kept else self._read(file, self._offsets[place])
+        except OSError as error:
+            raise ReportError(f"cannot read the {self._what} {self._path}: {error.strerror or error}") from None
+
+    def _opened(self) -> AbstractContextManager[BinaryIO]:
+        if self._file is not None and not self._file.closed:
+            return nullcontext(self._file)
+        return self._path.open("rb", buffering=_BUFFER_BYTES)
+
+    def _of(self, places: Sequence[int]) -> DiskRecords:
+        return DiskRecords(
+            self._path,
+            self._offsets,
+            places=places,
+            kept=self._kept,
+            state=self._state,
+            file=self._file,
+            what=self._what,
+        )
+
+    def _read(self, file: BinaryIO, offset: int) -> Record:
+        file.seek(offset)
+        try:
+            return record_from_json(DECODER.decode(file.readline().decode().strip().removesuffix(",")))
+        except (ValueError, RecursionError) as error:
+            number = _line_number(self._path, offset)
+            raise ReportError(f"cannot read the {self._what} {self._path}:{number}: {error}") from None
+
+
+def file_state(file: int | Path) -> FileState:
+    """Of an open file or one at a path. Raises ``OSError``."""
+    found = os.stat(file)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def record_from_json(data: Any) -> Record:
+    """A record from what ``json`` made of it; as a journal has it, it is the value of the key ``record``.
+
+    Raises ``ValueError`` that says what is wrong. Unknown keys are left alone. A value that is null was a number that
+    JSON cannot hold, and is NaN: no mean is taken as if the sample had none.
+    """
+    if isinstance(data, dict) and data.keys() == {"record"}:
+        data = data["record"]
+    if not isinstance(data, dict):
+        raise ValueError(f"found {describe(data)}, expected a record")
+    check_fields(data, Record, "", but=_VALUES)
+    values = data.get("values") or {}
+    if not isinstance(values, dict):
+        raise DamagedPart(f"values: found {describe(values)}, expected a mapping")
+    for name, value in values.items():
+        if value is not None and not is_number(value):
+            raise DamagedPart(f"values.{name}: found {describe(value)}, expected a number or null")
+    if None in values.values():
+        values = {name: math.nan if value is None else value for name, value in values.items()}
+    empty = {"values": values, "choices": data.get("choices") or (), "details": data.get("details") or {}}
+    empty["not_measurable"] = data.get("not_measurable") or {}
+    return Record.from_dict({**data, **empty})
+
+
+_VALUES = frozenset({"values"})
+
+
+def _line_number(path: Path, offset: int) -> int:
+    number, left = 1, offset
+    with path.open("rb") as file:
+        while left > 0 and (part := file.read(min(left, _BUFFER_BYTES))):
+            number += part.count(b"\n")
+            left -= len(part)
+    return number

@@ -1,0 +1,185 @@
+"""A report from the journal that a killed session left."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.reporting.report.groups import Group, compared_models
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
+from pytest_llmeval.reporting.report.summaries import compare_models, grouped
+from pytest_llmeval.reporting.report_head import engine_from_json, info_from_json, report_from_json
+from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state, record_from_json
+from pytest_llmeval.reporting.typed_fields import DamagedPart
+from pytest_llmeval.scoring.metrics.summary import expanded, names_in
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.wording import describe as describe_value
+from pytest_llmeval.types import JSON
+
+__all__ = ["KILLED", "is_journal", "read_journal"]
+
+KILLED = "killed before its end"
+"""``Report.stopped`` of a report from a journal."""
+
+_EXIT_CODE = 2  # pytest's own for a run that was interrupted
+_KINDS = ("record", "suite", "model", "engine", "expected")
+_FIRST_LINE = re.compile(rb'\{"schema": .*"journal": \d+\}\s*')
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the lines of a journal tell; of the same thing the later line is right."""
+
+    infos: dict[str, SuiteInfo] = field(default_factory=dict)
+    models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
+    engines: dict[Group, EngineUse] = field(default_factory=dict)
+    expected: dict[Group, int] = field(default_factory=dict)
+    records: dict[tuple[str, str | None, str], tuple[int, Record]] = field(default_factory=dict)
+
+
+def is_journal(first_line: bytes) -> bool:
+    """Whether a file that begins with this line is a journal."""
+    return _FIRST_LINE.fullmatch(first_line) is not None
+
+
+def read_journal(path: Path) -> Report:
+    """What the session had finished, with its suites' numbers. A last line that was cut in the middle is left out.
+
+    ``exit_code`` is that of an interrupted run; ``seconds`` is the model's time, since the session's is not known.
+    Raises ``ReportError``, and ``OSError`` where the file cannot be read.
+    """
+    state = file_state(path)
+    found = _Found()
+    head: dict[str, Any] = {}
+    for number, (offset, line) in enumerate(_lines(path), 1):
+        try:
+            data = DECODER.decode(line.decode())
+            if number == 1:
+                head = data
+            else:
+                _take(found, offset, data)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            reason = f"there is no {error}" if isinstance(error, KeyError) else error
+            raise ReportError(f"cannot read the journal {path}:{number}: {reason}") from None
+    begin = {
+        "exit_code": _EXIT_CODE,
+        **head,
+        "seconds": 0.0,
+        "stopped": KILLED,
+        "models": list(found.models.values()),
+        "suites": [],
+    }
+    offsets = array("Q", [offset for offset, _ in found.records.values()])
+    try:
+        report = report_from_json(begin, DiskRecords(path, offsets, state=state))
+    except DamagedPart as error:
+        raise ReportError(f"cannot read the journal {path}:1: {error}") from None
+    return _summarized(report, found)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines with their offsets, without a last one that is not whole."""
+    offset = 0
+    with path.open("rb", buffering=1 << 18) as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            yield offset, line
+            offset += len(line)
+
+
+def _take(found: _Found, offset: int, data: object) -> None:
+    if not isinstance(data, dict) or len(data) != 1:
+        raise ValueError(f"found {describe_value(data)}, expected one thing")
+    ((kind, value),) = data.items()
+    if kind not in _KINDS:
+        return  # of a later version
+    if not isinstance(value, dict):
+        raise ValueError(f"found {describe_value(value)}, expected a {kind}")
+    match kind:
+        case "record":
+            record = slim(record_from_json(value))
+            found.records[record.suite, record.model, record.id] = (offset, record)
+        case "suite":
+            info = info_from_json(value, kind)
+            found.infos[info.name] = info
+        case "model":
+            found.models[str(value["name"])] = value
+        case "engine":
+            found.engines[_group(value)] = engine_from_json(value, kind)
+        case "expected":
+            num_expected = value["num_expected"]
+            if isinstance(num_expected, bool) or not isinstance(num_expected, int) or num_expected < 0:
+                raise ValueError(f"num_expected: found {describe_value(num_expected)}, expected a whole number")
+            found.expected[_group(value)] = num_expected
+
+
+def _group(value: Mapping[str, Any]) -> Group:
+    suite, model = value["suite"], value["model"]
+    if not isinstance(suite, str) or not isinstance(model, str | None):
+        raise ValueError(f"found {describe_value(suite)} and {describe_value(model)}, expected a suite and a model")
+    return suite, model
+
+
+def _summarized(report: Report, found: _Found) -> Report:
+    compared = compared_models(report)
+    records = [record for _, record in found.records.values()]
+    groups: dict[Group, list[Record]] = {group: [] for group in found.expected}
+    groups |= grouped(records, compared)
+    problems: list[str] = []
+    suites = tuple(_suites(groups, found, problems))
+    num_expected, num_finished = sum(found.expected.values()), sum(len(groups[group]) for group in found.expected)
+    if num_finished < num_expected:
+        problems.append(f"{num_finished} of {num_expected} samples of the suites that had begun were finished")
+    return replace(
+        report,
+        seconds=sum(suite.seconds for suite in suites),
+        definitions=definitions_of(suites),
+        suites=suites,
+        comparisons=tuple(_comparisons(groups, compared, found, problems)),
+        averages=averages_or_problem(suites, records, problems),
+        problems=tuple(problems),
+    )
+
+
+def _info(name: str, found: _Found, records: list[Record]) -> SuiteInfo:
+    known = found.infos.get(name)
+    return SuiteInfo(name=name, metrics=names_in(record.score for record in records)) if known is None else known
+
+
+def _suites(groups: Mapping[Group, list[Record]], found: _Found, problems: list[str]) -> Iterator[SuiteReport]:
+    """In the order in which they were first heard of, and their models in theirs."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in groups))}
+    for group in sorted(groups, key=lambda group: places[group[0]]):
+        records, model = groups[group], group[1]
+        yield suite_report(
+            group,
+            _info(group[0], found, records),
+            records,
+            num_expected=found.expected.get(group, len(records)),
+            num_skipped=0,
+            model=model,
+            engine=found.engines.get(group),
+            problems=problems,
+        )
+
+
+def _comparisons(
+    groups: Mapping[Group, list[Record]], compared: tuple[str, ...], found: _Found, problems: list[str]
+) -> Iterator[Comparison]:
+    for suite in dict.fromkeys(name for name, _ in groups):
+        by_model = {model: groups[suite, model] for model in compared if (suite, model) in groups}
+        own = [record for records in by_model.values() for record in records]
+        try:
+            names = expanded(_info(suite, found, own).metrics, [record.score for record in own])
+            yield from list(compare_models(suite, by_model, list(by_model), names))
+        except Exception as error:
+            problems.append(f"suite {suite!r} has no comparison of its models: {describe(error)}")

@@ -1,0 +1,351 @@
+"""A report's numbers, computed from its records anew: a report that was edited, or lost records, is not believed.
+
+Nobody can tell when numbers and records were changed together, in every place. Not compared are how long a sample took
+and how log-likelihoods were computed, since no gate is about them; nor intervals and standard errors: another version
+of this package or of numpy has others, from the same records. Whoever decides on an interval gets one computed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import NoReturn
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.groups import (
+    Group,
+    compared_models,
+    described_group,
+    group_of_record,
+    group_of_suite,
+)
+from pytest_llmeval.reporting.report.records import Record, slim
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.summaries import average_suites, given_clusters
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics.averages import macro_average
+from pytest_llmeval.scoring.metrics.calibration import reliability
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_ingredients
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
+from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.types import Score
+
+__all__ = ["fitting", "misfit"]
+
+_RELATIVE, _ABSOLUTE = 1e-6, 1e-9
+"""Numbers that differ by less are the same: of another processor, or of another order of summing."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+_OF_RIGHT_AND_WRONG = frozenset(
+    ("choice", "continuation", "letter", "yes_no", "number", "exact", "contains", "pattern", "json", "math")
+)
+"""Scorers whose scores have no accuracy that their metrics do not have too."""
+
+
+class _Misfit(Exception):
+    """What of a report does not agree with its records, in a few words."""
+
+
+def fitting(report: Report, name: str, *, bounds_of: Collection[str] = ()) -> Report:
+    """The report with its metrics computed from its records anew, and these in memory without their texts.
+
+    Intervals of corpus metrics take long, and are computed for those in ``bounds_of``; others keep what they have.
+    Raises ``ReportError``, in one line that begins with ``name``, where the report's numbers and its records do not
+    agree, and for a record that cannot be read.
+    """
+    try:
+        return _fitting(report, frozenset(bounds_of))
+    except _Misfit as error:
+        raise ReportError(
+            f"{name}: its numbers and its records do not agree: {error}; "
+            "use the report file that the run wrote, unchanged"
+        ) from None
+
+
+def misfit(report: Report, name: str) -> str | None:
+    """The message of ``fitting``; None where everything agrees."""
+    try:
+        fitting(report, name)
+    except ReportError as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Recount:
+    """How numbers of one report are computed and compared.
+
+    ``unlike`` are metrics that meant something else when it was made.
+    """
+
+    bounds_of: frozenset[str]
+    unlike: frozenset[str]
+
+    def is_slow(self, name: str) -> bool:
+        """Whether the metric's interval is a bootstrap's, and nobody has asked for it."""
+        return definition(name).kind == "corpus" and name not in self.bounds_of
+
+    def check(self, stored: Mapping[str, Metric], found: Mapping[str, Metric], where: str = "") -> None:
+        """Raise ``_Misfit`` for the first of the metrics whose n, number of clusters or value is not what was found."""
+        for name in dict.fromkeys((*stored, *found)):
+            if name in self.unlike:
+                continue
+            if name not in stored or name not in found:
+                raise _Misfit(f"{where}{name} is only in its {'records' if name in found else 'summary'}")
+            one, other = stored[name], found[name]
+            _check_metric(one, other, f"{where}{name}")
+            if one.num_clusters != other.num_clusters:
+                _differ(f"{where}{name}: num_clusters", one.num_clusters, other.num_clusters)
+
+
+def _fitting(report: Report, bounds_of: frozenset[str]) -> Report:
+    compared = compared_models(report)
+    groups = _groups(report, compared)
+    recount = _Recount(
+        bounds_of,
+        unlike=frozenset(
+            name for name, said in report.definitions.items() if said.get("version") != definition(name).version
+        ),
+    )
+    suites = tuple(_suite(suite, groups[group_of_suite(suite, compared)], report, recount) for suite in report.suites)
+    _check_definitions(report)
+    _check_comparisons(report, groups)
+    _check_averages(report, suites, groups)
+    return replace(report, suites=suites, records=[record for own in groups.values() for record in own])
+
+
+def _groups(report: Report, compared: tuple[str, ...]) -> dict[Group, list[Record]]:
+    """The records of each suite, in their order."""
+    groups: dict[Group, list[Record]] = {}
+    for suite in report.suites:
+        group = group_of_suite(suite, compared)
+        if group in groups:
+            raise _Misfit(f"{described_group(group)} is in it twice")
+        groups[group] = []
+    seen: set[tuple[Group, str]] = set()
+    for record in report.records:
+        group = group_of_record(record, compared)
+        if group not in groups:
+            raise _Misfit(f"sample {quoted(record.id)} is of {described_group(group)}, of which it has no summary")
+        if (group, record.id) in seen:
+            raise _Misfit(f"sample {quoted(record.id)} of {described_group(group)} is in it twice")
+        seen.add((group, record.id))
+        groups[group].append(_checked(slim(record)))
+    return groups
+
+
+def _checked(record: Record) -> Record:
+    """Raises ``_Misfit`` for a record that contradicts itself."""
+    if (found := contradiction(record.status, record.values)) is not None:
+        raise _Misfit(f"sample {quoted(record.id)} of suite {record.suite!r} has {found}")
+    return record
+
+
+def _suite(suite: SuiteReport, records: Sequence[Record], report: Report, recount: _Recount) -> SuiteReport:
+    try:
+        _check_counts(suite, records, report)
+        _check_fingerprint(suite, records)
+        return _measured(suite, records, recount) if suite.summary.metrics else suite
+    except _Misfit as error:
+        raise _Misfit(f"{described_group(group_of_suite(suite, compared_models(report)))}: {error}") from None
+
+
+def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report) -> None:
+    summary, info = suite.summary, suite.info
+    if report.stopped is None and len(records) < summary.num_expected:
+        _differ("num_expected", summary.num_expected, len(records))
+    if len(records) > summary.num_expected + suite.num_skipped:
+        _differ("num_expected", summary.num_expected, len(records))
+    num_selected = summary.num_expected + suite.num_skipped
+    if info.num_samples is not None and not report.problems and num_selected > info.num_samples:
+        _differ("num_samples", info.num_samples, num_selected)
+    _check_summary(summary, records)
+    own: dict[str, list[Record]] = {}
+    for record in records:
+        if record.category is not None:
+            own.setdefault(record.category, []).append(record)
+    if summary.metrics and suite.categories.keys() != own.keys():
+        raise _Misfit(f"its categories are {_listed(suite.categories)}, and those of its records {_listed(own)}")
+    for name, part in suite.categories.items():
+        with_name = f"category {name}: "
+        _check_summary(part, own.get(name, ()), with_name)
+        if part.num_expected != len(own.get(name, ())):
+            _differ(f"{with_name}num_expected", part.num_expected, len(own.get(name, ())))
+    models = {record.model for record in records if record.model is not None}
+    if not models <= set(suite.models):
+        raise _Misfit(f"its models are {_listed(suite.models)}, and those of its records {_listed(models)}")
+    for name in ("num_prompt_tokens", "num_tokens", "seconds"):
+        value, found = getattr(suite, name), math.fsum(getattr(record, name) for record in records)
+        if not _same(value, found):
+            _differ(name, value, found)
+
+
+def _check_summary(summary: Summary, records: Sequence[Record], where: str = "") -> None:
+    num_unscored = sum(record.status == "unscored" for record in records)
+    for name, value, found in (
+        ("num_scored", summary.num_scored, len(records) - num_unscored),
+        ("num_unscored", summary.num_unscored, num_unscored),
+        ("num_no_answer", summary.num_no_answer, sum(record.no_answer for record in records)),
+    ):
+        if value != found:
+            _differ(f"{where}{name}", value, found)
+    scores = (record.score for record in records if record.not_measurable)
+    if count_not_measurable(scores, [*summary.metrics]) != summary.not_measurable:
+        raise _Misfit(f"{where}not_measurable is not what its records say")
+
+
+def _check_fingerprint(suite: SuiteReport, records: Sequence[Record]) -> None:
+    """A suite's fingerprint hashes those of its samples (``Evaluation.fingerprints``), which are checked where all of
+    them are there.
+    """
+    info = suite.info
+    if info.fingerprint is None or _SHA256.fullmatch(info.fingerprint) is None or len(records) != info.num_samples:
+        return
+    parts = [(record.id, record.fingerprint, record.category or "") for record in records]
+    if any(fingerprint is None for _, fingerprint, _ in parts):
+        return  # of a sample whose process died nothing is known
+    if hashlib.sha256(json.dumps(sorted(parts)).encode()).hexdigest() != info.fingerprint:
+        raise _Misfit("its fingerprint is not that of its samples")
+
+
+def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) -> SuiteReport:
+    """The suite with its metrics computed anew. Raises ``_Misfit`` where they are not those that it has."""
+    names, stored = tuple(suite.summary.metrics), suite.summary.metrics
+    scores = [record.score for record in records]
+    if "accuracy" not in names and suite.info.scorer in _OF_RIGHT_AND_WRONG:
+        _check_without_accuracy(scores)
+    clusters = given_clusters(records)
+    slow = [name for name in names if recount.is_slow(name) and corpus_ingredients(scores, name)]
+    quick = [name for name in names if name not in slow]
+    of_category: dict[str, list[Score]] = {name: [] for name in suite.categories}
+    for record, score in zip(records, scores, strict=True):
+        if record.category is not None:
+            of_category[record.category].append(score)
+    try:
+        whole = summarize(scores, quick, clusters, suite.info.interval) | {
+            name: _corpus(scores, name, stored) for name in slow
+        }
+        parts = by_category(scores, [record.category for record in records], quick, clusters, suite.info.interval)
+        for category, own in of_category.items():
+            parts[category] |= {name: _corpus(own, name, suite.categories[category].metrics) for name in slow}
+    except (ArithmeticError, ValueError) as error:
+        raise _Misfit(f"no metrics can be computed from its records: {describe(error)}") from None
+    macro = macro_average(parts.values())
+    recount.check(stored, whole)
+    for category, metrics in parts.items():
+        recount.check(suite.categories[category].metrics, metrics, f"category {category}: ")
+    recount.check(suite.macro, macro, "mean over categories: ")
+    _check_reliability(suite, scores)
+    return replace(
+        suite,
+        summary=replace(suite.summary, metrics={name: whole[name] for name in names}),
+        categories={name: replace(part, metrics=parts[name]) for name, part in suite.categories.items()},
+        macro={name: suite.macro[name] if name in slow else metric for name, metric in macro.items()},
+    )
+
+
+def _check_reliability(suite: SuiteReport, scores: Sequence[Score]) -> None:
+    if suite.reliability is None:
+        return
+    for place, (one, other) in enumerate(zip_longest(suite.reliability, reliability(scores) or ())):
+        if one is None or other is None:
+            raise _Misfit(f"its reliability has {len(suite.reliability)} bins, and its records have others")
+        for key in ("n", "confidence", "accuracy"):
+            if not _same(getattr(one, key), getattr(other, key)):
+                _differ(f"{key} of reliability[{place}]", getattr(one, key), getattr(other, key))
+
+
+def _check_without_accuracy(scores: Sequence[Score]) -> None:
+    if any("accuracy" in score.values for score in scores if score.status != "unscored"):
+        raise _Misfit("it has no accuracy, and its records have one")
+
+
+def _corpus(scores: Sequence[Score], name: str, stored: Mapping[str, Metric]) -> Metric:
+    """The metric's value computed anew, with the interval that it has."""
+    formula = corpus_formula(name)
+    parts = corpus_ingredients(scores, name)
+    if formula is None or any(not math.isfinite(value) for part in parts for value in part.values()):
+        raise ValueError(f"{name} is made of a number that is not finite")
+    value = formula.compute(parts) if parts else None
+    found = stored.get(name) or Metric(value=None, n=0, kind="corpus")
+    return replace(found, value=value if value is not None and math.isfinite(value) else None, n=len(parts))
+
+
+def _check_definitions(report: Report) -> None:
+    """A metric that the report defines is one of its suites': else it had it once."""
+    measured = {name for suite in report.suites for name in suite.summary.metrics}
+    if gone := report.definitions.keys() - measured:
+        raise _Misfit(f"{_listed(gone)} is among its definitions, and no suite has it")
+
+
+def _check_comparisons(report: Report, groups: Mapping[Group, Sequence[Record]]) -> None:
+    """The values of models that are compared; not those that take long."""
+    for found in report.comparisons:
+        first, second = (
+            {record.id: record.score for record in groups.get((found.suite, model), ())}
+            for model in (found.first, found.second)
+        )
+        names = [name for name in found.differences if definition(name).kind != "corpus"]
+        try:
+            again = compare(first, second, names)
+        except (ArithmeticError, ValueError):
+            again = {}
+        for name in names:
+            where = f"suite {found.suite!r}, {found.second} against {found.first}: {name}"
+            if name not in again:
+                raise _Misfit(f"{where} is only in its summary")
+            for key in ("n", "first", "second", "difference"):
+                value, other = getattr(found.differences[name], key), getattr(again[name], key)
+                if not _same(value, other):
+                    _differ(f"{where}: {key}", value, other)
+
+
+def _check_averages(report: Report, suites: Sequence[SuiteReport], groups: Mapping[Group, Sequence[Record]]) -> None:
+    """The means over suites, of the metrics that they are still taken of; not those that take long."""
+    if not report.averages:
+        return
+    quick = [replace(suite, summary=replace(suite.summary, metrics=_quick(suite.summary.metrics))) for suite in suites]
+    again = {one.model: one for one in average_suites(quick, [record for own in groups.values() for record in own])}
+    for found in report.averages:
+        if (other := again.get(found.model)) is None:
+            continue
+        for each, stored, own in (("suite", found.macro, other.macro), ("sample", found.micro, other.micro)):
+            for name in stored.keys() & own.keys():
+                _check_metric(stored[name], own[name], f"mean over suites, each {each} alike: {name}")
+
+
+def _quick(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    return {name: metric for name, metric in metrics.items() if definition(name).kind != "corpus"}
+
+
+def _check_metric(stored: Metric, found: Metric, where: str) -> None:
+    if stored.n != found.n:
+        _differ(f"{where}: n", stored.n, found.n)
+    if not _same(stored.value, found.value):
+        _differ(where, stored.value, found.value)
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+
+
+def _differ(what: str, value: float | None, found: float | None) -> NoReturn:
+    shown = ["none" if number is None else f"{number:.10g}" for number in (value, found)]
+    raise _Misfit(f"{what} is {shown[0]}, and its records give {shown[1]}")
+
+
+def _listed(names: Iterable[str | None]) -> str:
+    shown = sorted(str(name) for name in names)
+    return ", ".join(shown[:5]) + (", …" if len(shown) > 5 else "") or "none"

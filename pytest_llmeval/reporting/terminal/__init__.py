@@ -1,0 +1,1 @@
+"""What the terminal shows of a report: the summary, its tables and lines."""

@@ -1,0 +1,136 @@
+"""One line on a terminal that says what the model is doing, below the line that pytest is writing.
+
+It stands there only while the model works, and is gone before pytest writes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_llmeval.reporting.terminal.tables import columns_of
+from pytest_llmeval.text.escaping import first_line, printable
+
+__all__ = ["LiveLine", "Progress", "loading_text", "progress_text"]
+
+_MIN_INTERVAL_S = 0.1
+"""A reader sees no more than ten texts a second, and a slow connection should not carry more."""
+
+_MAX_NAME = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """``num_done`` of the session's ``num_total`` samples are answered, of which ``elapsed_s`` went by.
+
+    The seconds are those since the first sample was asked for, without the loading of models.
+    """
+
+    model: str
+    num_done: int
+    num_total: int
+    elapsed_s: float
+
+
+def loading_text(model: str, elapsed_s: float, width: int) -> str:
+    """What the line says while a model loads, for ``elapsed_s`` seconds by now, in at most ``width`` columns."""
+    name = _shown(model)
+    return _fitted([f"loading {name}: {_duration(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"], width)
+
+
+def progress_text(progress: Progress, width: int) -> str:
+    """What the line says while a model answers, in at most ``width`` columns; what does not fit is left out.
+
+    Samples per second and the time left are known from the first answer on.
+    """
+    name = _shown(progress.model)
+    parts = [f"{name}: {progress.num_done:,}/{progress.num_total:,} samples"]
+    if progress.num_done and progress.elapsed_s > 0:
+        rate = progress.num_done / progress.elapsed_s
+        left_s = max(progress.num_total - progress.num_done, 0) / rate
+        parts += [f", {_rate(rate)}", f", {_duration(left_s)} left"]
+    return _fitted(parts, width)
+
+
+def _shown(model: str) -> str:
+    return first_line(printable(model), limit=_MAX_NAME) or "the model"
+
+
+def _rate(per_second: float) -> str:
+    """Samples per second, with three digits that mean something; per minute where a sample takes many seconds."""
+    if per_second < 0.1:
+        return f"{60 * per_second:.2g} samples/min"
+    return f"{per_second:,.0f} samples/s" if per_second >= 100 else f"{per_second:.3g} samples/s"
+
+
+def _duration(seconds: float) -> str:
+    """Two units at most: ``12 s``, ``3 min 20 s``, ``2 h 05 min``, ``4 d 02 h``."""
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min {rest:02} s"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours:02} h" if days else f"{hours} h {minutes:02} min"
+
+
+def _fitted(parts: list[str], width: int) -> str:
+    """As many of the parts as fit; of the first, if not even that does, its beginning."""
+    text = parts[0]
+    for part in parts[1:]:
+        if columns_of(text + part) > width:
+            break
+        text += part
+    while text and columns_of(text) > width:
+        text = text[:-1]
+    return text
+
+
+class Screen(Protocol):
+    """A terminal: what is written to it, and what pytest has written to the line that it is on."""
+
+    def write(self, text: str) -> None: ...
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+
+    @property
+    def column(self) -> int | None:
+        """The column in which pytest will go on to write, from 0; None where that is not known."""
+
+
+class LiveLine:
+    """Shows a text on the line below the cursor and puts the cursor back, at most ten times a second."""
+
+    def __init__(self, screen: Screen, clock: Callable[[], float]) -> None:
+        self._screen = screen
+        self._clock = clock
+        self._drawn_at: float | None = None
+        self._is_shown = False
+
+    def show(self, make_text: Callable[[int], str], *, at_once: bool = False) -> None:
+        """Show what ``make_text`` gives for the columns there are; nothing if something was shown a moment ago."""
+        now = self._clock()
+        if not at_once and self._drawn_at is not None and now - self._drawn_at < _MIN_INTERVAL_S:
+            return
+        column = self._screen.column
+        if column is None:
+            return
+        # The last column stays free: a terminal that has written it is about to wrap.
+        self._write_below(make_text(self._screen.width - 1), column)
+        self._drawn_at, self._is_shown = now, True
+
+    def clear(self) -> None:
+        """Leave the terminal as pytest made it."""
+        if self._is_shown:
+            self._write_below("", self._screen.column or 0)
+            self._is_shown = False
+
+    def _write_below(self, text: str, column: int) -> None:
+        # A line feed scrolls where the cursor is at the bottom, which saving and restoring its place would not survive.
+        # All that is below goes: a text that was on one row can stand on two when the terminal was made narrower.
+        forward = f"\x1b[{column}C" if column else ""
+        self._screen.write(f"\n\r{text}\x1b[J\x1b[A\r{forward}")

@@ -1,0 +1,258 @@
+"""The numbers of suites and of categories as a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pytest_llmeval.reporting.report.report import Summary
+from pytest_llmeval.reporting.terminal.tables import (
+    Coloured,
+    Table,
+    joined_lines,
+    number,
+    room_for_names,
+    short_number,
+    table_lines,
+    total_width,
+)
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.text.escaping import printable
+
+__all__ = [
+    "HEADINGS",
+    "USUAL",
+    "Layout",
+    "Row",
+    "Section",
+    "category_lines",
+    "common_layout",
+    "grouped",
+    "metric_cells",
+    "metrics_shown",
+    "suite_lines",
+    "with_interval",
+]
+
+
+class Row(NamedTuple):
+    """The name of a suite or category, and its numbers.
+
+    ``num_samples`` is how many samples the suite has, where that is known: of fewer it is said. ``is_mean``: these are
+    means over the rows above, whose n is no number of samples.
+    """
+
+    name: str
+    summary: Summary
+    num_samples: int | None = None
+    is_mean: bool = False
+
+
+class Section(NamedTuple):
+    """The categories of one suite, and its metrics' means over them, every category counting alike."""
+
+    suite: str
+    rows: Sequence[Row]
+    macro: Mapping[str, Metric] = MappingProxyType({})
+
+
+USUAL = ("accuracy", "skill", "brier")
+"""Metrics that most suites have: suites with one of these share a table."""
+
+HEADINGS: Mapping[str, str] = MappingProxyType({"brier": "Brier"})
+"""Metrics that are shown under another name than their own."""
+
+_MAX_CATEGORIES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the tables of a summary have in common, so that their columns stand below each other.
+
+    ``is_short``: intervals are written ``.605–.781``. ``widths`` are those of the columns, by their headers; that of
+    the names under ``""``.
+    """
+
+    is_short: bool
+    widths: Mapping[str, int]
+
+
+def common_layout(suites: Sequence[Row], sections: Sequence[Section], *, width: int) -> Layout:
+    """The layout of ``suite_lines`` and ``category_lines``: intervals in full where ``width`` columns hold them."""
+    rows = [[row for row in suites if _usual([row])]]
+    rows += [_below(section) for section in sections if _usual(section.rows)]
+    for is_short in (False, True):
+        widths: dict[str, int] = {}
+        for members in rows:
+            table = _table("", members, _usual(members), is_short=is_short)
+            for header, own in zip(table.headers, table.widths, strict=True):
+                widths[header] = max(widths.get(header, 0), own)
+        if total_width([*widths.values()]) <= width:
+            return Layout(is_short=is_short, widths=widths)
+    if room := room_for_names([*widths.values()], width):
+        return Layout(is_short=True, widths=widths | {"": room})
+    return Layout(is_short=True, widths={})
+
+
+def suite_lines(rows: Sequence[Row], *, width: int, layout: Layout | None = None) -> Iterator[str]:
+    """Suites with their metrics: one table for those with accuracy, skill or Brier score, further ones for suites with
+    the same other metrics.
+
+    Where the first table has no room for the suites' other metrics, they follow it, suite by suite.
+    """
+    layout = layout or common_layout(rows, (), width=width)
+    for place, group in enumerate(grouped(rows)):
+        yield from [""] * (place > 0)
+        names, usual = metrics_shown(group), _usual(group)
+        shown = names if not usual or _table("suite", group, names, is_short=False).fits(width) else usual
+        yield from _lines("suite", group, shown, layout, width)
+        for row in group:
+            yield from _others(row, names[len(usual) :] if len(shown) < len(names) else (), width)
+
+
+def category_lines(sections: Sequence[Section], *, width: int, layout: Layout | None = None) -> Iterator[str]:
+    """The categories of the suites, those with the same metrics in one table.
+
+    All metrics where there is room for them, else those that come first.
+    """
+    layout = layout or common_layout((), sections, width=width)
+    by_metrics: dict[tuple[str, ...], list[Section]] = {}
+    for section in sections:
+        found = metrics_shown(section.rows)
+        by_metrics.setdefault(() if any(name in USUAL for name in found) else tuple(found), []).append(section)
+    for place, group in enumerate(by_metrics.values()):
+        yield from [""] * (place > 0)
+        heading, rows = "by category", _sections(group)
+        counted = [row for row in rows if isinstance(row, Row)]
+        names, kept = metrics_shown(counted), _usual(counted)
+        if _table(heading, rows, names, is_short=False).fits(width):
+            kept = names
+        elif not kept:
+            fits = (_table(heading, rows, names[: end + 1], is_short=True).fits(width) for end in range(len(names)))
+            kept = [name for name, has_room in zip(names, fits, strict=True) if has_room] or names[:1]
+        yield from _lines(heading, rows, kept, layout, width)
+        if len(kept) < len(names):
+            yield "(other metrics by category: in the report)"
+
+
+def _sections(sections: Sequence[Section]) -> list[Row | str]:
+    """The rows of the suites, each suite's below its name."""
+    found: list[Row | str] = []
+    for section in sections:
+        found += [Coloured(printable(section.suite), "bold"), *_below(section)]
+        if len(section.rows) > _MAX_CATEGORIES:
+            found.append(f"  … and {len(section.rows) - _MAX_CATEGORIES} categories more, all in the report")
+    return found
+
+
+def _below(section: Section) -> list[Row]:
+    """The first categories of a suite, and the mean over all of them."""
+    rows = [row._replace(name=f"  {row.name}") for row in section.rows[:_MAX_CATEGORIES]]
+    macro = {name: metric for name, metric in section.macro.items() if metric.value is not None}
+    if macro:
+        most = max(metric.n for metric in macro.values())
+        mean = Summary(num_expected=most, num_scored=most, num_unscored=0, num_no_answer=0, metrics=macro)
+        rows.append(Row(f"  mean of {most}", mean, is_mean=True))
+    return rows
+
+
+def grouped(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The suites that share a table, those with the usual metrics first."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        names = metrics_shown([row])
+        key = () if not names or any(name in USUAL for name in names) else tuple(names)
+        groups.setdefault(key, []).append(row)
+    if () in groups:
+        yield groups.pop(())
+    yield from groups.values()
+
+
+def metrics_shown(rows: Iterable[Row]) -> list[str]:
+    """Metrics with an interval, the usual ones first; what is of minor interest stays in the report."""
+    found = dict.fromkeys(
+        name
+        for row in rows
+        for name, metric in row.summary.metrics.items()
+        if metric.kind != "count" and definition(name).in_terminal
+    )
+    usual = [name for name in USUAL if name in found]
+    return [*usual, *(name for name in found if name not in usual)]
+
+
+def _usual(rows: Sequence[Row]) -> list[str]:
+    return [name for name in metrics_shown(rows) if name in USUAL]
+
+
+def _lines(heading: str, rows: Sequence[Row | str], names: Sequence[str], layout: Layout, width: int) -> Iterator[str]:
+    full = _table(heading, rows, names, is_short=False)
+    widths: Mapping[str, int] = {}
+    if layout.widths and any(name in USUAL for name in names):
+        widths = {**layout.widths, heading: layout.widths[""]}
+    is_short = not full.fits(width) or (layout.is_short and bool(widths))
+    table = _table(heading, rows, names, is_short=True) if is_short else full
+    yield from table_lines(table, width=width, widths=widths)
+
+
+def _table(heading: str, rows: Sequence[Row | str], names: Sequence[str], *, is_short: bool) -> Table:
+    headers, cells, align = metric_cells(heading, rows, names, is_short=is_short)
+    return Table(headers=headers, rows=cells, align=align, keys=2)
+
+
+def metric_cells(
+    heading: str, rows: Sequence[Row | str], names: Sequence[str], *, is_short: bool = False
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Headers, rows and alignment of a table, its texts made ``printable``.
+
+    A row that is text alone is one cell, and ``printable``.
+    """
+    headers = [printable(heading), "n", *(printable(HEADINGS.get(name, name)) for name in names)]
+    cells = [
+        [row]
+        if isinstance(row, str)
+        else [
+            printable(row.name),
+            _count(row),
+            *(_value(row.summary.metrics.get(metric), row.summary, is_short) for metric in names),
+        ]
+        for row in rows
+    ]
+    return headers, cells, ["left", "right", *("left" for _ in names)]
+
+
+def _others(row: Row, names: Sequence[str], width: int) -> Iterator[str]:
+    found = {metric: _value(row.summary.metrics.get(metric), row.summary, False) for metric in names}
+    items = [f"{printable(metric)} {value}" for metric, value in found.items() if value]
+    if items:
+        yield from joined_lines(f"{printable(row.name)}:", items, width=width)
+
+
+def _count(row: Row) -> str:
+    """``27``, of a suite with more samples ``27 of 40``; ``25/27`` where not all that were to run could be scored."""
+    summary, num_samples = row.summary, row.num_samples
+    if row.is_mean:
+        return ""
+    count = str(summary.num_scored)
+    if summary.num_scored != summary.num_expected:
+        count += f"/{summary.num_expected}"
+    return f"{count} of {num_samples}" if num_samples is not None and summary.num_expected < num_samples else count
+
+
+def _value(metric: Metric | None, summary: Summary, is_short: bool) -> str:
+    if metric is None or metric.value is None:
+        return ""
+    n = "" if metric.n == summary.num_scored else f" (n {metric.n})"
+    ends = (None, None) if metric.n == 1 else (metric.ci_low, metric.ci_high)  # one sample's says nothing
+    return f"{with_interval(metric.value, *ends, is_short=is_short)}{n}"
+
+
+def with_interval(value: float, ci_low: float | None, ci_high: float | None, *, is_short: bool = False) -> str:
+    """``0.700 [0.605, 0.781]``, or short ``0.700 .605–.781``; the value alone where it has no interval."""
+    if ci_low is None or ci_high is None:
+        return number(value)
+    if is_short:
+        return f"{number(value)} {short_number(ci_low)}–{short_number(ci_high)}"
+    return f"{number(value)} [{number(ci_low)}, {number(ci_high)}]"

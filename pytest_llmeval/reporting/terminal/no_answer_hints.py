@@ -1,0 +1,114 @@
+"""What is said of a suite in which many replies held no answer: how many, what the first was, and what may help."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.terminal.suite_texts import suite_name
+from pytest_llmeval.text.escaping import printable, shortened
+from pytest_llmeval.types import JSON
+
+__all__ = ["has_many", "no_answer_lines"]
+
+_FEW = 3
+_SHARE = 10
+_MAX_REPLY = 80
+
+_MISSED: Mapping[str, str] = {
+    "letter": "letter",
+    "yes_no": "yes or no",
+    "number": "number",
+    "pattern": "match of the pattern",
+    "json": "JSON",
+}
+"""What a reply lacks, by scorer."""
+
+_LABELS = {"upper": "[A-Z]", "lower": "[a-z]", "digit": "[0-9]+"}
+
+
+def has_many(summary: Summary) -> bool:
+    """Whether so many replies held no answer that it is worth a line: a tenth, and 3 at least; or all of them."""
+    number = summary.num_no_answer
+    return 0 < number == summary.num_scored or (number >= _FEW and number * _SHARE >= summary.num_scored)
+
+
+def no_answer_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """A line for each suite of many replies without an answer, of ``width`` columns; longer ones go on indented.
+
+    ``names`` are the short names of models.
+    """
+    compared = compared_models(report)
+    suites = {group_of_suite(suite, compared): suite for suite in report.suites if has_many(suite.summary)}
+    if not suites:
+        return
+    first = _first_replies(report.records, suites, compared)
+    for group, suite in suites.items():
+        line = f"{printable(suite_name(suite, names))}: {_text(suite, first.get(group))}"
+        yield from textwrap.wrap(
+            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
+        )
+
+
+def _first_replies(records: Iterable[Record], groups: Iterable[Group], compared: tuple[str, ...]) -> dict[Group, str]:
+    missing, found = set(groups), {}
+    for record in records:
+        if record.no_answer and record.output is not None and (group := group_of_record(record, compared)) in missing:
+            found[group] = record.output
+            missing.remove(group)
+            if not missing:
+                break
+    return found
+
+
+def _text(suite: SuiteReport, reply: str | None) -> str:
+    summary, scorer = suite.summary, suite.info.scorer or ""
+    missed = _MISSED.get(scorer, "answer")
+    if scorer == "letter" and suite.info.settings.get("labels") == "digit":
+        missed = "label"
+    counted = f"{summary.num_no_answer:,} of {summary.num_scored:,} replies had no {missed}"
+    if reply is None:
+        return counted
+    if not reply.strip():
+        advice = "look at the end of the prompt, at generate.stop, and whether the model wants prompt.chat: true"
+        return f"{counted}; the first was empty: {advice}"
+    return f"{counted}; the first was {printable(repr(shortened(reply, limit=_MAX_REPLY)))}; {_advice(suite, reply)}"
+
+
+def _advice(suite: SuiteReport, reply: str) -> str:
+    """What may find the answer in this reply, else what may make the model write one."""
+    settings, scorer = suite.info.settings, suite.info.scorer
+    filters = settings.get("filters")
+    word = "try other filters than the suite's" if filters else "try filters"
+    if re.search("</?think>", reply) and not _drops_reasoning(filters):
+        more = "" if "</think>" in reply else ", and a larger generate.max_tokens: the model was still thinking"
+        return f"try filters: [drop_reasoning]{more}"
+    for pattern in _patterns(scorer, settings):
+        if re.search(pattern, reply):
+            return f"{word}: [{{regex: '{pattern}'}}]"
+    if scorer == "json" and "```" in reply and not settings.get("fenced"):
+        return "try score: {json: {fenced: true}}"
+    return (
+        f"{word} (docs/scoring.md), a larger generate.max_tokens, or a prompt that says how to answer or shows it "
+        "(prompt.fewshot)"
+    )
+
+
+def _drops_reasoning(filters: JSON) -> bool:
+    steps = filters if isinstance(filters, list) else []
+    return any(isinstance(step, dict) and step.get("kind") == "drop_reasoning" for step in steps)
+
+
+def _patterns(scorer: str | None, settings: Mapping[str, JSON]) -> Iterator[str]:
+    """Regular expressions that find what this scorer reads, from the surest to the boldest."""
+    if scorer == "letter":
+        label = _LABELS.get(str(settings.get("labels", "upper")), "[A-Z]")
+        yield rf"(?i:answer|option|choice)(?i: is)?[^A-Za-z0-9]*({label})\b"
+        yield rf"\(({label})\)"
+        yield rf"\b({label})[.:)]"
+    elif scorer == "yes_no":
+        yield r"(?i)\b(yes|no)\b"

@@ -1,0 +1,49 @@
+"""What ``--llm-show-prompts`` prints: the exact prompt of a sample, with the scored part marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_llmeval.scoring.evaluation import Question
+from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, LoglikelihoodRollingRequest, Prompt
+
+__all__ = ["prompt_lines"]
+
+
+def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
+    """Lines that show each request; ``marks`` stand around what is scored.
+
+    Options that follow the same context are shown one under the other, the right ones with ``*``.
+    """
+    opening, closing = marks
+    right = question.presented.right
+    shown: Prompt | None = None
+    for place, request in enumerate(question.requests):
+        if isinstance(request, LoglikelihoodRollingRequest):
+            yield from (opening + printable(request.text, keep="\n") + closing).split("\n")
+            return  # nothing is expected of a text that is scored whole
+        context = request.prompt if isinstance(request, GenerateRequest) else request.context
+        first, scored = context != shown, f"{opening}{_scored(request)}{closing}"
+        shown = context
+        marker = " *" if place in right and len(question.requests) > 1 else ""
+        if not first:
+            yield f"{scored}{marker}"
+        elif isinstance(context, str):
+            yield from printable(f"{context}{scored}{marker}", keep="\n").split("\n")
+        else:
+            yield "(turns, before the model's chat template)"
+            is_begun = context[-1].role == "assistant"
+            for turn in context[: len(context) - is_begun]:
+                yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
+            begun = context[-1].content if is_begun else ""
+            yield from printable(f"<assistant> {begun}{scored}{marker}", keep="\n").split("\n")
+    target = question.presented.target
+    yield f"target: {printable(target if isinstance(target, str) else ' | '.join(target))}"
+
+
+def _scored(request: LoglikelihoodRequest | GenerateRequest) -> str:
+    if isinstance(request, GenerateRequest):
+        stop = f", stop {list(request.stop)!r}" if request.stop else ""
+        return f"reply of up to {request.max_tokens} tokens{stop}"
+    return printable(request.continuation)

@@ -1,0 +1,114 @@
+"""Samples of a report as a reader sees them: text for a terminal, and Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.terminal.options_shown import option_texts
+from pytest_llmeval.text.escaping import markdown_text, printable, shortened
+from pytest_llmeval.types import JSON
+
+__all__ = ["as_text", "sample_lines", "sample_markdown"]
+
+_MAX_CHARACTERS = 300
+"""Of a text that is not asked for whole."""
+_MAX_OPTION = 60
+"""Of an option that is not asked for whole: its number and its mark stand behind it."""
+_MAX_OPTIONS = 1000
+"""Of all options together."""
+
+_MAX_REPLIES = 20
+_MAX_REPLY = 1500
+"""Of one reply where a sample was asked several times."""
+
+
+def as_text(value: JSON) -> str:
+    """A value of a record as text: text as it is, several texts with bars between, chat messages by role, else JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return " | ".join(map(str, value))
+    if isinstance(value, list) and value and all(isinstance(item, dict) and "content" in item for item in value):
+        return "\n".join(f"{item.get('role')}: {item.get('content')}" for item in value if isinstance(item, dict))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def sample_lines(record: Record, *, whole: bool, prompt: bool, head: str | None = None) -> Iterator[str]:
+    """The sample as lines of text, nothing in them that a terminal would act on; ``whole`` cuts no text.
+
+    ``head`` stands in the place of the first line, which names the sample.
+    """
+    yield printable(_head(record) if head is None else head)
+    for name, text in _fields(record, prompt=prompt, whole=whole):
+        if whole:
+            first, *others = printable(text, keep="\n").split("\n")
+        else:
+            first, others = printable(_cut(name, text)), []
+        yield f"  {name}: {first}".rstrip()
+        yield from (f"    {line}".rstrip() for line in others)
+
+
+def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
+    """The sample as lines of Markdown, its texts in fenced blocks that they cannot close."""
+    yield f"### {markdown_text(_head(record))}"
+    for name, text in _fields(record, prompt=prompt, whole=whole):
+        shown = printable(text if whole else _cut(name, text), keep="\n")
+        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+        yield from ("", f"**{name}**", "", fence, shown, fence)
+    yield ""
+
+
+def _cut(name: str, text: str) -> str:
+    return shortened(text, limit=_MAX_OPTIONS if name == "choices" else _MAX_CHARACTERS)
+
+
+def _head(record: Record) -> str:
+    category = None if record.category is None else f"category {record.category}"
+    where = ", ".join(text for text in (record.suite, record.model, category) if text)
+    return f"{record.id} ({where}): {record.status}{', no answer' if record.no_answer else ''}"
+
+
+def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str, str]]:
+    """What there is to say of the sample, in the order in which it happened; ``whole``: each option on a line."""
+    if record.question is not None:
+        yield "question", record.question
+    if prompt and record.prompt is not None:
+        yield "prompt", as_text(record.prompt)
+    if options := option_texts(record, limit=None if whole else _MAX_OPTION):
+        yield "choices", ("\n" if whole else " | ").join(options)
+    replies = list(_replies(record)) if whole else []
+    yield from replies
+    if record.output is not None and not replies:
+        yield "output", record.output
+    if record.answer is not None:
+        yield "answer", record.answer
+    if record.target is not None:
+        yield "expected", as_text(record.target)
+    if record.values:
+        yield "scores", _numbers(record.values)
+    if record.not_measurable:
+        yield "not measurable", "; ".join(f"{name}: {reason}" for name, reason in record.not_measurable.items())
+    if record.reason is not None:
+        yield "reason", record.reason
+
+
+def _replies(record: Record) -> Iterator[tuple[str, str]]:
+    """Each reply of a sample that was asked several times, with what it was judged to be."""
+    outputs, epochs = record.details.get("outputs"), record.details.get("epochs")
+    if not isinstance(outputs, list) or not isinstance(epochs, list) or len(outputs) != len(epochs):
+        return
+    for number, (output, epoch) in enumerate(zip(outputs, epochs, strict=True), start=1):
+        if number > _MAX_REPLIES:
+            yield "output", f"{len(outputs) - _MAX_REPLIES} more are in the report"
+            return
+        judged = epoch if isinstance(epoch, dict) else {}
+        status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
+        yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
+
+
+def _numbers(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items() if not math.isnan(value))

@@ -1,0 +1,146 @@
+"""What is said of one suite in a few words: its name, its counts, its means over categories, its speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport
+from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row, Section, metrics_shown, with_interval
+from pytest_llmeval.scoring.metrics.definitions import OPEN, definition
+from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
+from pytest_llmeval.text.model_names import short_names
+
+__all__ = [
+    "category_section",
+    "count_texts",
+    "mean_texts",
+    "named",
+    "reasons_text",
+    "short_model_names",
+    "suite_name",
+    "suite_row",
+    "unlike_texts",
+]
+
+
+_MAX_REASONS = 3
+"""Of a metric's not being measurable; the report has all."""
+_MAX_SUITES = 3
+"""Of one definition of a metric."""
+
+
+def short_model_names(report: Report) -> dict[str, str]:
+    """What each model of the session is called where there is little room."""
+    models = tuple(dict.fromkeys(model for suite in report.suites for model in suite.models))
+    return dict(zip(models, short_names(models), strict=True))
+
+
+def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
+    """The suite's name, with its model where the session had several; ``names`` are those of ``short_model_names``."""
+    return named(suite.info.name, ", ".join(names.get(model, model) for model in suite.models), names)
+
+
+def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
+    """The suite as a row of a table."""
+    num_samples = suite.info.num_samples
+    # Samples that were skipped were to run, too: what is left is a selection.
+    is_selection = num_samples is not None and suite.summary.num_expected + suite.num_skipped < num_samples
+    return Row(suite_name(suite, names), suite.summary, num_samples if is_selection else None)
+
+
+def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:
+    """The suite's categories as rows of a table."""
+    rows = [Row(name, summary) for name, summary in suite.categories.items()]
+    return Section(suite_name(suite, names), rows, suite.macro)
+
+
+def named(suite: str, model: str | None, names: Mapping[str, str]) -> str:
+    """A suite with its model, where the session had several."""
+    return f"{suite} ({names.get(model, model)})" if model and len(names) > 1 else suite
+
+
+def count_texts(suite: SuiteReport) -> Iterator[str]:
+    """Counts that belong to the scorer, and what is out of the ordinary: ``no answer 3``."""
+    summary = suite.summary
+    counts = {
+        name.replace("_", " "): int(metric.value)
+        for name, metric in summary.metrics.items()
+        if metric.kind == "count" and metric.value is not None
+    }
+    if summary.num_no_answer:
+        counts.setdefault("no answer", summary.num_no_answer)
+    if summary.num_unscored:
+        counts["unscored"] = summary.num_unscored
+    if suite.num_skipped:
+        counts["skipped"] = suite.num_skipped
+    counts = {name: count for name, count in counts.items() if count or not name.endswith("ties")}
+    if "yes predicted" not in counts:  # one of the counts of yes_no; elsewhere worth a word only if there are any
+        counts = {name: count for name, count in counts.items() if count or not name.endswith("no answer")}
+    clusters = {(metric.n, metric.num_clusters) for metric in summary.metrics.values() if metric.num_clusters}
+    if clusters:
+        yield "n {} in {} clusters".format(*max(clusters))
+    yield from (f"{name} {count}" for name, count in counts.items())
+    for name, reasons in summary.not_measurable.items():
+        shown = name.removesuffix(OPEN).removesuffix(".")  # all metrics, of the suite or of one of several scorers
+        yield f"{shown} not measurable {sum(reasons.values())} ({reasons_text(reasons)})".lstrip()
+    if suite.info.interval is not None:
+        yield f"intervals by {suite.info.interval}"
+    missing: dict[str, list[str]] = {}
+    for name in metrics_shown([Row("", summary)]):
+        if (why := why_no_interval(summary.metrics[name])) is not None:
+            missing.setdefault(why, []).append(name)
+    for why, names in missing.items():
+        yield f"no interval of {', '.join(names)} ({why})"
+
+
+def reasons_text(reasons: Mapping[str, int]) -> str:
+    """The most frequent ones, each with its number where there are several."""
+    found = sorted(reasons.items(), key=lambda reason: -reason[1])
+    shown = [f"{reason} {number}" if len(found) > 1 else reason for reason, number in found[:_MAX_REASONS]]
+    return "; ".join([*shown, *(["…"] if len(found) > _MAX_REASONS else [])])
+
+
+def unlike_texts(averages: Averages) -> Iterator[str]:
+    """Why metrics have no mean over suites, of those that a mean would be shown of.
+
+    Metrics of the same definitions in the same suites share a text, and suites of one definition its mention.
+    """
+    if any(name in averages.macro for name in USUAL):
+        return
+    by_forms: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, forms in averages.unlike.items():
+        if definition(name).in_terminal:
+            by_forms.setdefault(tuple(forms.items()), []).append(name)
+    for pairs, metrics in by_forms.items():
+        suites: dict[str, list[str]] = {}
+        for suite, form in pairs:
+            suites.setdefault(form or "no settings", []).append(suite)
+        told = "; ".join(f"{form} in {_first(own)}" for form, own in suites.items())
+        yield f"no mean over suites of {', '.join(metrics)}: {told}"
+
+
+def _first(suites: Sequence[str]) -> str:
+    more = f" and {len(suites) - _MAX_SUITES} more" if len(suites) > _MAX_SUITES else ""
+    return f"{', '.join(suites[:_MAX_SUITES])}{more}"
+
+
+def mean_texts(metrics: Mapping[str, Metric], *, parts: str | None = None) -> Iterator[str]:
+    """Means over categories or suites, of the metrics that a table shows first, else of the first there is.
+
+    ``n`` of such a mean is a number of categories or suites; it is told where it is less than the largest. ``parts`` is
+    what each counts alike, such as ``suite``; None where each sample does. A mean without an interval says why.
+    """
+    found = {name: metric.value for name, metric in metrics.items() if metric.value is not None}
+    shown = [name for name in USUAL if name in found] or list(found)[:1]
+    largest = max((metrics[name].n for name in shown), default=0)
+    for name in shown:
+        metric = metrics[name]
+        n = "" if metric.n == largest else f" (n {metric.n})"
+        why = (
+            why_no_interval(metric) if parts is None else f"not each {parts} has one" if metric.ci_low is None else None
+        )
+        if why is not None:
+            n += f" (no interval: {why})"
+            metric = replace(metric, ci_low=None, ci_high=None)
+        yield f"{HEADINGS.get(name, name)} {with_interval(found[name], metric.ci_low, metric.ci_high)}{n}"

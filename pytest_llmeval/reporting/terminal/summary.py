@@ -1,0 +1,174 @@
+"""The end of a session in the terminal: lines of text from a report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport
+from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
+from pytest_llmeval.reporting.terminal.engine_lines import engine_lines
+from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
+from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase_lines
+from pytest_llmeval.reporting.terminal.metric_tables import category_lines, common_layout, suite_lines
+from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines
+from pytest_llmeval.reporting.terminal.suite_texts import (
+    category_section,
+    count_texts,
+    mean_texts,
+    short_model_names,
+    suite_name,
+    suite_row,
+    unlike_texts,
+)
+from pytest_llmeval.reporting.terminal.tables import Coloured, columns_of, joined_lines, wrapped_lines
+from pytest_llmeval.text.escaping import printable, without_commands
+from pytest_llmeval.types import JSON
+
+__all__ = ["Terminal", "model_texts", "summary_lines", "write_summary"]
+
+_MAX_UNSCORED = 20
+_URGENT = ("problem:", "could not be scored:", "stopped early")
+
+
+class Terminal(Protocol):
+    """The part of pytest's terminal reporter that a summary is written to."""
+
+    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None: ...
+
+    def write_line(self, line: str, **markup: bool) -> None: ...
+
+    def write(self, content: str, **markup: bool) -> None: ...
+
+
+def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> None:
+    """Write the summary, and the files that the report was written to. No line of it is a command to GitHub Actions."""
+    # Where there is no terminal to ask (a CI log), lines may be longer than a terminal's usual 80 columns.
+    width = shutil.get_terminal_size(fallback=(120, 24)).columns
+    terminal.write_sep("=", ": ".join(("LLM evaluation", *_described(report.models))))
+    if any(_has_interval(suite) for suite in report.suites):
+        terminal.write_line("each number with its 95% interval")
+    is_urgent = False
+    for line in summary_lines(report, width=width):
+        is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
+        _write(terminal, line, width, {"red": True} if is_urgent else {})
+    for path in paths:
+        _write(terminal, f"report: {printable(str(path))}", width, {})
+
+
+def _has_interval(suite: SuiteReport) -> bool:
+    return any(metric.ci_low is not None for metric in suite.summary.metrics.values())
+
+
+def _write(terminal: Terminal, line: str, width: int, markup: Mapping[str, bool]) -> None:
+    """Write a line in its colours. A terminal breaks a line that is too long inside a word; a log does not break it."""
+    safe = without_commands(line)
+    spans = line.spans if isinstance(line, Coloured) else ()
+    if spans and safe == line:
+        written = 0
+        for start, end, colour in spans:
+            terminal.write(line[written:start])
+            terminal.write(line[start:end], **{colour: True})
+            written = end
+        terminal.write_line(line[written:])
+    elif spans:
+        terminal.write_line(safe, **{spans[0][2]: True})
+    elif getattr(terminal, "isatty", False) and columns_of(safe) > width:
+        indent = " " * (len(safe) - len(safe.lstrip()) + 2)
+        for part in wrapped_lines(safe, width=width, indent=indent):
+            terminal.write_line(part, **markup)
+    else:
+        terminal.write_line(safe, **markup)
+
+
+def summary_lines(report: Report, *, width: int) -> Iterator[str]:
+    """What a user reads at the end: the suites, their categories, what could not be scored, tokens and speed, gates.
+
+    A table wider than ``width`` columns becomes a list. Every value is shown with the 95% interval of its metric.
+    """
+    names = short_model_names(report)
+    suites = [(suite_name(suite, names), suite) for suite in report.suites]
+    rows = [suite_row(suite, names) for suite in report.suites]
+    sections = [category_section(suite, names) for suite in report.suites if len(suite.categories) > 1]
+    layout = common_layout(rows, sections, width=width)
+    yield from suite_lines(rows, width=width, layout=layout)
+    for averages in report.averages:
+        yield from _averages(averages, names, width)
+    for name, suite in suites:
+        if counts := [printable(text) for text in count_texts(suite)]:
+            yield from joined_lines(f"{printable(name)}:", counts, width=width)
+    yield from no_answer_lines(report, names, width=width)
+    if report.comparisons:
+        yield ""
+        yield from comparison_lines(report.comparisons, names, width=width)
+    if sections:
+        yield ""
+        yield from category_lines(sections, width=width, layout=layout)
+    yield from _unscored(report)
+    for problem in report.problems:
+        yield f"problem: {printable(problem)}"
+    if report.stopped:
+        yield f"stopped early ({printable(report.stopped)}): these numbers are of what had run"
+    if timing := [*_speed(report), *latency_lines(report.suites, names, width=width)]:
+        yield from ("", *timing)
+    yield from engine_lines([(name, suite.engine) for name, suite in suites if suite.engine is not None])
+    if report.gates:
+        yield ""
+        yield from gate_lines(report.gates, names, width=width)
+
+
+def model_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """Each model in a few words: name, device, dtype, revision. Not yet ``printable``."""
+    for model in models:
+        facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
+        yield str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else "")
+
+
+def _described(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """All models together. Nothing where tests recorded scores without one."""
+    if models:
+        yield printable("; ".join(model_texts(models)))
+
+
+def _averages(averages: Averages, names: Mapping[str, str], width: int) -> Iterator[str]:
+    """The means over the suites of one model, of the metrics that a table shows first."""
+    of_model = f" of {names.get(averages.model, averages.model)}" if averages.model and len(names) > 1 else ""
+    for metrics, alike in ((averages.macro, "suite"), (averages.micro, "sample")):
+        if means := [printable(text) for text in mean_texts(metrics, parts="suite" if alike == "suite" else None)]:
+            yield from joined_lines(f"mean over suites{printable(of_model)}, each {alike} alike:", means, width=width)
+    for text in unlike_texts(averages):
+        yield from wrapped_lines(printable(text), width=width, indent="  ")
+
+
+def _unscored(report: Report) -> Iterator[str]:
+    num_unscored, shown = 0, []
+    for record in report.records:
+        if record.status == "unscored":
+            num_unscored += 1
+            if num_unscored <= _MAX_UNSCORED:
+                shown.append(f"  {printable(record.nodeid)}: {printable(record.reason or 'no reason given')}")
+    if not num_unscored:
+        return
+    yield ""
+    yield f"could not be scored: {num_unscored}"
+    yield from shown
+    if num_unscored > _MAX_UNSCORED:
+        yield f"  … and {num_unscored - _MAX_UNSCORED} more"
+
+
+def _speed(report: Report) -> Iterator[str]:
+    num_samples = sum(suite.summary.num_scored for suite in report.suites)
+    num_prompt_tokens = sum(suite.num_prompt_tokens for suite in report.suites)
+    num_tokens = sum(suite.num_tokens for suite in report.suites)
+    seconds = sum(suite.seconds for suite in report.suites)
+    if not num_samples or not num_tokens or seconds <= 0:
+        return
+    yield (
+        f"{num_samples:,} sample{'' if num_samples == 1 else 's'}, "
+        f"{num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
+        f"in {seconds:.1f} s of the model's time: {num_samples / seconds:,.1f} samples/s, "
+        f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
+    )
+    yield from phase_lines(report.suites)

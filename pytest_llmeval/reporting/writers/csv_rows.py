@@ -1,0 +1,68 @@
+"""Reports for spreadsheets: one row for a sample."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.spool import Spool
+from pytest_llmeval.reporting.storage.whole_file import whole_file
+from pytest_llmeval.scoring.metrics.definitions import shown_order
+from pytest_llmeval.text.escaping import csv_text
+from pytest_llmeval.types import JSON
+
+__all__ = ["COLUMNS", "write_csv"]
+
+COLUMNS = (
+    *("suite", "model", "id", "category", "cluster", "status", "answer", "target", "no_answer", "chance"),
+    *("num_prompt_tokens", "num_tokens", "seconds"),
+    *("question", "choices", "prompt", "output", "reason", "details", "nodeid", "fingerprint"),
+)
+"""Fields of a record that are columns, before those of its values."""
+
+
+def write_csv(report: Report, path: Path) -> None:
+    """Write one row for each sample: RFC 4180, in UTF-8, with a head. Raises ``ReportError``.
+
+    A sample's values follow ``COLUMNS`` under the metrics' names; one with the name of a column has ``values.`` before
+    it. Cells of no value, and of values that are no finite number, are empty. Lists and mappings are JSON. No text is a
+    formula (see ``csv_text``).
+    """
+    names: dict[str, None] = {}
+    with Spool[None]() as spool:
+        for record in report.records:
+            names.update(dict.fromkeys(record.values))
+            spool.add(None, [_cells(record), {name: _number(value) for name, value in record.values.items()}])
+        ordered = sorted(names, key=shown_order)
+        with whole_file(path, encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            heads = [f"values.{name}" if name in COLUMNS else name for name in ordered]
+            writer.writerow([*COLUMNS, *(csv_text(head) for head in heads)])
+            for cells, values in spool.rows(None):
+                writer.writerow([*cells, *(values.get(name) for name in ordered)])
+
+
+def _cells(record: Record) -> list[JSON]:
+    data = record.to_dict()
+    return [_cell(data[name]) for name in COLUMNS]
+
+
+def _cell(value: JSON) -> JSON:
+    if isinstance(value, str):
+        return csv_text(value)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return _number(value)
+    return csv_text(_ENCODER.encode(value)) if value else None
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

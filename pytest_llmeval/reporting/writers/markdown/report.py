@@ -1,0 +1,179 @@
+"""Reports for people, in Markdown as GitHub and most others read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.storage.spool import Spool
+from pytest_llmeval.reporting.storage.whole_file import whole_file
+from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
+from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
+from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
+from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
+from pytest_llmeval.reporting.terminal.suite_texts import (
+    category_section,
+    count_texts,
+    mean_texts,
+    named,
+    short_model_names,
+    suite_name,
+    suite_row,
+    unlike_texts,
+)
+from pytest_llmeval.reporting.terminal.summary import model_texts
+from pytest_llmeval.reporting.writers.markdown.questions import Questions
+from pytest_llmeval.reporting.writers.markdown.tables import table
+from pytest_llmeval.text.escaping import markdown_text
+
+__all__ = ["markdown_summary", "write_markdown"]
+
+_MAX_UNSCORED = 1000
+_MAX_UNSCORED_IN_SUMMARY = 20
+
+
+def write_markdown(report: Report, path: Path) -> None:
+    """Write the report in UTF-8: what ``markdown_summary`` has, and every question. Raises ``ReportError``."""
+    with Spool[int]() as spool:
+        questions, unscored = Questions(report, spool), _Unscored(_MAX_UNSCORED)
+        for record in report.records:
+            unscored.add(record)
+            questions.add(record)
+        with whole_file(path, encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in _single_spaced(_lines(report, unscored, questions)))
+
+
+def markdown_summary(report: Report) -> str:
+    """The models, gates, suites with their categories, problems and what could not be scored; not every question."""
+    unscored = _Unscored(_MAX_UNSCORED_IN_SUMMARY)
+    for record in report.records:
+        unscored.add(record)
+    return "".join(f"{line}\n" for line in _single_spaced(_lines(report, unscored, None)))
+
+
+class _Unscored:
+    """The first samples that could not be scored, and how many there are."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.num_samples = 0
+        self.rows: list[tuple[str, str]] = []
+
+    def add(self, record: Record) -> None:
+        if record.status == "unscored":
+            self.num_samples += 1
+            if len(self.rows) < self._limit:
+                self.rows.append((record.nodeid, record.reason or "no reason given"))
+
+
+def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> Iterator[str]:
+    names = short_model_names(report)
+    yield f"# {': '.join(('LLM evaluation', *_models(report)))}"
+    yield ""
+    yield f"Started {markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
+    yield ""
+    if report.stopped:
+        yield f"Stopped early ({markdown_text(report.stopped)}): these numbers are of what had run."
+        yield ""
+    if report.gates:
+        yield from _gates(report.gates, names)
+    yield "## Suites"
+    for group in grouped([suite_row(suite, names) for suite in report.suites]):
+        yield from _metrics("suite", group)
+    yield from _averages(report, names)
+    for headers, rows in comparison_cells(report.comparisons, names):
+        first = markdown_text(headers[3])
+        yield f"Against {first}, over the samples that both scored: value (difference [95% interval])"
+        yield from table(headers, rows, ["left", "left", "right", *("left" for _ in headers[3:])])
+    yield from _problems(report, unscored)
+    for place, suite in enumerate(report.suites):
+        yield from _suite(suite, names, None if questions is None else questions.lines(place))
+    headers, rows = latency_cells(report.suites, names)
+    if rows and questions is not None:
+        yield "## Time"
+        yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
+
+
+def _models(report: Report) -> Iterator[str]:
+    if report.models:
+        yield markdown_text("; ".join(model_texts(report.models)))
+
+
+def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[str]:
+    yield "## Gates"
+    yield ""
+    yield count_line(results)
+    ordered = sorted(results, key=lambda result: (OUTCOMES.index(result.outcome), result.kind))
+    rows = (
+        (
+            result.outcome,
+            "" if result.suite is None else named(result.suite, result.model, names),
+            result.name,
+            "; ".join((result.reason, *result.notes)),
+        )
+        for result in ordered
+    )
+    yield from table(("outcome", "suite", "gate", "what was found"), rows, ["left"] * 4)
+
+
+def _metrics(heading: str, rows: Sequence[Row]) -> Iterator[str]:
+    headers, cells, align = metric_cells(heading, rows, metrics_shown(rows))
+    yield from table(headers, cells, align)
+
+
+def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    for averages in report.averages:
+        over = named("suites", averages.model, names)
+        for metrics, alike in ((averages.macro, "suite"), (averages.micro, "sample")):
+            if means := ", ".join(mean_texts(metrics, parts="suite" if alike == "suite" else None)):
+                yield f"- mean over {markdown_text(over)}, each {alike} alike: {markdown_text(means)}"
+        for text in unlike_texts(averages):
+            yield f"- {markdown_text(text)}"
+    yield ""
+
+
+def _problems(report: Report, unscored: _Unscored) -> Iterator[str]:
+    if report.problems:
+        yield "## Problems"
+        yield ""
+        yield from (f"- problem: {markdown_text(problem)}" for problem in report.problems)
+        yield ""
+    if unscored.num_samples:
+        yield f"## Could not be scored: {unscored.num_samples:,}"
+        yield from table(("sample", "reason"), unscored.rows, ["left", "left"])
+        if unscored.num_samples > len(unscored.rows):
+            yield f"… and {unscored.num_samples - len(unscored.rows):,} more, all in the JSON report"
+            yield ""
+
+
+def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str] | None) -> Iterator[str]:
+    """The suite's counts, its categories, and every question where they are asked for."""
+    counts = ", ".join(count_texts(suite))
+    if questions is None and len(suite.categories) < 2 and not counts:
+        return
+    yield f"## Suite {markdown_text(suite_name(suite, names))}"
+    yield ""
+    if suite.info.description:
+        yield f"Description: {markdown_text(suite.info.description)}"
+        yield ""
+    if counts:
+        yield f"Counts: {markdown_text(counts)}"
+        yield ""
+    if len(suite.categories) > 1:
+        yield from _metrics("category", category_section(suite, names).rows)
+        if means := ", ".join(mean_texts(suite.macro, parts="category")):
+            yield f"Mean over categories: {markdown_text(means)}"
+            yield ""
+    yield from questions or ()
+
+
+def _single_spaced(lines: Iterator[str]) -> Iterator[str]:
+    """The lines with no two empty ones in a row."""
+    was_empty = False
+    for line in lines:
+        if line or not was_empty:
+            yield line
+        was_empty = not line

@@ -1,0 +1,82 @@
+"""A report's samples as a Parquet file."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.whole_file import whole_path
+from pytest_llmeval.reporting.writers.csv_rows import COLUMNS
+from pytest_llmeval.scoring.metrics.definitions import shown_order
+from pytest_llmeval.text.escaping import encodable, printable
+from pytest_llmeval.types import JSON
+
+__all__ = ["write_parquet"]
+
+_BATCH = 5_000
+"""Samples that are held at once."""
+
+_FLOATS = ("chance", "seconds")
+_INTEGERS = ("num_prompt_tokens", "num_tokens")
+_OTHERS = (*_FLOATS, *_INTEGERS, "no_answer")
+"""Columns that are no text."""
+
+
+def write_parquet(report: Report, path: Path) -> None:
+    """Write one row for each sample, with the columns of the CSV report; the values' are float64.
+
+    Lists and mappings are JSON, as in the CSV report, and so is a target that is no text; lone surrogates are escaped.
+    Needs pyarrow. Raises ``LLMEvalError`` where it is not installed or refuses a value, or the file cannot be written.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise LLMEvalError(
+            "Parquet needs pyarrow, which is not installed: pip install 'pytest-llmeval-suites[datasets]'"
+        ) from None
+    names = sorted({name for record in report.records for name in record.values}, key=shown_order)
+    columns = {name: f"values.{name}" if name in COLUMNS else name for name in names}
+    kinds = {
+        **dict.fromkeys(_FLOATS, pyarrow.float64()),
+        **dict.fromkeys(_INTEGERS, pyarrow.int64()),
+        "no_answer": pyarrow.bool_(),
+    }
+    schema = pyarrow.schema(
+        [(name, kinds.get(name, pyarrow.string())) for name in COLUMNS]
+        + [(encodable(column), pyarrow.float64()) for column in columns.values()]
+    )
+    with whole_path(path) as file:
+        try:
+            with pyarrow.parquet.ParquetWriter(str(file), schema) as writer:
+                records = iter(report.records)
+                while rows := [_row(record, columns) for record in islice(records, _BATCH)]:
+                    writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+        except (pyarrow.ArrowException, OverflowError) as error:
+            if isinstance(error, OSError):
+                raise
+            reason = printable(str(error))
+            raise LLMEvalError(
+                f"cannot write {path}: a value does not fit into a column of Parquet: {reason}"
+            ) from None
+
+
+def _row(record: Record, columns: dict[str, str]) -> dict[str, Any]:
+    data = record.to_dict()
+    row = {name: _cell(name, data[name]) for name in COLUMNS}
+    return row | {encodable(columns[metric]): value for metric, value in record.values.items()}
+
+
+def _cell(name: str, value: JSON) -> JSON:
+    if value is None or name in _OTHERS:
+        return value
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, list | tuple | dict) and not value:
+        return None
+    return json.dumps(value, default=str)

@@ -1,0 +1,122 @@
+"""The form that many evaluation harnesses exchange: a benchmark, its accuracy, and what was asked and answered."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.spool import Spool
+from pytest_llmeval.reporting.terminal.sample_text import as_text
+from pytest_llmeval.types import JSON
+
+__all__ = ["questions_json"]
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Samples of a suite by what they are; ``num_expected`` were to run, ``numbers`` have no right or wrong.
+
+    ``deciding`` names the value that is the credit of a sample: 1 if right, 0 if wrong, between if partly right.
+    """
+
+    num_expected: int = 0
+    correct: int = 0
+    wrong: int = 0
+    partial: int = 0
+    numbers: int = 0
+    partial_credit: float = 0.0
+    deciding: str = "accuracy"
+
+    def add(self, record: Record) -> None:
+        self.correct += record.status == "correct"
+        self.wrong += record.status == "wrong"
+        if record.status == "scored":
+            credit = record.values.get(self.deciding)
+            if credit is not None and 0 <= credit <= 1:
+                self.partial += 1
+                self.partial_credit += credit
+            else:
+                self.numbers += 1
+
+    def metrics(self, num_questions: int) -> dict[str, JSON]:
+        """As the form has them; what is not known to be right or wrong is unscored."""
+        total = max(self.num_expected, num_questions) - self.numbers
+        # Of a suite of numbers nothing can be right: 0 would be a failure turned into a number.
+        num_judged = self.correct + self.wrong + self.partial
+        has_accuracy = total > 0 and (num_judged > 0 or self.numbers == 0)
+        credit = self.correct + self.partial_credit
+        return {
+            "accuracy": credit / total if has_accuracy else None,
+            "credit": credit,
+            "correct": self.correct,
+            "total": total,
+            "unscored": total - num_judged,
+        }
+
+
+def questions_json(report: Report) -> Iterator[str]:
+    """Lines of JSON: ``{benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions}``; a list where
+    several.
+
+    A question is ``{qid, question, gold, pred, correct}``, on a line of its own. With several models there is one entry
+    for each suite and model, which it has under ``model``. ``accuracy`` is ``credit / total``, ``correct`` a number
+    of whole samples. Credit is 1 for a right sample and 0 for a wrong one; of one that is partly right (a tie, one that
+    is asked several times) it is the accuracy that the report's mean is taken over, where a suite has ``pass@k`` in
+    its place the first of those. Without partly right ones it is ``correct``. ``total`` counts all samples that were
+    to run, but for those whose score is a number with no right or wrong; those that could not be scored are among them,
+    as ``unscored``, and so are those that a session which stopped early did not come to. ``correct`` of a sample that
+    is neither right nor wrong is null, and so is ``pred`` of an unscored one, and the accuracy of no samples.
+    """
+    compared = compared_models(report)
+    counts: dict[Group, _Counts] = {}
+    for suite in report.suites:
+        counted = counts.setdefault(group_of_suite(suite, compared), _Counts())
+        counted.num_expected += suite.summary.num_expected
+        counted.deciding = _deciding(suite.info.metrics)
+    numbers_of_questions: Counter[Group] = Counter()
+    with Spool[Group]() as spool:
+        for record in report.records:
+            group = group_of_record(record, compared)
+            counted = counts.setdefault(group, _Counts())
+            counted.add(record)
+            numbers_of_questions[group] += 1
+            spool.add(group, [json.dumps(_question(record))])
+        is_list = len(counts) != 1
+        yield "[\n" if is_list else ""
+        for place, (group, counted) in enumerate(counts.items()):
+            yield (
+                ",\n" if place else ""
+            ) + f"{' ' * is_list}{_head(group, counted.metrics(numbers_of_questions[group]))}"
+            for row, (line,) in enumerate(spool.rows(group)):
+                yield f"{',' if row else ''}\n  {line}"
+            yield "\n ]}"
+        yield "\n]\n" if is_list else "\n"
+
+
+def _deciding(metrics: Sequence[str]) -> str:
+    return next((name for name in metrics if name == "accuracy" or name.startswith(("pass@", "pass^"))), "accuracy")
+
+
+def _head(group: Group, metrics: dict[str, JSON]) -> str:
+    """The entry's opening, up to where its questions begin."""
+    suite, model = group
+    head: dict[str, JSON] = {"benchmark": suite}
+    if model is not None:
+        head["model"] = model
+    head["metrics"] = metrics
+    return json.dumps(head).removesuffix("}") + ', "questions": ['
+
+
+def _question(record: Record) -> dict[str, JSON]:
+    return {
+        "qid": record.id,
+        "question": record.question,
+        "gold": None if record.target is None else as_text(record.target),
+        "pred": None if record.status == "unscored" else record.answer,
+        "correct": {"correct": True, "wrong": False}.get(record.status),
+    }

@@ -1,0 +1,132 @@
+"""Where reports go and in which form: what ``--llm-report`` takes, by suffix."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.storage.whole_file import check_writable
+from pytest_llmeval.reporting.writers.csv_rows import write_csv
+from pytest_llmeval.reporting.writers.jsonl import write_jsonl
+from pytest_llmeval.reporting.writers.markdown.report import write_markdown
+from pytest_llmeval.text.model_names import short_names
+from pytest_llmeval.text.redaction import redact
+
+__all__ = ["WRITERS", "check_target", "final_path", "is_folder", "parse_target", "write_report_file"]
+
+WRITERS: Mapping[str, Callable[[Report, Path], None]] = MappingProxyType(
+    {".json": write_report, ".md": write_markdown, ".csv": write_csv, ".jsonl": write_jsonl}
+)
+
+_MAX_MODEL_BYTES = 100
+"""Of the models' names in a file name: file systems take 255 for the whole of it."""
+
+
+def parse_target(text: str) -> Path:
+    """A file with one of the suffixes of ``WRITERS``, or a folder: one that exists, or with a slash at its end.
+
+    ``ValueError`` says what is expected.
+    """
+    if not text.strip() or "\0" in text:
+        raise ValueError("expected the name of a file or folder")
+    path = Path(text)
+    if os.path.isdir(path):  # not Path's: that raises for a name that is too long
+        return path
+    suffix = path.suffix.lower()
+    if text.endswith(("/", os.sep)):
+        if suffix in WRITERS:
+            raise ValueError(f"expected a file or a folder: a folder called {path.name} must exist")
+        return path
+    if suffix in WRITERS:
+        return path
+    if suffix == ".xml":
+        raise ValueError("expected another suffix: --junitxml=FILE.xml is pytest's own and writes the JUnit file")
+    raise ValueError(f"expected a name that ends in {', '.join(WRITERS)}, or a folder: with / at its end, it is made")
+
+
+def check_target(path: Path) -> None:
+    """Find out before a long run that a report could not be written there. Raises ``ReportError``.
+
+    Folders that are not there are made: that of a file, one that is the target itself, and those above them.
+    """
+    if not is_folder(path):
+        check_writable(path)
+        return
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise ReportError(f"cannot write the report to the folder {path}: {error.strerror or error}") from None
+
+
+def final_path(path: Path, report: Report) -> Path:
+    """The file that is written: in a folder, ``eval_report_gpt2_20261122_003015.md``, after the model and the start.
+
+    ``eval_report_mcq_…`` where the scorer of every suite is ``letter``. A file that exists is not written over: the
+    name gets a number. The time is UTC.
+    """
+    if not is_folder(path):
+        return path
+    lettered = bool(report.suites) and all(suite.info.scorer == "letter" for suite in report.suites)
+    models = _models_part([str(model["name"]) for model in report.models])
+    parts = ["eval_report", *["mcq"] * lettered, *[models] * bool(models), _time_part(report.created)]
+    stem, number = "_".join(parts), 1
+    found = path / f"{stem}.md"
+    while found.exists():
+        number += 1
+        found = path / f"{stem}-{number}.md"
+    return found
+
+
+def write_report_file(report: Report, path: Path) -> Path:
+    """Write the report in the form that the suffix says; returns the file. Raises ``ReportError``.
+
+    The file holds all of the report, or what it held before. Its folder is made where there is none: after a long run
+    it is too late to complain of one that has gone.
+    """
+    file = final_path(path, report)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReportError(f"cannot write the report {file}: {error.strerror or error}") from None
+    WRITERS[file.suffix.lower()](report, file)
+    return file
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``WRITERS``."""
+    return os.path.isdir(path) or path.suffix.lower() not in WRITERS
+
+
+def _models_part(models: Sequence[str]) -> str:
+    """``gpt2``, ``gpt2_vs_llama``, ``gpt2_vs_llama_and_3_more``; empty where there is no model."""
+    names = [_safe(name) for name in short_names([redact(model) for model in models])]
+    names = [name for name in names if name]
+    for count in range(len(names), 0, -1):
+        rest = len(names) - count
+        text = "_vs_".join(names[:count]) + (f"_and_{rest}_more" if rest else "")
+        if len(text.encode("utf-8")) <= _MAX_MODEL_BYTES or count == 1:
+            return text.encode("utf-8")[:_MAX_MODEL_BYTES].decode("utf-8", "ignore")
+    return ""
+
+
+def _safe(name: str) -> str:
+    """Letters and digits of any script, dots, dashes: what no shell and no file system takes for something else."""
+    return re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-._")
+
+
+def _time_part(created: str) -> str:
+    try:
+        return datetime.fromisoformat(created).astimezone(UTC).strftime("%Y%m%d_%H%M%S")
+    except ValueError:
+        return _safe(created)[:30]

@@ -1,0 +1,1 @@
+"""Two models or two reports, sample by sample."""

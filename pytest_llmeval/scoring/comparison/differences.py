@@ -1,0 +1,229 @@
+"""Two models on the same samples: differences of metrics, sample by sample."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from pytest_llmeval.scoring.metrics.corpus import corpus_difference, corpus_ingredients
+from pytest_llmeval.scoring.metrics.definitions import definition, is_known, split_name
+from pytest_llmeval.scoring.metrics.pooled import ingredients, pseudo_values
+from pytest_llmeval.scoring.statistics.clustered import (
+    are_too_few,
+    cluster_numbers,
+    count_clusters,
+    mean_interval,
+    standard_error,
+)
+from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
+from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
+from pytest_llmeval.types import JSON, Score
+
+__all__ = [
+    "Difference",
+    "compare",
+    "has_limits",
+    "largest_unseen",
+    "paired_difference",
+    "paired_proportions_interval",
+]
+
+Pair: TypeAlias = tuple[Score, Score]
+"""A sample's scores by the first and the second model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A metric of a second model against a first, over the ``n`` samples that both have a value for.
+
+    ``first`` and ``second`` are the two means, ``difference`` is second minus first, ``stderr`` the standard error of
+    the mean of the samples' differences, None for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval of the
+    difference: Tango's for proportions, Student's t for other means, None for means with n < 2. Where no sample's value
+    has changed, it reaches as far as ``largest_unseen``, and is None for a metric without limits. Of proportions,
+    ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
+    Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
+    Student's t interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus
+    metrics they are the metrics themselves too; their difference has the standard error and interval of a paired
+    bootstrap.
+
+    ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
+    and interval are then clustered, as in ``clustered.py``, and None for fewer than ``MIN_CLUSTERS``.
+    """
+
+    n: int
+    kind: Literal["proportion", "mean", "pooled", "corpus"]
+    first: float
+    second: float
+    difference: float
+    stderr: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    num_gained: int | None = None
+    num_lost: int | None = None
+    num_clusters: int | None = None
+
+    def to_dict(self) -> dict[str, JSON]:
+        """As builtins, for a report."""
+        return dataclasses.asdict(self)
+
+
+def compare(
+    first: Mapping[str, Score],
+    second: Mapping[str, Score],
+    names: Sequence[str],
+    clusters: Mapping[str, str | None] | None = None,
+) -> dict[str, Difference]:
+    """The named metrics of two models' scores by sample id, over the samples that both scored.
+
+    ``clusters`` gives a sample's cluster by its id; one without is a cluster of its own, unless none has one. Left out
+    are counts, metrics that no pair of scores carries, and pooled and corpus metrics that have no value.
+    """
+    ids = [sample_id for sample_id in first if sample_id in second]
+    numbers = None if clusters is None else cluster_numbers([clusters.get(sample_id) for sample_id in ids])
+    pairs = [(first[sample_id], second[sample_id]) for sample_id in ids]
+    differences = {}
+    for name in names:
+        kind = definition(name).kind
+        found = _WHOLE[kind](name, pairs, numbers) if kind in _WHOLE else None
+        if found is None and kind != "count":
+            found = _difference_of_means(name, pairs, numbers)
+        if found is not None:
+            differences[name] = found
+    return differences
+
+
+def has_limits(name: str) -> bool:
+    """Whether the metric has a lowest and a highest value."""
+    return math.isfinite(definition(name).lowest) and math.isfinite(definition(name).highest)
+
+
+def largest_unseen(name: str, n: int, confidence: float = CONFIDENCE) -> float:
+    """How large a difference of the metric can be, either way, of which ``n`` samples (or clusters) show nothing.
+
+    ``(highest - lowest) * (1 - ((1 - confidence) / 2) ** (1 / n))``: the upper limit of the share of samples that
+    differ, of which none of n does (C. J. Clopper and E. S. Pearson, 1934, doi:10.1093/biomet/26.4.404), times the most
+    that one can differ by. Of a corpus metric, of which samples are no equal parts, it is an approximation.
+    ``ValueError`` for a metric that lacks a limit.
+    """
+    if not has_limits(name):
+        raise ValueError(f"{name} has no limits: a difference of it can be as large as any")
+    share = -math.expm1(math.log((1 - confidence) / 2) / n)
+    return (definition(name).highest - definition(name).lowest) * share
+
+
+def paired_difference(
+    first: Sequence[float], second: Sequence[float], *, is_proportion: bool, clusters: Sequence[int] | None = None
+) -> Difference:
+    """Second minus first, value by value; of a proportion all are 0 or 1. ``clusters[i]`` is that of the two values i.
+
+    ``ValueError`` for sequences of different lengths, none, and a value that is not finite or not that of a proportion.
+    """
+    differences = [after - before for before, after in zip(first, second, strict=True)]
+    if is_proportion and not {*first, *second} <= {0.0, 1.0}:
+        raise ValueError("a proportion is taken over zeros and ones")
+    found = Difference(
+        n=len(differences),
+        kind="proportion" if is_proportion else "mean",
+        first=mean(first),
+        second=mean(second),
+        difference=mean(differences),
+        num_gained=differences.count(1.0) if is_proportion else None,
+        num_lost=differences.count(-1.0) if is_proportion else None,
+    )
+    if is_proportion:
+        return _with_error(found, differences, clusters, lambda: flips_interval(differences, clusters))
+    return _with_error(found, differences, clusters, lambda: with_width(mean_interval(differences, clusters)))
+
+
+def _with_error(
+    found: Difference,
+    differences: Sequence[float],
+    clusters: Sequence[int] | None,
+    interval: Callable[[], tuple[float, float] | None],
+) -> Difference:
+    if clusters is not None:
+        found = dataclasses.replace(found, num_clusters=count_clusters(clusters))
+    if are_too_few(clusters):
+        return found
+    low, high = interval() or (None, None)
+    return dataclasses.replace(found, stderr=standard_error(differences, clusters), ci_low=low, ci_high=high)
+
+
+def _difference_of_means(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
+    values = [(_value(before, name), _value(after, name)) for before, after in pairs]
+    places = [place for place, (before, after) in enumerate(values) if before is not None and after is not None]
+    if not places:
+        return None
+    first, second = (
+        [value for value in (values[place][side] for place in places) if value is not None] for side in (0, 1)
+    )
+    # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
+    is_open = not is_known(name) or split_name(name)[1] == "score"
+    is_proportion = (is_open or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
+    found = paired_difference(first, second, is_proportion=is_proportion, clusters=_at(clusters, places))
+    return _with_unseen(name, found, _at(clusters, places)) if first == second else found
+
+
+def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
+    """Of the two models' metrics, not of their samples'; None where the scores do not hold the sums to pool."""
+    places = [place for place, pair in enumerate(pairs) if len(ingredients(pair, name)) == 2]
+    before = pseudo_values(name, ingredients((pairs[place][0] for place in places), name))
+    after = pseudo_values(name, ingredients((pairs[place][1] for place in places), name))
+    if before is None or after is None:
+        return None
+    found = paired_difference(before, after, is_proportion=False, clusters=_at(clusters, places))
+    return dataclasses.replace(found, kind="pooled")
+
+
+def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
+    """Of the two models' metrics, not of their samples'; None where the scores do not hold what they are made of."""
+    places = [place for place, pair in enumerate(pairs) if len(corpus_ingredients(pair, name)) == 2]
+    first, second = (corpus_ingredients((pairs[place][side] for place in places), name) for side in (0, 1))
+    own = _at(clusters, places)
+    found = corpus_difference(name, first, second, own)
+    if found is None:
+        return None
+    before, after, between = found
+    low, high = between.interval or (None, None)
+    difference = Difference(
+        n=len(places),
+        kind="corpus",
+        first=before,
+        second=after,
+        difference=after - before,
+        stderr=between.stderr,
+        ci_low=low,
+        ci_high=high,
+        num_clusters=None if own is None else count_clusters(own),
+    )
+    return _with_unseen(name, difference, own) if first == second else difference
+
+
+def _with_unseen(name: str, found: Difference, clusters: Sequence[int] | None) -> Difference:
+    """Of samples of which none has changed: an interval has a width all the same."""
+    if found.ci_low is not None or are_too_few(clusters) or not has_limits(name):
+        return found
+    reach = largest_unseen(name, found.n if found.num_clusters is None else found.num_clusters)
+    return dataclasses.replace(found, ci_low=found.difference - reach, ci_high=found.difference + reach)
+
+
+def _at(clusters: Sequence[int] | None, places: Sequence[int]) -> list[int] | None:
+    return None if clusters is None else [clusters[place] for place in places]
+
+
+_WHOLE: Mapping[str, Callable[[str, Sequence[Pair], Sequence[int] | None], Difference | None]] = MappingProxyType(
+    {"pooled": _pooled_difference, "corpus": _corpus_difference}
+)
+"""Differences of metrics that are no means over samples, by kind."""
+
+
+def _value(score: Score, name: str) -> float | None:
+    if score.status == "unscored":
+        return None
+    if name in score.values:
+        return float(score.values[name])
+    return float(score.status == "correct") if name == "accuracy" and score.status != "scored" else None

@@ -1,0 +1,318 @@
+"""A metric of two runs of one suite, sample by sample: what is tested, and what is told of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from pytest_llmeval.scoring.comparison.differences import Difference, compare, has_limits, paired_difference
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula
+from pytest_llmeval.scoring.metrics.definitions import split_name
+from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
+from pytest_llmeval.scoring.metrics.pooled import POOLED
+from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
+from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, row_by_row
+from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
+from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.types import Score
+
+if TYPE_CHECKING:
+    from pytest_llmeval.scoring.statistics.null_distribution import Numbers
+
+__all__ = [
+    "PairedMetric",
+    "PairingError",
+    "counted",
+    "listed",
+    "needed_values",
+    "pair_metric",
+    "pooled_over_suites",
+]
+
+Row: TypeAlias = tuple[float, ...]
+"""A sample's numbers that a metric is made of: its value, or what is summed over samples."""
+
+_MAX_LISTED = 3
+_NO_VALUE = "has no value in one of the two reports"
+
+
+class PairingError(ValueError):
+    """A metric that cannot be compared. The message says why, in words that go on from the metric's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedMetric:
+    """``difference`` is the effect with its interval, ``paired`` what is tested.
+
+    ``num_worse`` and ``num_better`` count samples; 0 of a metric that samples have no part of their own in.
+    ``flipped_to`` says what they became: ``wrong`` or ``right``, ``worse`` or ``better``; None where they have none.
+    ``is_zero_or_one``: every sample's value is. ``has_limits``: the metric lies between two. ``is_unchanged``: so is
+    what every sample gives to it.
+    ``num_lacking`` samples have nothing to give to it in the baseline, ``num_unmeasured`` are said to have no meaning
+    for it in one of the two: both are left out.
+    """
+
+    difference: Difference
+    paired: Paired
+    higher_is_better: bool
+    num_worse: int
+    num_better: int
+    flipped_to: tuple[str, str] | None
+    is_zero_or_one: bool
+    has_limits: bool
+    is_unchanged: bool
+    num_lacking: int = 0
+    num_unmeasured: int = 0
+
+    @property
+    def num_units(self) -> int:
+        """What is independent of each other: samples, or clusters of them."""
+        return self.difference.n if self.difference.num_clusters is None else self.difference.num_clusters
+
+    @property
+    def drop(self) -> float:
+        """The difference, more is worse."""
+        return -self.difference.difference if self.higher_is_better else self.difference.difference
+
+    @property
+    def largest_drop(self) -> float | None:
+        """The end of the interval at which the drop is largest; None where there is none.
+
+        0 of a metric without limits of which no sample's value has changed: nothing says how large a change could be
+        that was not seen, and none was.
+        """
+        found = self.difference
+        if found.ci_low is None and self.is_unchanged and not self.has_limits:
+            return 0.0
+        end = found.ci_low if self.higher_is_better else found.ci_high
+        return None if end is None else -end if self.higher_is_better else end
+
+    def smallest_drop(self, level: float) -> float | None:
+        """The smallest true drop that a one-sided test at ``level`` finds with 90% power; None where nobody can say."""
+        if self.is_zero_or_one and self.difference.num_clusters is None:
+            discordance = (self.num_worse + self.num_better) / self.difference.n
+            return smallest_drop_of_mcnemar(self.difference.n, discordance, level)
+        return smallest_drop_of_mean(self.difference.stderr, level) if self.can_find(level) else None
+
+    def can_find(self, level: float) -> bool:
+        """Whether a test at ``level`` could find anything: where all of these units became worse, its p is 0.5^units.
+
+        Where it cannot, it passes whatever happened.
+        """
+        return 0.5**self.num_units <= level
+
+
+def needed_values(metric: str) -> set[str]:
+    """Names in ``Score.values`` that the metric is made of, its own among them."""
+    prefix, base = split_name(metric)
+    parts = _parts(base)
+    return {metric, *(prefix + part for part in (parts[0] if parts else ()))}
+
+
+def pair_metric(
+    metric: str,
+    first: Mapping[str, Score],
+    second: Mapping[str, Score],
+    *,
+    higher_is_better: bool,
+    clusters: Mapping[str, str | None] | None = None,
+    margin: float = 0.0,
+) -> PairedMetric:
+    """The metric of the baseline (``first``) and of now (``second``), by sample id, over the samples that have both.
+
+    ``clusters`` gives a sample's cluster by its id. A sample that has no value now raises ``PairingError``, unless the
+    metric is said to have no meaning for it, and so do a value that is not finite, and nothing in common.
+    """
+    both = [sample_id for sample_id in second if sample_id in first]
+    read = _reader(metric, [first[sample_id] for sample_id in both], [second[sample_id] for sample_id in both])
+    before = {sample_id: read(first[sample_id]) for sample_id in both}
+    after = {sample_id: read(second[sample_id]) for sample_id in both}
+    unmeasured = {
+        sample_id
+        for sample_id in both
+        if (before[sample_id] is None and why_not_measurable(first[sample_id], metric) is not None)
+        or (after[sample_id] is None and why_not_measurable(second[sample_id], metric) is not None)
+    }
+    lost = [sample_id for sample_id in both if after[sample_id] is None and sample_id not in unmeasured]
+    if lost:
+        had = " that had one in the baseline" if all(before[sample_id] is not None for sample_id in lost) else ""
+        raise PairingError(f"has no value now in {_samples(lost)}{had}")
+    num_lacking = sum(before[sample_id] is None and sample_id not in unmeasured for sample_id in both)
+    ids = [sample_id for sample_id in both if before[sample_id] is not None and after[sample_id] is not None]
+    rows = [before[sample_id] or () for sample_id in ids], [after[sample_id] or () for sample_id in ids]
+    broken = [place for place, pair in enumerate(zip(*rows, strict=True)) if not all(map(math.isfinite, sum(pair, ())))]
+    if broken:
+        raise PairingError(f"is made of a number that is not finite in {_samples([ids[place] for place in broken])}")
+    if not ids:
+        raise PairingError("has no value in any sample that both reports scored")
+    numbers = None if clusters is None else cluster_numbers([clusters.get(sample_id) for sample_id in ids])
+    if numbers is not None and count_clusters(numbers) == len(ids):
+        numbers = None
+    own = clusters if numbers is not None else None
+    kept = [{sample_id: scores[sample_id] for sample_id in ids} for scores in (first, second)]
+    try:
+        difference = compare(kept[0], kept[1], [metric], own).get(metric)
+    except (ArithmeticError, ValueError) as error:  # finite numbers can be too large to be summed, or squared
+        raise PairingError(f"cannot be computed: {error}") from None
+    if difference is None:
+        raise PairingError(_NO_VALUE)
+    paired = _paired(metric, rows, difference, numbers, higher_is_better, margin)
+    return replace(paired, num_lacking=num_lacking, num_unmeasured=len(unmeasured))
+
+
+def _paired(
+    metric: str,
+    rows: tuple[Sequence[Row], Sequence[Row]],
+    difference: Difference,
+    clusters: Sequence[int] | None,
+    higher_is_better: bool,
+    margin: float,
+) -> PairedMetric:
+    first, second = rows
+    paired: Paired
+    gains: list[float] | None = None
+    if len(first[0]) == 1:
+        paired = PairedValues(
+            first=[value for (value,) in first],
+            second=[value for (value,) in second],
+            higher_is_better=higher_is_better,
+            clusters=clusters,
+            margin=margin,
+        )
+        gains = paired.gains()
+    else:
+        sums = _sums(split_name(metric)[1], [*first, *second])
+        paired = PairedSums(
+            first=sums.rows[: len(first)],
+            second=sums.rows[len(first) :],
+            values=sums.values,
+            higher_is_better=higher_is_better,
+            clusters=clusters,
+            margin=margin,
+        )
+        if paired.gain() is None:
+            raise PairingError(_NO_VALUE)
+        if difference.kind == "pooled":
+            # The loglikelihood of a sample's text: its units are those of the text.
+            gains = [after[0] - before[0] for before, after in zip(first, second, strict=True)]
+    is_zero_or_one = len(first[0]) == 1 and {*first, *second} <= {(0.0,), (1.0,)}
+    is_accuracy = is_zero_or_one and split_name(metric)[1].startswith("accuracy")
+    return PairedMetric(
+        difference=difference,
+        paired=paired,
+        higher_is_better=higher_is_better,
+        num_worse=sum(gain < 0 for gain in gains or ()),
+        num_better=sum(gain > 0 for gain in gains or ()),
+        flipped_to=None if gains is None else ("wrong", "right") if is_accuracy else ("worse", "better"),
+        is_zero_or_one=is_zero_or_one,
+        has_limits=has_limits(metric),
+        is_unchanged=list(first) == list(second),
+    )
+
+
+def _parts(base: str) -> tuple[tuple[str, ...], bool] | None:
+    """Names of what a pooled or corpus metric is made of, and whether it is pooled; None for a mean."""
+    if base in POOLED:
+        return ("loglikelihood", POOLED[base].unit), True
+    formula = corpus_formula(base)
+    return None if formula is None else (formula.needs, False)
+
+
+def _reader(metric: str, *sides: Iterable[Score]) -> Callable[[Score], Row | None]:
+    """What reads a sample's numbers; None where it has none. As in a summary, a metric that is made of sums is a mean
+    of values of its own where no sample has what the sums are taken over.
+    """
+    prefix, base = split_name(metric)
+    parts = _parts(base)
+    if parts is not None:
+        names = [prefix + part for part in parts[0]]
+
+        def of_parts(score: Score) -> Row | None:
+            if score.status == "unscored" or any(name not in score.values for name in names):
+                return None
+            return tuple(float(score.values[name]) for name in names)
+
+        if any(of_parts(score) is not None for scores in sides for score in scores):
+            return of_parts
+
+    def of_value(score: Score) -> Row | None:
+        if score.status == "unscored":
+            return None
+        if metric in score.values:
+            return (float(score.values[metric]),)
+        return (float(score.status == "correct"),) if metric == "accuracy" and score.status != "scored" else None
+
+    return of_value
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Rows to sum over samples, and the metric of each row of a table of sums, as ``PairedSums`` takes it."""
+
+    rows: Sequence[Sequence[float]]
+    values: Callable[[Numbers], Numbers]
+
+
+def _sums(base: str, rows: Sequence[Row]) -> _Sums:
+    """Of both runs' rows together, so that they have one form."""
+    if base in POOLED:
+        of_rate = POOLED[base].of_rate
+
+        def values(totals: Numbers) -> Numbers:
+            import numpy as np
+
+            # math.exp takes no array; what else there is, is arithmetic, which takes one as it is.
+            of_rates = cast("Callable[[Numbers], Numbers]", np.exp if of_rate is math.exp else of_rate)
+            with np.errstate(all="ignore"):
+                rates = -totals[:, 0] / totals[:, 1]
+                return np.where(np.isfinite(rates), of_rates(rates), np.nan)
+
+        return _Sums(rows, values)
+    formula = corpus_formula(base)
+    if formula is None or formula.sums is None:
+        raise PairingError("is not made of sums over samples, and cannot be tested")
+    found = formula.sums([dict(zip(formula.needs, row, strict=True)) for row in rows])
+    return _Sums(found.rows, row_by_row(found.value))
+
+
+def counted(num_samples: int) -> str:
+    """``1 sample``, ``1,000 samples``."""
+    return f"{num_samples:,} {'sample' if num_samples == 1 else 'samples'}"
+
+
+def listed(ids: Sequence[str]) -> str:
+    """``(a, b, c, …)``: the first few."""
+    return f"({', '.join(map(quoted, ids[:_MAX_LISTED]))}{', …' if len(ids) > _MAX_LISTED else ''})"
+
+
+def _samples(ids: Sequence[str]) -> str:
+    return f"{counted(len(ids))} {listed(ids)}"
+
+
+def pooled_over_suites(parts: Sequence[PairedMetric]) -> PairedMetric | None:
+    """One metric of several suites as if they were one, every sample counting alike.
+
+    None where the samples have no values of their own that could stand beside each other: of corpus metrics and of
+    perplexities, and where samples lie in clusters.
+    """
+    tests = [part.paired for part in parts if isinstance(part.paired, PairedValues) and part.paired.clusters is None]
+    if not tests or len(tests) < len(parts):
+        return None
+    first = [value for test in tests for value in test.first]
+    second = [value for test in tests for value in test.second]
+    is_zero_or_one = all(part.is_zero_or_one for part in parts)
+    return PairedMetric(
+        difference=paired_difference(first, second, is_proportion=is_zero_or_one),
+        paired=replace(tests[0], first=first, second=second),
+        higher_is_better=parts[0].higher_is_better,
+        num_worse=sum(part.num_worse for part in parts),
+        num_better=sum(part.num_better for part in parts),
+        flipped_to=parts[0].flipped_to,
+        is_zero_or_one=is_zero_or_one,
+        has_limits=parts[0].has_limits,
+        is_unchanged=all(part.is_unchanged for part in parts),
+        num_lacking=sum(part.num_lacking for part in parts),
+        num_unmeasured=sum(part.num_unmeasured for part in parts),
+    )

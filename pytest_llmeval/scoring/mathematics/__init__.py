@@ -1,0 +1,1 @@
+"""Comparing mathematics, in a process of its own."""

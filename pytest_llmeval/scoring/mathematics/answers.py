@@ -1,0 +1,289 @@
+r"""The answer of a mathematical text: where it stands, and what Math-Verify is given to read.
+
+How a text is searched is the setting ``extract``; the first way that finds something decides:
+
+===========  =========================================================================================================
+boxed        the content of the last complete ``\boxed{}`` or ``\fbox{}``, nested braces and all; ``\boxed 5`` ends
+             with the line or its ``$``. Boxes that only a comma, a semicolon, "and" or "or" separates are one answer
+answer       after the last "answer is", "answer:" or ``####``: the expression between ``$ $``, ``\( \)`` or ``\[ \]``
+             on that line; else what follows, to the end of the sentence: its number if words stand around it
+math         the last expression between ``$ $``, ``$$ $$``, ``\( \)`` or ``\[ \]``
+number       the last number (see ``numerals.py``)
+dollars      between the first ``$`` and the last, or the whole text with fewer than two
+minerva      between "Final Answer: The final answer is" and ". I hope it is correct."
+whole        the whole text
+===========  =========================================================================================================
+
+Every search takes time in proportion to the text: a reply cannot stall it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from pytest_llmeval.scoring.mathematics.minerva import announced_answer
+from pytest_llmeval.scoring.scorers.replies.numerals import final_number
+from pytest_llmeval.suites.format.score_settings.mathematics import Extract
+
+__all__ = ["MAX_ANSWER", "MAX_REPLY", "Answer", "find_answer", "for_math_verify", "last_box", "same_text"]
+
+MAX_REPLY = 100_000
+"""Characters of a text that are searched, from its end: an answer stands last."""
+MAX_ANSWER = 10_000
+"""Characters of an answer. What is longer is not one."""
+
+_BOX_OR_BRACE = re.compile(r"\\+(?:boxed|fbox)(?![A-Za-z])[ \t]*|\\.|[{}]", re.DOTALL)
+_BARE_BOX = re.compile(r"[^$\n]*")
+_BETWEEN_BOXES = re.compile(
+    r"\$?\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\s*\{\s*(?:and|or)\s*\}|,?\s*\\(?:quad|qquad))\s*(?:\\quad)?\s*\$?"
+)
+_MAX_BETWEEN = 40
+_MARK = re.compile(r"####|\banswers?\b[^.:\n$\\]{0,60}?(?:\b(?:is|are)\b|:|\*\*[ \t]*\n)", re.IGNORECASE)
+_DELIMITER = re.compile(r"\\[\[\]()]|\\.|\$\$|\$|\n", re.DOTALL)
+_CLOSING: Mapping[str, str] = MappingProxyType({"$": "$", "$$": "$$", r"\[": r"\]", r"\(": r"\)"})
+_AND = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
+_SENTENCE = re.compile(r"[^\n]*?(?=\.(?:\s|\*|$)|\n|$)")
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_WORDS_OF_MATH = frozenset(
+    (
+        "and",
+        "or",
+        "pi",
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "log",
+        "ln",
+        "exp",
+        "sqrt",
+    )
+)
+_COUNTED = re.compile(r"[-−]?\\?[$€£¥]?[-−]?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer as it was written, what ``extract`` found it, and the exact value of one that was read as a number."""
+
+    text: str
+    by: Extract
+    number: Fraction | None = None
+
+
+def find_answer(text: str, ways: Sequence[Extract]) -> Answer | None:
+    """What the first of ``ways`` finds in the text; None where none does."""
+    searched = text[-MAX_REPLY:]
+    for way in ways:
+        if way == "number":
+            numeral = final_number(searched)
+            if numeral is not None:
+                return Answer(numeral.text, way, numeral.value)
+            continue
+        found = _WAYS[way](searched)
+        if found is not None and 0 < len(found.strip()) <= MAX_ANSWER:
+            return Answer(found if way in _AS_THEY_STAND else found.strip(), way)
+    return None
+
+
+def last_box(text: str) -> str | None:
+    r"""What the last complete ``\boxed{}`` or ``\fbox{}`` holds; None where there is none."""
+    boxes = sorted(_boxes(text))
+    if not boxes:
+        return None
+    contents = [boxes[-1][1]]
+    start = boxes[-1][0]
+    for earlier_start, content, end in reversed(boxes[:-1]):
+        if not (end <= start <= end + _MAX_BETWEEN and _BETWEEN_BOXES.fullmatch(text, end, start)):
+            break
+        contents.append(content)
+        start = earlier_start
+    return ", ".join(reversed(contents))
+
+
+def _boxes(text: str) -> Iterator[tuple[int, str, int]]:
+    """Start, content and end of every complete box."""
+    open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin; None for any other brace
+    box: tuple[int, int] | None = None
+    for token in _BOX_OR_BRACE.finditer(text):
+        if token[0].endswith("{"):
+            if token[0] == "{":
+                open_braces.append(box if box is not None and box[1] == token.end() else None)
+        elif token[0] == "}":
+            opened = open_braces.pop() if open_braces else None
+            if opened is not None and token.start() - opened[1] <= MAX_ANSWER:
+                yield opened[0], text[opened[1] : token.start()].strip(), token.end()
+        elif token[0].lstrip("\\")[:4] in ("boxe", "fbox"):
+            box = (token.start(), token.end() + 1)
+            if not text.startswith("{", token.end()):
+                bare = _BARE_BOX.match(text, token.end(), token.end() + MAX_ANSWER)
+                content = "" if bare is None else re.split(r"\\[\])]", bare[0])[0].strip().rstrip(".,;")
+                if content:
+                    yield token.start(), content, token.end() + len(content)
+
+
+def _after_mark(text: str) -> str | None:
+    mark = None
+    for mark in _MARK.finditer(text):  # noqa: B007 - the last match is wanted
+        pass
+    if mark is None:
+        return None
+    rest = text[mark.end() :].lstrip(" \t\r\n:*_=")
+    spans = _spans(rest[:MAX_ANSWER])
+    first = next(spans, None)
+    if first is not None and "\n" not in rest[: first[0]] and not _ends_a_sentence(rest[: first[0]]):
+        contents, end = [first[1]], first[2]
+        for start, content, stop in spans:
+            if not _AND.fullmatch(rest, end, start):
+                break
+            contents.append(content)
+            end = stop
+        return ", ".join(contents)
+    sentence = _SENTENCE.match(rest[:MAX_ANSWER])
+    return None if sentence is None else _plain(sentence[0])
+
+
+def _ends_a_sentence(text: str) -> bool:
+    return re.search(r"\.\s", text) is not None
+
+
+def _plain(sentence: str) -> str:
+    """The answer in a sentence without delimited mathematics."""
+    answer = sentence.split("I hope it is correct")[0].strip(" \t*_`\"'.,;")
+    words = [word for word in _WORD.findall(re.sub(r"\\text\s*\{[^{}]*\}", "", answer)) if word not in _WORDS_OF_MATH]
+    if words:
+        counted = _COUNTED.search(answer, answer.rfind("=") + 1)
+        if counted is not None:
+            return counted[0].rstrip(",")
+    return answer
+
+
+def _last_math(text: str) -> str | None:
+    found = None
+    for _, content, _ in _spans(text):
+        found = content
+    return found
+
+
+def _spans(text: str) -> Iterator[tuple[int, str, int]]:
+    """Start, content and end of each expression between delimiters. An inline ``$`` does not cross a line."""
+    opened: tuple[str, int, int] | None = None
+    for token in _DELIMITER.finditer(text):
+        mark = token[0]
+        if opened is not None and mark == _CLOSING[opened[0]]:
+            content = text[opened[2] : token.start()]
+            if mark == "$" and content[-1:].isspace() and not content[:1].isspace():  # "costs $5 and $6"
+                opened = (mark, token.start(), token.end())
+                continue
+            if content.strip():
+                yield opened[1], content.strip(), token.end()
+            opened = None
+        elif opened is not None and opened[0] == "$" and mark in ("\n", "$$"):
+            opened = None
+        elif mark in _CLOSING and (opened is None or opened[0] != "$$"):
+            opened = (mark, token.start(), token.end())
+
+
+def _between_dollars(text: str) -> str:
+    first, last = text.find("$"), text.rfind("$")
+    return text if first == last else text[first + 1 : last]
+
+
+_WAYS: Mapping[Extract, Callable[[str], str | None]] = MappingProxyType(
+    {
+        "boxed": last_box,
+        "answer": _after_mark,
+        "math": _last_math,
+        "dollars": _between_dollars,
+        "minerva": announced_answer,
+        "whole": lambda text: text,
+    }
+)
+_AS_THEY_STAND = frozenset(("dollars", "whole"))
+"""Not stripped: the comparison that reads them does what it has to."""
+
+_CHARACTERS = str.maketrans(
+    {
+        "−": "-",
+        "×": r"\times ",
+        "·": r"\cdot ",
+        "÷": r"\div ",
+        "π": r"\pi ",
+        "∞": r"\infty ",
+        "≤": r"\le ",
+        "≥": r"\ge ",
+        "≠": r"\ne ",
+        "∪": r"\cup ",
+        "∩": r"\cap ",
+        "∈": r"\in ",
+        "∅": r"\emptyset ",
+        "°": r"^\circ ",
+        "±": r"\pm ",
+        "²": "^{2}",
+        "³": "^{3}",
+        "½": r"\frac{1}{2}",
+        "\u00a0": " ",
+        "\u2009": " ",
+        "\u202f": " ",
+    }
+)
+_COMMANDS = ((r"\varnothing", r"\emptyset"), (r"\mathrm{e}", "e"), ("**", "^"))
+_SCIENTIFIC = re.compile(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?![\d.A-Za-z])")
+_MIXED = re.compile(r"(?<![\d.,/])(\d{1,9})[ ]+(\d{1,9})/(\d{1,9})(?![\d./])")
+_SET_OF_ALL = re.compile(r"\\\{\s*([a-z])\s*(?:\\mid|\\vert|\\,?\||\||:)\s*(.*?)\s*\\\}", re.DOTALL)
+_THOUSANDS = re.compile(r"((?:[A-Za-z]\s*=\s*)?[-+]?)(\d{1,3}(?:(?:,|\{,\}|\\,|\\!)\d{3})+)((?:\.\d+)?)")
+_NO_DECIMALS = re.compile(r"(?<=\d)\.(?![\d.])")
+_WORDS = re.compile(r"(?i:yes|no|odd|even|true|false)|[A-Za-z][a-z]{3,}(?: [a-z]+)*")
+_OUTER = re.compile(r"(\$\$?)([^$]+)\1|\\\((.+)\\\)|\\\[(.+)\\\]", re.DOTALL)
+
+
+_SPACES_OF_LATEX = re.compile(r"\\left(?![A-Za-z])|\\right(?![A-Za-z])|\\[!,;: ]|~")
+_IDLE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
+
+
+def same_text(one: str, other: str) -> bool:
+    r"""Whether two answers differ at most in spaces, ``\left`` and ``\right``, and the size of their fractions."""
+    return _bare_text(one) == _bare_text(other) != ""
+
+
+def _bare_text(text: str) -> str:
+    text = _SPACES_OF_LATEX.sub(" ", text).replace(r"\dfrac", r"\frac").replace(r"\tfrac", r"\frac")
+    return _IDLE_SPACE.sub("", text)
+
+
+def for_math_verify(answer: Answer) -> str:
+    r"""The answer as LaTeX that Math-Verify reads as it was meant.
+
+    Signs of Unicode become commands; 4.5e33 is a power of ten and no multiple of Euler's number; "3 1/2" is a mixed
+    number and "x=2,900" no pair; "1./3" has no decimals; the set of all x with a condition is its condition; words are
+    text and no product of their letters.
+    """
+    if answer.number is not None:
+        top, bottom = answer.number.as_integer_ratio()
+        return str(top) if bottom == 1 else f"\\frac{{{top}}}{{{bottom}}}"
+    text = answer.text.strip()
+    outer = _OUTER.fullmatch(text)
+    if outer is not None:
+        text = next(part for part in outer.groups()[1:] if part is not None).strip()
+    text = text.translate(_CHARACTERS)
+    for written, read in _COMMANDS:
+        text = text.replace(written, read)
+    if _WORDS.fullmatch(text):
+        return f"\\text{{{text}}}"
+    thousands = _THOUSANDS.fullmatch(text)
+    if thousands is not None:
+        return thousands[1] + re.sub(r"\D", "", thousands[2]) + thousands[3]
+    text = _NO_DECIMALS.sub("", text)
+    text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
+    text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
+    every = _SET_OF_ALL.fullmatch(text.replace(r"\left", "").replace(r"\right", ""))
+    return text if every is None else every[2]

@@ -1,0 +1,206 @@
+"""The final expression of the reply, compared with that of the target. See ``math_answers.py`` for where it stands."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
+
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.mathematics.answers import (
+    MAX_ANSWER,
+    MAX_REPLY,
+    Answer,
+    find_answer,
+    for_math_verify,
+    last_box,
+    same_text,
+)
+from pytest_llmeval.scoring.mathematics.hendrycks import equal_texts, normal_form, published_box
+from pytest_llmeval.scoring.mathematics.minerva import normalized_answer
+from pytest_llmeval.scoring.mathematics.plain import same_percentage, same_words, time_of_day
+from pytest_llmeval.scoring.mathematics.process import Verdict, shared_process
+from pytest_llmeval.scoring.processes.bounded_process import Bounds
+from pytest_llmeval.scoring.scorers.replies.numerals import final_number
+from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
+from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
+from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
+from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathCompare, MathSettings
+from pytest_llmeval.types import JSON, Response, Sample, Score
+
+__all__ = ["MathScorer"]
+
+_WAYS: Mapping[MathCompare, tuple[Extract, ...]] = MappingProxyType(
+    {
+        "math_verify": ("boxed", "answer", "math", "number"),
+        "hendrycks": ("dollars",),
+        "minerva": ("minerva",),
+    }
+)
+_EXTRA = "install it with: pip install 'pytest-llmeval-suites[math]'"
+
+
+@dataclass(frozen=True, slots=True)
+class MathScorer(ReplyScorer):
+    """Right if the reply's answer equals that of a target. Made by ``of``, which checks that the libraries are there.
+
+    What is compared by value is compared in a process with bounds. A reply on which that runs out of time or memory
+    has not given the answer: it is wrong, and ``details`` say why. A target that does so by itself leaves the sample
+    unscored, for that is the suite's mistake.
+    """
+
+    settings: MathSettings
+
+    @classmethod
+    def of(cls, settings: MathSettings) -> MathScorer:
+        """``ValueError`` where a library that these settings need is not installed."""
+        if settings.compare != "hendrycks":
+            _check_libraries(settings.compare)
+        return cls(settings)
+
+    @property
+    def ways(self) -> tuple[Extract, ...]:
+        """How a reply is searched, in order."""
+        return self.settings.extract or _WAYS[self.settings.compare]
+
+    @property
+    def name(self) -> str:
+        return "math"
+
+    @property
+    def version(self) -> int:
+        """2 compares percentages with decimals, and texts that are no mathematics; published comparisons do not."""
+        return 2 if self.settings.compare == "math_verify" and not self._searches_itself else 1
+
+    def present(self, sample: Sample) -> Presented:
+        r"""A target is a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these: any is right.
+
+        ``ValueError`` for a target without an answer, and for one that is longer than an answer can be.
+        """
+        texts = target_texts(sample)
+        answers = [self._expected(text) for text in texts]
+        if self._searches_itself:
+            return Presented(sample=sample, references=texts, target=several_or_one(answers))
+        return Presented(sample=sample, references=tuple(answers), target=several_or_one(answers))
+
+    def answer_text(self, presented: Presented) -> str:
+        """The first target, whole: a few-shot example shows the solution, not only its answer."""
+        return target_texts(presented.sample)[0]
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Accuracy; a reply in which no answer is found is wrong. Details: how it was found and read, and why not."""
+        text = reply(responses)
+        if self._searches_itself:
+            answer = Answer(text[-MAX_REPLY:], "math_verify") if text.strip() else None
+        else:
+            answer = find_answer(text, self.ways)
+        cut = said_to_be_cut(text, MAX_REPLY)
+        if answer is None:
+            return _wrong(None, {"why": f"no answer found by {', '.join(self.ways)}", **cut})
+        details: dict[str, JSON] = {}
+        shown = None if self._searches_itself else answer.text
+        for reference in presented.references:
+            verdict = self._compare(reference, answer)
+            if verdict.problem is not None and (fault := self._fault_of(reference)) is not None:
+                return Score(status="unscored", answer=shown, reason=f"target {quote(reference)}: {fault}")
+            details = {"extracted_by": answer.by, **_details(verdict), **cut}
+            shown = verdict.reply if self._searches_itself else answer.text
+            if verdict.equal:
+                return Score(
+                    status="correct", answer=shown, values={"accuracy": 1.0}, details=details, vote=self._vote(shown)
+                )
+        return dataclasses.replace(_wrong(shown, details), vote=self._vote(shown))
+
+    def _vote(self, answer: str | None) -> str | None:
+        r"""One form for ``1/2``, ``0.5``, ``\frac{1}{2}`` and ``\dfrac12``, by their texts alone.
+
+        Of right and wrong answers alike, so that neither gathers more votes than the other.
+        """
+        if answer is None:
+            return None
+        if self.settings.compare == "hendrycks":
+            return normal_form(answer)  # for it 1/4 is not 0.25
+        form = normalized_answer(answer) if self.settings.compare == "minerva" else normal_form(answer)
+        numeral = final_number(form)
+        if numeral is None or numeral.text != form.strip():
+            return form
+        return f"{numeral.value.numerator:x}/{numeral.value.denominator:x}"
+
+    def _fault_of(self, reference: str) -> str | None:
+        """Why a target cannot be compared, whatever the reply: not with 1 either."""
+        return self._compare(reference, Answer("1", "whole")).problem
+
+    @property
+    def _searches_itself(self) -> bool:
+        return self.ways == ("math_verify",)
+
+    def _expected(self, text: str) -> str:
+        """The answer in a target."""
+        box = last_box if self.settings.compare == "math_verify" else published_box
+        boxed = box(text[-MAX_REPLY:])
+        if boxed is not None:
+            answer = boxed
+        else:
+            found = find_answer(text, ("answer",)) if self.settings.compare == "math_verify" else None
+            answer = text if found is None else found.text
+        if not answer.strip():
+            raise ValueError(f"target {quote(text)} has no answer to compare with")
+        if len(answer) > MAX_ANSWER:
+            raise ValueError(f"target {quote(text)} is longer than the {MAX_ANSWER} characters that an answer can have")
+        return answer
+
+    def _compare(self, reference: str, answer: Answer) -> Verdict:
+        """Equal texts are equal, also where nothing can be computed; for the rest the process is asked."""
+        if self.settings.compare == "hendrycks":
+            return Verdict(equal_texts(answer.text, reference))
+        if self._searches_itself:
+            return shared_process().compare("searched", reference, answer.text, self._bounds)
+        if self.settings.compare == "minerva":
+            one, other = normalized_answer(reference), normalized_answer(answer.text)
+            if one == other != "":
+                return Verdict(True)
+            return shared_process().compare("minerva", one, other, self._bounds)
+        one, other = for_math_verify(Answer(reference, "whole")), for_math_verify(answer)
+        if same_text(one, other) or same_percentage(one, other) or same_words(one, other):
+            return Verdict(True)
+        if (time := time_of_day(one)) is not None and (reply_time := time_of_day(other)) is not None:
+            return Verdict(time == reply_time)
+        return shared_process().compare("math_verify", one, other, self._bounds)
+
+    @property
+    def _bounds(self) -> Bounds:
+        return Bounds(self.settings.timeout_s, self.settings.memory_mb, "score.math")
+
+
+def _wrong(answer: str | None, details: Mapping[str, JSON]) -> Score:
+    return Score(
+        status="wrong", answer=answer, no_answer=answer is None, values={"accuracy": 0.0}, details=dict(details)
+    )
+
+
+def _details(verdict: Verdict) -> dict[str, JSON]:
+    """How the two were read, and why they are not equal where no value says so."""
+    found: dict[str, JSON] = {"parsed": verdict.reply, "parsed_target": verdict.target}
+    why = verdict.problem or verdict.note
+    return {name: value for name, value in {**found, "why": why}.items() if value is not None}
+
+
+def _check_libraries(compare: MathCompare) -> None:
+    if _version("math-verify") is None:
+        raise ValueError(f"math with compare: {compare} needs Math-Verify; {_EXTRA}")
+    antlr = _version("antlr4-python3-runtime")
+    if compare == "minerva" and not (antlr or "").startswith(("4.11", "4.12", "4.13")):
+        found = "which is not installed" if antlr is None else f"and not {antlr}"
+        raise ValueError(
+            "math with compare: minerva reads LaTeX with sympy, which needs antlr4-python3-runtime 4.11 to 4.13, "
+            f"{found}; {_EXTRA}"
+        )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""From scores of samples to metrics of suites."""

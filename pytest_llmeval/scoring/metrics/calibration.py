@@ -1,0 +1,134 @@
+"""Calibration: whether what a model calls 80% likely is right in 80% of the cases."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.scorers.responses import softmax
+from pytest_llmeval.types import JSON, Score
+
+__all__ = [
+    "CALIBRATION",
+    "CALIBRATION_FORMULAS",
+    "NUM_BINS",
+    "ReliabilityBin",
+    "calibration_values",
+    "negative_loglikelihood",
+    "reliability",
+]
+
+CALIBRATION = ("nll", "ece")
+"""The metrics that a scorer with ``calibration_values`` carries."""
+
+NUM_BINS = 15
+"""Bins of equal width over confidence, as C. Guo et al. (2017, arXiv:1706.04599) take for their tables."""
+
+_INNER_EDGES = tuple(edge / NUM_BINS for edge in range(1, NUM_BINS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """Samples whose confidence lies in (``low``, ``high``]; the means are None where there are none."""
+
+    low: float
+    high: float
+    n: int
+    confidence: float | None
+    accuracy: float | None
+
+    def to_dict(self) -> dict[str, JSON]:
+        """As builtins, for a report."""
+        return {
+            "low": self.low,
+            "high": self.high,
+            "n": self.n,
+            "confidence": self.confidence,
+            "accuracy": self.accuracy,
+        }
+
+
+def negative_loglikelihood(scores: Sequence[float], right: Collection[int]) -> float:
+    """``-ln`` of the probability that a softmax over ``scores`` gives to the right options together, in nats, >= 0.
+
+    Computed from logarithms: a probability that is 0 as a float has a finite one all the same. Infinite where the model
+    excludes every right option. At least one score must be finite, and none NaN or +inf.
+    """
+    of_right = _log_sum_exp([score for index, score in enumerate(scores) if index in right])
+    return max(0.0, _log_sum_exp(scores) - of_right)
+
+
+def calibration_values(scores: Sequence[float], right: Collection[int]) -> dict[str, float]:
+    """A sample's numbers that calibration is measured by, from the scores of its options.
+
+    ``confidence`` is the probability of the likeliest option, from a softmax over ``scores``; ``nll`` see
+    ``negative_loglikelihood``: a sample whose right options the model excludes (probability 0, not merely small) has
+    none, so that it is missing from the metric's n.
+    """
+    values = {"confidence": max(softmax(scores))}
+    nll = negative_loglikelihood(scores, right)
+    return {**values, "nll": nll} if math.isfinite(nll) else values
+
+
+def reliability(scores: Iterable[Score]) -> tuple[ReliabilityBin, ...] | None:
+    """The reliability diagram (A. Niculescu-Mizil and R. Caruana, 2005) of the likeliest options, as ``NUM_BINS`` bins.
+
+    Over the scores, unscored ones aside, whose values hold ``confidence`` and ``accuracy``; None where none do.
+    """
+    members: list[list[Ingredients]] = [[] for _ in range(NUM_BINS)]
+    for score in scores:
+        if score.status != "unscored" and all(name in score.values for name in _NEEDS):
+            members[_bin_of(score.values["confidence"])].append(score.values)
+    if not any(members):
+        return None
+    return tuple(
+        ReliabilityBin(
+            low=place / NUM_BINS,
+            high=(place + 1) / NUM_BINS,
+            n=len(inside),
+            confidence=_mean([values["confidence"] for values in inside]),
+            accuracy=_mean([values["accuracy"] for values in inside]),
+        )
+        for place, inside in enumerate(members)
+    )
+
+
+def _bin_of(confidence: float) -> int:
+    return bisect_left(_INNER_EDGES, confidence)
+
+
+def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
+    """Sum over bins of ``n_b / n * |accuracy_b - confidence_b|``, each ``|sum of (accuracy - confidence)| / n``."""
+    rows = []
+    for sample in samples:
+        row = [0.0] * (NUM_BINS + 1)
+        row[_bin_of(sample["confidence"])] = sample["accuracy"] - sample["confidence"]
+        row[NUM_BINS] = 1.0
+        rows.append(row)
+    return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS])
+
+
+_NEEDS = ("confidence", "accuracy")
+
+CALIBRATION_FORMULAS: Mapping[str, CorpusFormula] = MappingProxyType(
+    {"ece": formula_of_sums(_NEEDS, _expected_calibration_error, is_centred=True)}
+)
+"""Corpus metrics of calibration. ``ece``: expected calibration error of the likeliest option (Guo et al., 2017, eq. 3),
+with ``NUM_BINS`` bins of equal width, each open below and closed above. Few samples make it larger: of a perfectly
+calibrated model it is about 0.08 over 200 samples, 0.04 over 1,000. Its interval is that of as many samples."""
+
+
+def _log_sum_exp(values: Sequence[float]) -> float:
+    """``ln(sum(exp(v)))``, stable; -inf for no values, and where all are -inf."""
+    top = max(values, default=-math.inf)
+    if top == -math.inf:
+        return -math.inf
+    return top + math.log(math.fsum(math.exp(value - top) for value in values))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None

@@ -1,0 +1,216 @@
+"""Metrics that are computed from all samples at once, with intervals by a bootstrap over samples.
+
+A sample's ingredients lie in ``Score.values`` beside its metrics, under names that are no metrics, and under
+``several`` with the same prefix as the metric: ``flexible.bleu_4`` is made of ``flexible.bleu_matches_1`` and so on.
+
+A module with formulas of its own imports ``CorpusFormula`` from ``corpus_formula.py``, and its table is merged into
+``CORPUS`` here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
+from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
+from pytest_llmeval.scoring.metrics.pooled import POOLED
+from pytest_llmeval.scoring.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
+from pytest_llmeval.scoring.statistics.clustered import are_too_few
+from pytest_llmeval.scoring.statistics.intervals import (
+    Bootstrapped,
+    affordable_resamples,
+    bootstrap,
+    bootstrap_of_sums,
+    with_width,
+)
+from pytest_llmeval.types import Score
+
+__all__ = [
+    "CORPUS",
+    "CorpusFormula",
+    "CorpusValue",
+    "Ingredients",
+    "Sums",
+    "corpus_difference",
+    "corpus_formula",
+    "corpus_ingredients",
+    "corpus_value",
+    "formula_of_sums",
+    "ingredients_among",
+]
+
+T = TypeVar("T")
+
+CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION})
+"""Corpus metrics by name, but for those of ``translation.py``, some of which have a number in their names. Each has a
+definition of kind ``corpus`` in ``definitions.py``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusValue:
+    """``value`` is None where the formula gives none; so are the others.
+
+    ``stderr`` is the standard deviation over bootstrap samples, ``interval`` the 95% interval between their
+    percentiles: None for fewer than two samples, where bootstrap samples have no value, and where all have the same.
+    """
+
+    value: float | None
+    stderr: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+def corpus_formula(name: str) -> CorpusFormula | None:
+    """The formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of it."""
+    base = split_name(name)[1]
+    return CORPUS.get(base) or translation_formula(base)
+
+
+def corpus_ingredients(scores: Iterable[Score], name: str) -> list[Ingredients]:
+    """What the corpus metric ``name`` is made of, from those scores, unscored ones aside, that hold all of it."""
+    formula, (prefix, _) = _formula(name), split_name(name)
+    return [
+        {need: float(score.values[prefix + need]) for need in formula.needs}
+        for score in scores
+        if score.status != "unscored" and all(prefix + need in score.values for need in formula.needs)
+    ]
+
+
+def ingredients_among(names: Collection[str]) -> set[str]:
+    """Those of the names, with or without a prefix, that are no metrics and only what others are made of.
+
+    A name that could be a user's own metric (``words``) is one of them only where all stand beside it that a pooled or
+    corpus metric needs.
+    """
+    found = {name for name in names if is_translation_ingredient(name.rpartition(".")[2])}
+    formulas = [formula.needs for formula in CORPUS.values()]
+    formulas += [("loglikelihood", formula.unit) for formula in POOLED.values()]
+    for prefix in {"".join(name.rpartition(".")[:2]) for name in names}:
+        for needs in formulas:
+            if all(prefix + need in names for need in needs):
+                found.update(prefix + need for need in needs if not is_known(need))
+    return found
+
+
+def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None) -> CorpusValue:
+    """The corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
+
+    Where ``clusters[i]`` is the cluster of ``samples[i]``, the bootstrap draws clusters, as many as there are; fewer
+    than ``clustered.MIN_CLUSTERS`` have no standard error and no interval.
+    """
+    formula = _formula(name)
+    _check_finite(name, samples)
+    value = _finite(formula.compute(samples)) if samples else None
+    if value is None or are_too_few(clusters):
+        return CorpusValue(value)
+    units = _units(samples, clusters, lambda sample: _key(formula, sample))
+    ordered = list(chain.from_iterable(units))
+    if formula.sums is not None:
+        sums = formula.sums(ordered)
+        found = bootstrap_of_sums(_unit_sums(sums.rows, units), lambda total: _finite(sums.value(total)))
+    else:
+        found = bootstrap(
+            units,
+            lambda drawn: _finite(formula.compute(list(chain.from_iterable(drawn)))),
+            num_resamples=affordable_resamples(len(samples)),
+        )
+    return CorpusValue(value, *_error_and_interval(formula, value, found))
+
+
+def corpus_difference(
+    name: str,
+    first: Sequence[Ingredients],
+    second: Sequence[Ingredients],
+    clusters: Sequence[int] | None = None,
+) -> tuple[float, float, CorpusValue] | None:
+    """Two models on the same samples, sample by sample: both values, and second minus first by a paired bootstrap.
+
+    ``clusters`` as in ``corpus_value``. None where one of the two has no value. ``ValueError`` for sequences of two
+    lengths.
+    """
+    formula = _formula(name)
+    _check_finite(name, (*first, *second))
+    before, after = (_finite(formula.compute(samples)) if samples else None for samples in (first, second))
+    if before is None or after is None:
+        return None
+    pairs = list(zip(first, second, strict=True))
+    if are_too_few(clusters):
+        return before, after, CorpusValue(after - before)
+    units = _units(pairs, clusters, lambda pair: [_key(formula, sample) for sample in pair])
+    ordered = list(chain.from_iterable(units))
+    if formula.sums is not None:
+        one, other = formula.sums([pair[0] for pair in ordered]), formula.sums([pair[1] for pair in ordered])
+        width = len(one.rows[0])
+        found = bootstrap_of_sums(
+            _unit_sums([(*left, *right) for left, right in zip(one.rows, other.rows, strict=True)], units),
+            lambda total: _minus(other.value(total[width:]), one.value(total[:width])),
+        )
+    else:
+        found = bootstrap(
+            units,
+            lambda drawn: _minus(
+                formula.compute([pair[1] for pair in chain.from_iterable(drawn)]),
+                formula.compute([pair[0] for pair in chain.from_iterable(drawn)]),
+            ),
+            num_resamples=affordable_resamples(len(pairs)),
+        )
+    return before, after, CorpusValue(after - before, *_error_and_interval(formula, after - before, found))
+
+
+def _key(formula: CorpusFormula, sample: Ingredients) -> list[float]:
+    return [sample[need] for need in formula.needs]
+
+
+def _units(things: Sequence[T], clusters: Sequence[int] | None, key: Callable[[T], Any]) -> list[list[T]]:
+    """What a bootstrap draws: the things one by one, or in clusters. The same ones have the same order."""
+    if clusters is None:
+        return [[thing] for thing in sorted(things, key=key)]
+    members: dict[int, list[T]] = {}
+    for thing, cluster in zip(things, clusters, strict=True):
+        members.setdefault(cluster, []).append(thing)
+    return sorted((sorted(own, key=key) for own in members.values()), key=lambda own: [key(thing) for thing in own])
+
+
+def _unit_sums(rows: Sequence[Sequence[float]], units: Sequence[Sequence[object]]) -> Sequence[Sequence[float]]:
+    """The sums of the columns over each unit's rows; ``rows`` lie in the order of the units."""
+    if len(rows) == len(units):
+        return rows
+    rest = iter(rows)
+    return [[math.fsum(column) for column in zip(*islice(rest, len(unit)), strict=True)] for unit in units]
+
+
+def _formula(name: str) -> CorpusFormula:
+    formula = corpus_formula(name)
+    if formula is None:
+        raise ValueError(f"{name} is no corpus metric")
+    return formula
+
+
+def _minus(second: float | None, first: float | None) -> float | None:
+    return None if first is None or second is None else _finite(second - first)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _error_and_interval(
+    formula: CorpusFormula, value: float, found: Bootstrapped | None
+) -> tuple[float | None, tuple[float, float] | None]:
+    if found is None or with_width((found.low, found.high)) is None:
+        return None, None
+    bias = found.mean - value if formula.is_centred else 0.0
+    return found.stderr, (found.low - bias, found.high - bias)
+
+
+def _check_finite(name: str, samples: Iterable[Ingredients]) -> None:
+    for sample in samples:
+        for need, value in sample.items():
+            if not math.isfinite(value):
+                raise ValueError(f"a score's value of {need} is {value}: {name} is not computed from it")

@@ -1,0 +1,65 @@
+"""Which scores lack a metric, and of which of them their scorer says that it has no meaning there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pytest_llmeval.scoring.metrics.definitions import OPEN, split_name
+from pytest_llmeval.scoring.metrics.summary import Metric, is_carried
+from pytest_llmeval.types import Score
+
+__all__ = ["count_not_measurable", "num_missing", "why_not_measurable"]
+
+_IS_THERE_OR_NONE = "no_answer"
+"""A count that several scorers give only where there is one."""
+
+
+def why_not_measurable(score: Score, metric: str) -> str | None:
+    """The reason that the score's scorer gives for the metric's having no meaning; None where it gives none.
+
+    ``*`` is for all metrics, ``b.*`` for those of a scorer ``b``.
+    """
+    said = score.not_measurable
+    if not said:
+        return None
+    prefix = metric.partition(".")[0]
+    return next((said[name] for name in (metric, f"{prefix}.{OPEN}", OPEN) if name in said), None)
+
+
+def count_not_measurable(scores: Iterable[Score], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
+    """For each of the metrics that some of the scores, unscored ones aside, are said to have no value of: how many, by
+    reason.
+
+    What is none of the metrics, for no score has a value of it, is counted under the name that its scorer gives it:
+    ``*`` and ``b.*`` too where that stands for none of the metrics.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for score in scores:
+        if score.status == "unscored" or not score.not_measurable:
+            continue
+        for name, reason in _lacking(score, metrics):
+            reasons = found.setdefault(name, {})
+            reasons[reason] = reasons.get(reason, 0) + 1
+    return found
+
+
+def _lacking(score: Score, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for metric in metrics:
+        reason = why_not_measurable(score, metric)
+        if reason is not None and not is_carried((score,), metric):
+            yield metric, reason
+    for name, reason in score.not_measurable.items():
+        if name == OPEN or name.endswith(f".{OPEN}"):
+            prefix = name.removesuffix(OPEN)
+            is_named = any(one.startswith(prefix) for one in (*metrics, *score.values))
+        else:
+            is_named = name in metrics
+        if not is_named:
+            yield name, reason
+
+
+def num_missing(name: str, metric: Metric, num_scored: int, not_measurable: Mapping[str, Mapping[str, int]]) -> int:
+    """How many of the samples that were scored have no value of the metric, and nothing that says why."""
+    if split_name(name)[1] == _IS_THERE_OR_NONE:
+        return 0
+    return max(0, num_scored - metric.n - sum(not_measurable.get(name, {}).values()))

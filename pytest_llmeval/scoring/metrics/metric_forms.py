@@ -1,0 +1,62 @@
+"""What of a suite's settings is part of a metric's definition: BLEU of two tokenizers is two metrics of one name.
+
+A metric says how an answer compares with what is right, and how that is made one number. How the answer was found (a
+prompt, filters, the normalisation of log-likelihoods) is no part of it: accuracy is accuracy in all suites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import regex
+
+from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
+from pytest_llmeval.types import JSON
+
+__all__ = ["metric_form"]
+
+_SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"(sentence_)?bleu_\d+", ("tokenize", "smoothing", "smooth_value", "lowercase")),
+    (r"(sentence_)?chrf(_p|_pp)?", ("beta", "lowercase", "whitespace")),
+    (r"(sentence_)?ter", ("normalized", "no_punct", "asian_support", "case_sensitive")),
+    (r"rouge_.+", ("stemmer",)),
+    (r"meteor", ("synonyms", "stemmer", "tokenize", "alpha", "beta", "gamma")),
+    (r"(word|byte|token)_perplexity|bits_per_byte", ("windows", "stride")),
+)
+"""By metrics, those of their scorer's settings that their formula depends on."""
+
+
+def metric_form(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> str:
+    """The settings that the metric ``name`` depends on in a suite, such as ``tokenize 13a, smoothing exp``.
+
+    ``scorer`` and ``settings`` are those of ``SuiteInfo``. Two suites of which this differs give two metrics under one
+    name. Empty where no setting decides. A metric whose name is none of ours means what its scorer makes it mean.
+    """
+    prefix, base = split_name(name)
+    scorer, settings = _judge_of(prefix.removesuffix("."), scorer, settings)
+    own = {key: value for key, value in settings.items() if key not in ("kind", "filters", "epochs", "score")}
+    if not is_known(name) or base == "score":
+        return ", ".join(filter(None, (scorer, _shown(own, own)))) if scorer else ""
+    keys = next((keys for pattern, keys in _SETTINGS if regex.fullmatch(pattern, base)), ())
+    return _shown(own, keys)
+
+
+def _judge_of(part: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str | None, Mapping[str, JSON]]:
+    """Of several scorers the one that gives the metrics with this prefix; the deciding one's have none."""
+    parts = settings.get("scorers")
+    if scorer != "several" or not isinstance(parts, Mapping) or not parts:
+        return scorer, settings
+    name = part or settings.get("decides") or next(iter(parts))
+    found = parts.get(str(name))
+    score = found.get("score") if isinstance(found, Mapping) else None
+    if not isinstance(score, Mapping):
+        return scorer, settings
+    return str(score.get("kind")), score
+
+
+def _shown(settings: Mapping[str, JSON], keys: Mapping[str, JSON] | tuple[str, ...]) -> str:
+    return ", ".join(f"{key} {_text(settings[key])}" for key in keys if settings.get(key) is not None)
+
+
+def _text(value: JSON) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

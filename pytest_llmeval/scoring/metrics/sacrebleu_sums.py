@@ -1,0 +1,267 @@
+"""BLEU, chrF and TER by sacrebleu: numbers of one reply, and corpus metrics that are made of their sums.
+
+All are on sacrebleu's scale, on which 100 is perfect (0 for TER). The samples' numbers together give exactly what
+``sacrebleu.corpus_bleu``, ``corpus_chrf`` and ``corpus_ter`` give for their texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+import regex
+
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+__all__ = [
+    "CHRF_NAMES",
+    "SMOOTHINGS",
+    "bleu",
+    "bleu_counts",
+    "chrf_counts",
+    "is_translation_ingredient",
+    "sentence_bleu",
+    "sentence_chrf",
+    "ter_counts",
+    "ter_of",
+    "ter_words",
+    "translation_formula",
+]
+
+SMOOTHINGS = ("exp", "floor", "add-k", "none")
+"""sacrebleu's smoothing methods; a sample's ingredient ``bleu_smoothing`` is the index into these."""
+
+CHRF_NAMES: Mapping[int, str] = MappingProxyType({0: "chrf", 1: "chrf_p", 2: "chrf_pp"})
+"""Name of the corpus metric by the order of its word n-grams: chrF, chrF+, chrF++."""
+
+_CHAR_ORDER = 6
+_BLEU = regex.compile(r"bleu_([1-9]\d?)")
+_TER_NEEDS = ("ter_edits", "ter_reference_length")
+_INGREDIENT = regex.compile(
+    r"bleu_(?:length|reference_length|smoothing|smooth_value|(?:matches|ngrams)_\d+)"
+    r"|chrf(?:_p|_pp)?_(?:beta|(?:ngrams|reference_ngrams|matches)_\d+)"
+    r"|ter_(?:edits|reference_length)"
+)
+
+
+def translation_formula(name: str) -> CorpusFormula | None:
+    """The corpus formula of ``bleu_1``, ``bleu_2``, …, ``chrf``, ``chrf_p``, ``chrf_pp``, ``ter``; None for others."""
+    if found := _BLEU.fullmatch(name):
+        return _bleu_formula(int(found[1]))
+    for word_order, own in CHRF_NAMES.items():
+        if name == own:
+            return _chrf_formula(word_order)
+    return formula_of_sums(_TER_NEEDS, _ter_sums) if name == "ter" else None
+
+
+def is_translation_ingredient(name: str) -> bool:
+    """Whether the name is one of the numbers that the corpus metrics here are made of."""
+    return _INGREDIENT.fullmatch(name) is not None
+
+
+# BLEU
+
+
+@lru_cache(maxsize=8)  # a tokenizer's model is read once in a process
+def bleu(order: int, tokenize: str, lowercase: bool) -> BLEU:
+    """The BLEU from which counts are taken: without smoothing, which would change them."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(
+        max_ngram_order=order, tokenize=tokenize, lowercase=lowercase, smooth_method="none", effective_order=True
+    )
+
+
+def bleu_counts(
+    text: str,
+    references: Sequence[str],
+    *,
+    order: int,
+    tokenize: str,
+    lowercase: bool,
+    smoothing: str,
+    smooth_value: float | None,
+) -> dict[str, float]:
+    """What BLEU of n-grams up to ``order`` is made of: the lengths of reply and nearest reference in tokens, and for
+    each n the n-grams of the reply and those that match. The smoothing rides along: it is the same for all samples.
+    """
+    found = bleu(order, tokenize, lowercase).sentence_score(text, references)
+    counts = {
+        "bleu_length": float(found.sys_len),
+        "bleu_reference_length": float(found.ref_len),
+        "bleu_smoothing": float(SMOOTHINGS.index(smoothing)),
+        "bleu_smooth_value": _smooth_value(smoothing, smooth_value),
+    }
+    for n in range(order):
+        counts[f"bleu_matches_{n + 1}"] = float(found.counts[n])
+        counts[f"bleu_ngrams_{n + 1}"] = float(found.totals[n])
+    return counts
+
+
+def sentence_bleu(counts: Ingredients, k: int) -> float:
+    """BLEU of one reply with n-grams up to ``k``, as ``sacrebleu.sentence_bleu``: orders that it is too short for are
+    left out (``effective_order``).
+    """
+    return _bleu_of([counts[name] for name in _bleu_sums(k)], k, *_smoothing_of(counts), effective_order=True)
+
+
+def _bleu_formula(k: int) -> CorpusFormula:
+    names = _bleu_sums(k)
+
+    def sums(samples: Sequence[Ingredients]) -> Sums:
+        smoothing, smooth_value = _smoothing_of(samples[0])
+        return Sums(
+            [[sample[name] for name in names] for sample in samples],
+            lambda total: _bleu_of(total, k, smoothing, smooth_value, effective_order=False),
+        )
+
+    return formula_of_sums((*names, "bleu_smoothing", "bleu_smooth_value"), sums)
+
+
+def _bleu_sums(k: int) -> tuple[str, ...]:
+    orders = range(1, k + 1)
+    return (
+        "bleu_length",
+        "bleu_reference_length",
+        *(f"bleu_matches_{n}" for n in orders),
+        *(f"bleu_ngrams_{n}" for n in orders),
+    )
+
+
+def _bleu_of(
+    counts: Sequence[float], k: int, smoothing: str, smooth_value: float | None, *, effective_order: bool
+) -> float:
+    from sacrebleu.metrics.bleu import BLEU
+
+    # Whole numbers, but for samples that are means over epochs; sacrebleu shows the lengths as whole ones.
+    length, reference_length, *ngrams = cast("list[int]", list(counts))
+    found = BLEU.compute_bleu(
+        correct=ngrams[:k],
+        total=ngrams[k:],
+        sys_len=round(length),
+        ref_len=round(reference_length),
+        smooth_method=smoothing,
+        smooth_value=smooth_value,
+        effective_order=effective_order,
+        max_ngram_order=k,
+    )
+    return min(100.0, float(found.score))  # rounding alone can lift a perfect score above 100
+
+
+def _smooth_value(smoothing: str, value: float | None) -> float:
+    """The value that sacrebleu takes where none is given; 0 stands for a method that takes none."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return value if value is not None else float(BLEU.SMOOTH_DEFAULTS[smoothing] or 0.0)
+
+
+def _smoothing_of(counts: Ingredients) -> tuple[str, float | None]:
+    smoothing = SMOOTHINGS[int(counts["bleu_smoothing"])]
+    return smoothing, counts["bleu_smooth_value"] if smoothing in ("floor", "add-k") else None
+
+
+# chrF
+
+
+@lru_cache(maxsize=16)
+def _chrf(word_order: int, beta: int, lowercase: bool = False, whitespace: bool = False) -> CHRF:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF(char_order=_CHAR_ORDER, word_order=word_order, beta=beta, lowercase=lowercase, whitespace=whitespace)
+
+
+def chrf_counts(
+    text: str, references: Sequence[str], *, word_order: int, beta: int, lowercase: bool, whitespace: bool
+) -> dict[str, float]:
+    """What chrF is made of: for each order the n-grams of the reply, of its best reference, and those that match."""
+    # sacrebleu gives these counts to its own significance tests, and has no public name for them.
+    (found,) = _chrf(word_order, beta, lowercase, whitespace)._extract_corpus_statistics(
+        [text], [[reference] for reference in references]
+    )
+    return {**dict(zip(_chrf_sums(word_order), map(float, found), strict=True)), _chrf_beta(word_order): float(beta)}
+
+
+def sentence_chrf(counts: Ingredients, word_order: int) -> float:
+    """The chrF of one reply, as ``sacrebleu.sentence_chrf``."""
+    return _chrf_of([counts[name] for name in _chrf_sums(word_order)], word_order, counts[_chrf_beta(word_order)])
+
+
+def _chrf_formula(word_order: int) -> CorpusFormula:
+    names = _chrf_sums(word_order)
+
+    def sums(samples: Sequence[Ingredients]) -> Sums:
+        beta = samples[0][_chrf_beta(word_order)]
+        return Sums(
+            [[sample[name] for name in names] for sample in samples],
+            lambda total: _chrf_of(total, word_order, beta),
+        )
+
+    return formula_of_sums((*names, _chrf_beta(word_order)), sums)
+
+
+def _chrf_sums(word_order: int) -> tuple[str, ...]:
+    """In the order in which sacrebleu counts: characters' n-grams first."""
+    own = CHRF_NAMES[word_order]
+    return tuple(
+        f"{own}_{what}_{n}"
+        for n in range(1, _CHAR_ORDER + word_order + 1)
+        for what in ("ngrams", "reference_ngrams", "matches")
+    )
+
+
+def _chrf_beta(word_order: int) -> str:
+    return f"{CHRF_NAMES[word_order]}_beta"
+
+
+def _chrf_of(counts: Sequence[float], word_order: int, beta: float) -> float:
+    found = _chrf(word_order, int(beta))._compute_score_from_stats(cast("list[int]", list(counts)))
+    return min(100.0, float(found.score))
+
+
+# TER
+
+
+@lru_cache(maxsize=8)
+def _ter(normalized: bool, no_punct: bool, asian_support: bool, case_sensitive: bool) -> TER:
+    from sacrebleu.metrics.ter import TER
+
+    return TER(normalized=normalized, no_punct=no_punct, asian_support=asian_support, case_sensitive=case_sensitive)
+
+
+def ter_counts(
+    text: str,
+    references: Sequence[str],
+    *,
+    normalized: bool,
+    no_punct: bool,
+    asian_support: bool,
+    case_sensitive: bool,
+) -> dict[str, float]:
+    """What TER is made of: the fewest edits that lead to a reference, and the references' mean length in words."""
+    found = _ter(normalized, no_punct, asian_support, case_sensitive).sentence_score(text, references)
+    return dict(zip(_TER_NEEDS, (float(found.num_edits), float(found.ref_length)), strict=True))
+
+
+def ter_words(text: str, *, normalized: bool, no_punct: bool, asian_support: bool, case_sensitive: bool) -> list[str]:
+    """The words that TER compares."""
+    tokenized: str = _ter(normalized, no_punct, asian_support, case_sensitive).tokenizer(text.rstrip())
+    return tokenized.split()
+
+
+def ter_of(counts: Sequence[float]) -> float:
+    """``100 * edits / length``; where the length is 0, 100 for any edits and 0 for none, as sacrebleu has it."""
+    edits, length = counts
+    if length > 0:
+        return 100 * (edits / length)
+    return 100.0 if edits > 0 else 0.0
+
+
+def _ter_sums(samples: Sequence[Ingredients]) -> Sums:
+    return Sums([[sample[name] for name in _TER_NEEDS] for sample in samples], ter_of)

@@ -1,0 +1,384 @@
+"""Metrics: what is taken over the scores of a suite, of a category, or of any other selection of samples."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import filterfalse
+from types import MappingProxyType
+from typing import Literal, TypeAlias, TypeVar, cast, get_args
+
+from pytest_llmeval.scoring.metrics.corpus import CorpusValue, corpus_ingredients, corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.definitions import (
+    METRICS,
+    OPEN,
+    Kind,
+    MetricDefinition,
+    definition,
+    is_known,
+    shown_order,
+    split_name,
+)
+from pytest_llmeval.scoring.metrics.pooled import PooledValue, bootstrapped_pooled, ingredients, pooled
+from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill, skill_interval
+from pytest_llmeval.scoring.statistics.clustered import (
+    MIN_CLUSTERS,
+    are_too_few,
+    bootstrapped_mean,
+    cluster_numbers,
+    count_clusters,
+    mean_interval,
+    proportion_interval,
+    standard_error,
+)
+from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
+from pytest_llmeval.types import JSON, Score
+
+__all__ = [
+    "METRICS",
+    "Interval",
+    "Kind",
+    "Metric",
+    "MetricDefinition",
+    "by_category",
+    "definition",
+    "expanded",
+    "is_carried",
+    "names_in",
+    "skill",
+    "summarize",
+    "why_no_interval",
+]
+
+T = TypeVar("T")
+
+Interval: TypeAlias = Literal["bootstrap"]
+
+_COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
+    {
+        "correct": lambda score: float(score.status == "correct"),
+        "total": lambda score: 1.0,
+        "no_answer": lambda score: float(score.no_answer),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A statistic over ``n`` scores. ``value`` is None where there was nothing to take it over.
+
+    ``stderr`` is the standard error of the mean (of others see ``pooled.py`` and ``corpus.py``), None for counts and
+    for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means
+    and for pooled metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A
+    mean of values that are all the same has the interval of ``_interval_of_alike`` where its metric has limits, else
+    none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
+
+    ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
+    and interval are then those of ``clustered.py``, of corpus metrics those of a bootstrap that draws clusters; None
+    for fewer than ``MIN_CLUSTERS``.
+    """
+
+    value: float | None
+    n: int
+    kind: Kind
+    stderr: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    num_clusters: int | None = None
+
+    def to_dict(self) -> dict[str, JSON]:
+        """As builtins, for a report."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Metric:
+        """What ``to_dict`` gave. Unknown keys are left alone; ``ValueError`` says which key cannot be read."""
+        n, kind, num_clusters = data.get("n"), data.get("kind"), data.get("num_clusters")
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise ValueError(f"a metric's n is a number of samples, found {n!r}")
+        if num_clusters is not None and (
+            isinstance(num_clusters, bool) or not isinstance(num_clusters, int) or num_clusters < 0
+        ):
+            raise ValueError(f"a metric's num_clusters is a number of clusters or null, found {num_clusters!r}")
+        if kind not in get_args(Kind):
+            raise ValueError(
+                f"a metric's kind is {', '.join(get_args(Kind)[:-1])} or {get_args(Kind)[-1]}, found {kind!r}"
+            )
+        numbers = {name: _number_or_none(data, name) for name in ("value", "stderr", "ci_low", "ci_high")}
+        return cls(n=n, kind=cast(Kind, kind), num_clusters=num_clusters, **numbers)
+
+
+def why_no_interval(metric: Metric) -> str | None:
+    """Why no interval of the metric is shown; None where one is, and of counts, which have none.
+
+    One sample's says nothing, though a proportion has one: averages are made of it.
+    """
+    if metric.kind == "count" or metric.value is None:
+        return None
+    if metric.n == 1:
+        return "n is 1"
+    if metric.ci_low is not None:
+        return None
+    if metric.num_clusters is not None and metric.num_clusters < MIN_CLUSTERS:
+        return f"{metric.num_clusters} clusters, and {MIN_CLUSTERS} are needed"
+    if metric.kind == "corpus":
+        return "bootstrap samples are alike, or have no value"
+    return "all values are alike"
+
+
+def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
+    """Names of the metrics that scores of any origin carry: known ones first, in their order, then others by name.
+
+    What pooled and corpus metrics are made of is no metric, and not among them.
+    """
+    found: set[str] = set()
+    for score in scores:
+        if score.status == "unscored":
+            continue
+        if score.no_answer:
+            found.add("no_answer")
+        found.update(score.values)
+    return tuple(sorted(found - ingredients_among(found), key=shown_order))
+
+
+def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
+    """The names with those of the scores in the place of what stands for names that nobody knows before.
+
+    ``b.*`` are all that begin with ``b.``, those of a scorer ``b`` that names none; ``*`` are all that begin with no
+    other scorer's name; no names at all are all of them.
+    """
+    if not names:
+        return names_in(scores)
+    if not any(name == OPEN or name.endswith(f".{OPEN}") for name in names):
+        return tuple(names)
+    carried = names_in(scores)
+    prefixes = tuple({f"{name.partition('.')[0]}." for name in names if "." in name})
+    found: list[str] = []
+    for name in names:
+        if name == OPEN:
+            found += [own for own in carried if not own.startswith(prefixes)]
+        elif name.endswith(f".{OPEN}"):
+            found += [own for own in carried if own.startswith(name.removesuffix(OPEN))]
+        else:
+            found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+def is_carried(scores: Iterable[Score], name: str) -> bool:
+    """Whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
+    kind = definition(name).kind
+    for score in scores:
+        own = (score,)
+        if (
+            (kind == "pooled" and ingredients(own, name))
+            or (kind == "corpus" and corpus_ingredients(own, name))
+            or _values(own, name)
+        ):
+            return True
+    return False
+
+
+def summarize(
+    scores: Sequence[Score],
+    names: Sequence[str],
+    clusters: Sequence[str | None] | None = None,
+    interval: Interval | None = None,
+) -> dict[str, Metric]:
+    """Each named metric over the scores that carry it; the order of scores makes no difference.
+
+    Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
+    proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
+    (None) is a cluster of its own, unless none has one. With ``interval`` "bootstrap" every interval is that of
+    ``statistics.bootstrap_of_sums``, over samples, or clusters of them; where all values are alike, it is as without.
+    Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
+    NaN; and for sequences of two lengths.
+    """
+    return _summarize(_samples(scores, clusters, interval), _kinds(scores, names))
+
+
+def by_category(
+    scores: Sequence[Score],
+    categories: Sequence[str | None],
+    names: Sequence[str],
+    clusters: Sequence[str | None] | None = None,
+    interval: Interval | None = None,
+) -> dict[str, dict[str, Metric]]:
+    """``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
+
+    Scores without a category (None) are in no part. A metric has the kind that it has over all scores, so that one
+    column never mixes two kinds of interval. ``ValueError`` where the sequences differ in length.
+    """
+    samples = _samples(scores, clusters, interval)
+    places: dict[str, list[int]] = {}
+    for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
+        if category is not None:
+            places.setdefault(category, []).append(place)
+    kinds = _kinds(scores, names)
+    return {category: _summarize(samples.at(places[category]), kinds) for category in sorted(places)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Scores, and the cluster of each; None where all are independent. ``bootstraps``: so are their intervals made."""
+
+    scores: Sequence[Score]
+    clusters: Sequence[int] | None
+    bootstraps: bool = False
+
+    def at(self, places: Sequence[int]) -> _Samples:
+        own = None if self.clusters is None else [self.clusters[place] for place in places]
+        return _Samples([self.scores[place] for place in places], own, self.bootstraps)
+
+    def carrying(self, found: Callable[[Iterable[Score]], list[T]]) -> tuple[list[T], list[int] | None]:
+        """What ``found`` takes from the scores, at most one thing from each, and the clusters of those things."""
+        if self.clusters is None:
+            return found(self.scores), None
+        pairs = [
+            (thing, cluster)
+            for score, cluster in zip(self.scores, self.clusters, strict=True)
+            for thing in found((score,))
+        ]
+        return [thing for thing, _ in pairs], [cluster for _, cluster in pairs]
+
+
+def _samples(
+    scores: Sequence[Score], clusters: Sequence[str | None] | None, interval: Interval | None = None
+) -> _Samples:
+    if clusters is not None and len(clusters) != len(scores):
+        raise ValueError(f"found {len(clusters)} clusters of {len(scores)} scores: each score has one, or None")
+    return _Samples(scores, None if clusters is None else cluster_numbers(clusters), interval == "bootstrap")
+
+
+def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric]:
+    return {name: _metric(samples, name, kind) for name, kind in kinds.items()}
+
+
+def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
+    if kind == "count":
+        values = _values(samples.scores, name)
+        return Metric(value=math.fsum(values), n=len(values), kind=kind)
+    if kind == "pooled":
+        parts, clusters = samples.carrying(lambda scores: ingredients(scores, name))
+        whole: PooledValue | CorpusValue = pooled(name, parts, clusters)
+        if samples.bootstraps and whole.interval is not None:
+            whole = dataclasses.replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
+    elif kind == "corpus":
+        parts, clusters = samples.carrying(lambda scores: corpus_ingredients(scores, name))
+        whole = corpus_value(name, parts, clusters)
+    else:
+        return _mean(samples, name, kind)
+    low, high = _within(name, whole.interval) if whole.interval is not None else (None, None)
+    return Metric(
+        value=whole.value,
+        n=len(parts),
+        kind=kind,
+        stderr=whole.stderr,
+        ci_low=low,
+        ci_high=high,
+        num_clusters=None if clusters is None else count_clusters(clusters),
+    )
+
+
+def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
+    values, clusters = samples.carrying(lambda scores: _values(scores, name))
+    num_clusters = None if clusters is None else count_clusters(clusters)
+    if not values:
+        return Metric(value=None, n=0, kind=kind, num_clusters=num_clusters)
+    found = Metric(value=mean(values), n=len(values), kind=kind, num_clusters=num_clusters)
+    if are_too_few(clusters):
+        return found
+    lowest = -math.inf
+    if name == "skill":
+        lowest = lowest_skill(samples.carrying(_with_skill)[0])
+    interval = bootstrapped_mean(values, clusters) if samples.bootstraps else None
+    if interval is None:  # of values that are alike all resamples are, too
+        interval = _by_formula(samples, name, kind, values, clusters)
+    if interval is None and len(values) > 1 and math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
+        interval = _interval_of_alike(name, mean(values), lowest, num_clusters or len(values))
+    low, high = (None, None) if interval is None else _within(name, interval, lowest)
+    return dataclasses.replace(found, stderr=standard_error(values, clusters), ci_low=low, ci_high=high)
+
+
+def _by_formula(
+    samples: _Samples, name: str, kind: Kind, values: Sequence[float], clusters: Sequence[int] | None
+) -> tuple[float, float] | None:
+    if kind == "proportion":
+        return proportion_interval(values, clusters)
+    if name == "skill":
+        carriers, _ = samples.carrying(_with_skill)
+        return with_width(skill_interval(carriers, clusters) or mean_interval(values, clusters))
+    return with_width(mean_interval(values, clusters))
+
+
+def _interval_of_alike(name: str, value: float, lowest: float, n: int) -> tuple[float, float] | None:
+    """The 95% interval of a mean over ``n`` independent samples, or clusters, whose values are all ``value``.
+
+    Of samples that differ none was drawn in n, so that their share is at most ``1 - 0.025^(1/n)``, the upper limit of 0
+    of n by C. J. Clopper and E. S. Pearson (1934, doi:10.1093/biomet/26.4.404). The mean is lowest where all of those
+    have the lowest value that the metric can take, highest where they have the highest. None where it has no limits.
+    """
+    metric = definition(name)
+    least = max(metric.lowest, lowest)
+    if not (math.isfinite(least) and math.isfinite(metric.highest)):
+        return None
+    share = 1 - ((1 - CONFIDENCE) / 2) ** (1 / n)
+    return value - (value - least) * share, value + (metric.highest - value) * share
+
+
+def _within(name: str, interval: tuple[float, float], lowest: float = -math.inf) -> tuple[float, float]:
+    """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
+    metric = definition(name)
+    return max(interval[0], metric.lowest, lowest), min(interval[1], metric.highest)
+
+
+def _is_skill(name: str) -> bool:
+    return split_name(name)[1] == "skill"
+
+
+def _with_skill(scores: Iterable[Score]) -> list[Score]:
+    return [score for score in scores if score.status != "unscored" and "skill" in score.values]
+
+
+def _values(scores: Iterable[Score], name: str) -> list[float]:
+    values = []
+    count = _COUNTED.get(name)
+    for score in scores:
+        if score.status == "unscored":
+            continue
+        if count is not None:
+            values.append(count(score))
+        elif name in score.values:
+            values.append(float(score.values[name]))
+        elif name == "accuracy" and score.status != "scored":
+            values.append(float(score.status == "correct"))
+    for value in filterfalse(math.isfinite, values):
+        raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
+    return values
+
+
+def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for name in names:
+        kind = definition(name).kind
+        if (kind == "pooled" and ingredients(scores, name)) or (kind == "corpus" and corpus_ingredients(scores, name)):
+            kinds[name] = kind
+            continue
+        if kind != "count" and not _is_skill(name):
+            values = _values(scores, name)
+            is_open = not is_known(name) or split_name(name)[1] == "score"
+            if values and (is_open or kind in ("proportion", "pooled", "corpus")):
+                # A user may record any value under any name; only zeros and ones have a proportion's interval.
+                kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
+        kinds[name] = kind
+    return kinds
+
+
+def _number_or_none(data: Mapping[str, object], name: str) -> float | None:
+    value = data.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"a metric's {name} is a finite number or null, found {value!r}")
+    return float(value)

@@ -1,0 +1,1 @@
+"""One module for each scorer, in a folder by what it reads."""

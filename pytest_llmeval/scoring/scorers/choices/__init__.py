@@ -1,0 +1,1 @@
+"""Scorers of questions with options."""

@@ -1,0 +1,228 @@
+"""Multiple choice by log-likelihood."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values
+from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
+from pytest_llmeval.scoring.metrics.summary import skill
+from pytest_llmeval.scoring.scorers.choices.option_scores import (
+    Ranking,
+    alike_as_one,
+    brier_sum,
+    options_problem,
+    present_options,
+    rank,
+    usable_normalizations,
+)
+from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, softmax, status_of_credit
+from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec, PromptSpec
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceNormalize, ChoiceSettings, Normalize
+from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.types import (
+    JSON,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
+
+__all__ = ["ChoiceScorer", "continuation_problem"]
+
+_NORMALIZATIONS: tuple[Normalize, ...] = ("token", "sum", "char", "byte")
+
+
+def continuation_problem(prompt: PromptSpec) -> tuple[str, Keys] | None:
+    """What of a suite's ``prompt`` does not go with ``score.choice.continuation``, and its keys; None if all does."""
+    if prompt.prefix and not prompt.chat:
+        return "found text, but with score.choice.continuation the prompt ends with an option; remove it", ("prefix",)
+    fewshot = prompt.fewshot
+    if fewshot is not None and fewshot.count > 0 and fewshot.template is None:
+        found = "found no template; with score.choice.continuation an example's template shows its right option"
+        return f"{found}, such as '{{{{ choices[target] }}}}'", ("fewshot",)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceScorer:
+    """The likeliest option is the answer; a softmax over the options' scores is a distribution with a Brier score.
+
+    Where several options tie for the likeliest, they share the credit: of m of which r are right, the accuracy is r/m,
+    and between 0 and 1 the sample is neither right nor wrong but ``scored``, as the mean of several epochs is. With
+    ``ties: first`` the first of the highest scores is the answer, as in lm-eval; ``accuracy_first`` and its like count
+    so in any case.
+
+    With a ``continuation`` the options are ends of the prompt, and it is the text after them that is scored: what
+    lm-eval 0.4.13 does where ``doc_to_text`` is an index (winogrande). Characters and bytes stay those of the options.
+    """
+
+    settings: ChoiceSettings
+
+    @property
+    def name(self) -> str:
+        return "choice"
+
+    @property
+    def version(self) -> int:
+        return 2  # 2: ties share
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        accuracies = [f"accuracy_{name}" for name in self._normalizations]
+        firsts = [f"{name}_first" for name in ("accuracy", *accuracies)]
+        further = (name for name in self.settings.metrics if name not in accuracies)
+        return ("accuracy", "skill", "brier", "brier_sum", *accuracies, *firsts, *CALIBRATION, *further, "ties")
+
+    @property
+    def _normalizations(self) -> tuple[ChoiceNormalize, ...]:
+        return (*_NORMALIZATIONS, "pmi") if self.settings.asks_options_alone else _NORMALIZATIONS
+
+    @property
+    def default_template(self) -> str:
+        if self.settings.continuation is not None:
+            return "{{ question if question is defined else '' }}"
+        return "{{ question }}"
+
+    def present(self, sample: Sample) -> Presented:
+        """All choices in their order. ``ValueError``: fewer than two, an empty one, or a target that does not fit."""
+        return present_options(sample)
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """None of its own."""
+        return {}
+
+    def answer_text(self, presented: Presented) -> str:
+        """The first right option; the continuation where there is one."""
+        if self.settings.continuation is not None:
+            return presented.continuation
+        return presented.choices[presented.right[0]]
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """One log-likelihood for each option; where accuracy by pmi is asked for, then one for each without a prompt.
+
+        White space at the prompt's end is the backend's business, not ours. ``ValueError`` for an empty continuation.
+        """
+        choices = presented.choices
+        if self.settings.continuation is not None:
+            scored = presented.continuation
+            if not scored.strip():
+                raise ValueError("score.choice.continuation is empty: there is nothing whose likelihood could be taken")
+            return tuple(LoglikelihoodRequest(_ended(prompt, choice), delimiter + scored) for choice in choices)
+        asked = tuple(LoglikelihoodRequest(prompt, delimiter + choice) for choice in choices)
+        if self.settings.asks_options_alone:
+            return (*asked, *(LoglikelihoodRequest("", delimiter + choice) for choice in choices))
+        return asked
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Accuracy, skill, Brier score and calibration of the distribution; accuracy by each of the normalisations."""
+        options, right = presented.choices, presented.right
+        asks_alone = self.settings.asks_options_alone
+        answered = loglikelihoods(responses, len(options) * (2 if asks_alone else 1))
+        found = alike_as_one(options, answered[: len(options)])
+        alone = alike_as_one(options, answered[len(options) :]) if asks_alone else []
+        details: dict[str, JSON] = {
+            "loglikelihoods": [finite_or_none(response.loglikelihood) for response in found],
+            "num_tokens": [response.num_tokens for response in found],
+        }
+        if asks_alone:
+            details["loglikelihoods_alone"] = [finite_or_none(response.loglikelihood) for response in alone]
+        problem = options_problem(options, found, self.settings.normalize) or _alone_problem(options, alone)
+        if problem is not None:
+            return Score(status="unscored", reason=problem, details=details)
+        usable = {*usable_normalizations(found), "pmi"}
+        by_name = {name: _rank(options, found, alone, name) for name in self._normalizations if name in usable}
+        ranking = _rank(options, found, alone, self.settings.normalize)
+        probabilities = softmax(ranking.scores)
+        details["probabilities"] = list(probabilities)
+        if ranking.is_tie:
+            details["tied"] = list(ranking.tied)
+        shares = self.settings.ties == "share"
+        chance = len(right) / len(options)
+        first = float(ranking.first in right)
+        correct = ranking.credit(right) if shares else first
+        squares = brier_sum(probabilities, right)
+        values = {
+            "accuracy": correct,
+            "skill": skill(correct, chance),
+            "brier": squares / len(options),
+            "brier_sum": squares,
+            **{f"accuracy_{name}": own.credit(right) for name, own in by_name.items()},
+            "accuracy_first": first,
+            **{f"accuracy_{name}_first": float(own.first in right) for name, own in by_name.items()},
+            **calibration_values(ranking.scores, right),
+            **self._further_values(presented, found, ranking),
+            "ties": float(ranking.is_tie),
+        }
+        return Score(
+            status=status_of_credit(correct),
+            answer=ranking.answer(options) if shares else options[ranking.first],
+            values=values,
+            chance=chance,
+            details=details,
+        )
+
+    def _further_values(
+        self, presented: Presented, responses: Sequence[LoglikelihoodResponse], ranking: Ranking
+    ) -> dict[str, float]:
+        """What ``metrics`` needs. ``gold`` and ``predicted`` are the classes that a classification metric compares.
+
+        A class is answered or not, so that of options that share a tie one is drawn, by the sample's id. Of several
+        right options ``gold`` is the one predicted, else the first. ``greedy_match`` is 1 where greedy decoding writes
+        a right option, which is lm-eval's ``exact_match`` of multiple choice.
+        """
+        values: dict[str, float] = {}
+        right = presented.right
+        greedy = [responses[index].is_greedy for index in right]
+        if "greedy_match" in self.settings.metrics and (any(greedy) or None not in greedy):
+            values["greedy_match"] = float(any(greedy))
+        if any(name in CLASSIFICATION for name in self.settings.metrics):
+            top = _drawn(ranking.tied, presented.sample.id) if self.settings.ties == "share" else ranking.first
+            values["gold"] = float(top if top in right else right[0])
+            values["predicted"] = float(top)
+        return values
+
+
+def _drawn(tied: Sequence[int], sample_id: str) -> int:
+    if len(tied) == 1:
+        return tied[0]
+    digest = hashlib.sha256(f"tie:{sample_id}".encode("utf-8", "surrogatepass")).digest()
+    return tied[int.from_bytes(digest) % len(tied)]
+
+
+def _ended(prompt: Prompt, choice: str) -> Prompt:
+    """The prompt with the choice at its end; of a chat, at the end of the last turn that is the user's."""
+    if isinstance(prompt, str):
+        return prompt + choice
+    last = max((place for place, turn in enumerate(prompt) if turn.role == "user"), default=-1)
+    if last < 0:
+        raise ValueError("score.choice.continuation needs a turn of the user at whose end an option can stand")
+    turn = replace(prompt[last], content=prompt[last].content + choice)
+    return (*prompt[:last], turn, *prompt[last + 1 :])
+
+
+def _rank(
+    options: Sequence[str],
+    found: Sequence[LoglikelihoodResponse],
+    alone: Sequence[LoglikelihoodResponse],
+    normalize: ChoiceNormalize,
+) -> Ranking:
+    """``rank``; for ``pmi`` by log P(option | prompt) - log P(option), lm-eval's ``acc_mutual_info``."""
+    return rank(options, found, "sum", alone) if normalize == "pmi" else rank(options, found, normalize)
+
+
+def _alone_problem(options: Sequence[str], alone: Sequence[LoglikelihoodResponse]) -> str | None:
+    for option, response in zip(options, alone, strict=False):  # none without pmi
+        if not math.isfinite(response.loglikelihood):
+            return f"the loglikelihood of option {quote(option)} without a prompt is {response.loglikelihood}"
+    return None

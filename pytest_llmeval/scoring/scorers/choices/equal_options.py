@@ -1,0 +1,33 @@
+"""Options of one sample that are the same text, as published data sets have a few."""
+
+from __future__ import annotations
+
+from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.suites.format.schema import ChoiceSettings, LetterSettings
+from pytest_llmeval.suites.format.score_settings.choices import MassSettings
+from pytest_llmeval.suites.format.score_settings.several import SeveralSettings
+from pytest_llmeval.suites.loading.suite import Suite
+
+__all__ = ["equal_options"]
+
+_CHOOSING = (ChoiceSettings, LetterSettings, MassSettings)
+
+
+def equal_options(suite: Suite) -> str | None:
+    """One line that names the first sample with an option twice and counts the others; None where there is none."""
+    settings = suite.spec.score
+    chosen = [part.score for part in settings.scorers.values()] if isinstance(settings, SeveralSettings) else [settings]
+    if not any(isinstance(one, _CHOOSING) for one in chosen):
+        return None
+    found = [sample for sample in suite.samples if len({*map(str.strip, sample.choices)}) < len(sample.choices)]
+    if not found:
+        return None
+    first, texts = found[0], [choice.strip() for choice in found[0].choices]
+    twice = next(text for text in texts if texts.count(text) > 1)
+    others = {1: "", 2: ", and another sample has equal options too"}.get(
+        len(found), f", and {len(found) - 1} other samples have equal options too"
+    )
+    return (
+        f"{suite.name}: sample {quote(first.id)} ({suite.place(first)}) has the option {quote(twice)} "
+        f"{texts.count(twice)} times{others}: no answer can tell them apart"
+    )

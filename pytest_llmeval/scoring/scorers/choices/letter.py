@@ -1,0 +1,151 @@
+"""Multiple choice by generation: the model writes the label of an option."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import regex
+
+from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.metrics.summary import skill
+from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
+from pytest_llmeval.scoring.scorers.responses import reply, two_ends
+from pytest_llmeval.scoring.scorers.targets import quote, right_choices, several_or_one
+from pytest_llmeval.suites.format.schema import GenerateSpec, LetterSettings
+from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+
+__all__ = ["LetterScorer", "first_upper", "option_labels"]
+
+_TEMPLATE = "{{ question }}\n\n{{ lettered_choices }}\n\nRespond only with the letter of the correct answer:"
+_ALPHABET_SIZE = len(string.ascii_uppercase)
+_MAX_TOKENS = 10
+
+
+def option_labels(count: int, style: LabelStyle) -> tuple[str, ...]:
+    """``count`` labels: A to Z, AA, AB, … (``upper``), the same in lower case (``lower``), or 1, 2, … (``digit``)."""
+    if style == "digit":
+        return tuple(str(number) for number in range(1, count + 1))
+    labels = []
+    for number in range(1, count + 1):
+        label = ""
+        while number:
+            number, letter = divmod(number - 1, _ALPHABET_SIZE)
+            label = string.ascii_uppercase[letter] + label
+        labels.append(label if style == "upper" else label.lower())
+    return tuple(labels)
+
+
+def first_upper(text: str, labels: Sequence[str]) -> str | None:
+    """The first upper-case ASCII letter of a reply, wherever it stands, or None if that is no label (or there is none).
+
+    So "The answer is B" answers T: the rule of ChronoLogic's script. With more than 26 options, the first whole run of
+    such letters.
+    """
+    found = regex.search("[A-Z]" if max(map(len, labels)) == 1 else "[A-Z]++", text)
+    return found[0] if found is not None and found[0] in labels else None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterScorer:
+    """Options are shuffled by the sample's id, labelled, and shown; the label that the reply states is the answer."""
+
+    settings: LetterSettings
+
+    @property
+    def name(self) -> str:
+        return "letter"
+
+    @property
+    def version(self) -> int:
+        """1 is the rule ``first_upper``, which was the only one."""
+        return 1 if self.settings.rule == "first_upper" else 2
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "skill", "no_answer")
+
+    @property
+    def default_template(self) -> str:
+        return _TEMPLATE
+
+    def present(self, sample: Sample) -> Presented:
+        """The options in the order shown, without those of excluded types.
+
+        The order depends on the suite's seed and the sample's id alone. ``ValueError`` where fewer than two options,
+        no right one or only right ones are left, where the target does not fit, or where choice_types are missing.
+        """
+        right = right_choices(sample)
+        order = self._kept(sample)
+        if self.settings.shuffle:
+            random.Random(f"{self.settings.shuffle_seed}:{sample.id}").shuffle(order)
+        shown_right = tuple(place for place, index in enumerate(order) if index in right)
+        if len(order) < 2 or not shown_right or len(shown_right) == len(order):
+            excluded = ", ".join(self.settings.exclude_types)
+            raise ValueError(
+                f"without the choices of type {excluded}, {len(order)} of {len(sample.choices)} are left and "
+                f"{len(shown_right)} of them are right: expected two or more, of which some are right and some are not"
+            )
+        labels = option_labels(len(order), self.settings.labels)
+        return Presented(
+            sample=sample,
+            choices=tuple(sample.choices[index] for index in order),
+            right=shown_right,
+            order=tuple(order),
+            labels=labels,
+            target=several_or_one([labels[place] for place in shown_right]),
+        )
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """``lettered_choices`` (a line ``A. text`` per option), ``labels``, and ``choices`` in the order shown."""
+        lines = [f"{label}. {choice}" for label, choice in zip(presented.labels, presented.choices, strict=True)]
+        return {
+            "lettered_choices": "\n".join(lines),
+            "labels": list(presented.labels),
+            "choices": list(presented.choices),
+        }
+
+    def answer_text(self, presented: Presented) -> str:
+        """The label of the first right option shown."""
+        return presented.labels[presented.right[0]]
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """One generated reply, of the scorer's own ``max_tokens``, else of the suite's, else of 10."""
+        max_tokens = self.settings.max_tokens
+        if max_tokens is None and "max_tokens" not in generate.model_fields_set:
+            max_tokens = _MAX_TOKENS
+        return (reply_request(prompt, generate, max_tokens=max_tokens),)
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Accuracy and skill, chance being right options / options shown."""
+        text, cut = two_ends(reply(responses))
+        if self.settings.rule == "first_upper":
+            label = first_upper(text, presented.labels)
+        else:
+            label = stated_label(text, presented.labels, presented.choices)
+        correct = float(label is not None and presented.labels.index(label) in presented.right)
+        chance = len(presented.right) / len(presented.choices)
+        return Score(
+            status="correct" if correct else "wrong",
+            answer=label,
+            no_answer=label is None,
+            values={"accuracy": correct, "skill": skill(correct, chance)},
+            chance=chance,
+            details={"order": list(presented.order), "labels": list(presented.labels), **cut},
+        )
+
+    def _kept(self, sample: Sample) -> list[int]:
+        indices = list(range(len(sample.choices)))
+        excluded = self.settings.exclude_types
+        if not excluded:
+            return indices
+        if len(sample.choice_types) != len(sample.choices):
+            raise ValueError(
+                f"exclude_types {quote(list(excluded))} needs one type for each of the {len(sample.choices)} choices "
+                f"in choice_types, found {len(sample.choice_types)}"
+            )
+        return [index for index in indices if sample.choice_types[index] not in excluded]

@@ -1,0 +1,173 @@
+"""Options and their log-likelihoods: how a sample's options are shown, compared, and made a distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.scorers.responses import loglikelihood_problem
+from pytest_llmeval.scoring.scorers.targets import quote, right_choices, several_or_one
+from pytest_llmeval.suites.format.score_settings.choices import Normalize
+from pytest_llmeval.types import LoglikelihoodResponse, Sample
+
+__all__ = [
+    "TIE_TOLERANCE",
+    "Ranking",
+    "alike_as_one",
+    "brier_sum",
+    "option_scores",
+    "options_problem",
+    "present_options",
+    "rank",
+    "usable_normalizations",
+]
+
+TIE_TOLERANCE = 1e-6
+"""Options tie whose log-likelihoods differ by no more than one part in a million: eight steps of a float32.
+
+A model that makes no difference between options gives them numbers that differ by less: float32 rounds each sum of
+logprobs, and a division rounds again. Options that a model does tell apart seldom lie so close: of log-likelihoods of
+about -10 that differ by about 1, in one sample of 100,000.
+"""
+_SHOWN_OF_TIE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Options by their scores. ``tied`` are the indices of the best, one unless several tie; ``first`` is the highest
+    score's, the first of those that are equal to the last digit, which is what numpy's ``argmax`` gives.
+    """
+
+    scores: tuple[float, ...]
+    tied: tuple[int, ...]
+    first: int
+
+    @property
+    def is_tie(self) -> bool:
+        return len(self.tied) > 1
+
+    def credit(self, right: Collection[int]) -> float:
+        """What a tie is worth, shared among the tied: of m, of which r are right, ``r / m``; else 1 or 0."""
+        return sum(index in right for index in self.tied) / len(self.tied)
+
+    def answer(self, options: Sequence[str]) -> str:
+        """The best option; of a tie the first few."""
+        if not self.is_tie:
+            return options[self.first]
+        shown = [options[index] for index in self.tied[:_SHOWN_OF_TIE]]
+        return f"{' | '.join(shown)}{' | …' if len(self.tied) > _SHOWN_OF_TIE else ''} (tie)"
+
+
+def present_options(sample: Sample) -> Presented:
+    """All choices in their order. ``ValueError``: fewer than two, an empty one, or a target that does not fit.
+
+    Stricter than lm-eval 0.4.13, which counts a target out of range as wrong (with a warning), takes the first of equal
+    option texts for a target that is text, and scores samples of which every option is right.
+    """
+    right = right_choices(sample)
+    for index, choice in enumerate(sample.choices):
+        if not choice.strip():
+            raise ValueError(f"choice {index} is empty: there is nothing whose likelihood could be taken")
+    return Presented(
+        sample=sample,
+        choices=sample.choices,
+        right=right,
+        order=tuple(range(len(sample.choices))),
+        target=several_or_one([sample.choices[index] for index in right]),
+    )
+
+
+def option_scores(
+    options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalize: Normalize
+) -> list[float]:
+    """What options are compared by: loglikelihood (nats) per token, as it is, per character or per UTF-8 byte.
+
+    Characters and bytes are those of the option's own text, without the delimiter before it, as lm-eval counts them for
+    ``acc_norm`` and ``acc_bytes``. What is an option's score already is divided by nothing.
+    """
+    lengths = _lengths(options, responses, normalize)
+    return [response.loglikelihood / length for response, length in zip(responses, lengths, strict=True)]
+
+
+def rank(
+    options: Sequence[str],
+    responses: Sequence[LoglikelihoodResponse],
+    normalize: Normalize,
+    alone: Sequence[LoglikelihoodResponse] = (),
+) -> Ranking:
+    """The options by ``option_scores``; with ``alone`` by how much likelier than without a prompt they are.
+
+    Which of them tie is decided by the size of the log-likelihoods that a score is made of: see ``TIE_TOLERANCE``. At
+    least one is finite.
+    """
+    scores = option_scores(options, responses, normalize)
+    sizes = [abs(response.loglikelihood) for response in responses]
+    if alone:
+        scores = [score - bare.loglikelihood for score, bare in zip(scores, alone, strict=True)]
+        sizes = [max(size, abs(bare.loglikelihood)) for size, bare in zip(sizes, alone, strict=True)]
+    lengths = _lengths(options, responses, normalize)
+    reach = [TIE_TOLERANCE * size / length for size, length in zip(sizes, lengths, strict=True)]
+    first = max(range(len(scores)), key=scores.__getitem__)
+    tied = tuple(
+        index
+        for index, score in enumerate(scores)
+        if math.isfinite(score) and scores[first] - score <= max(reach[index], reach[first])
+    )
+    return Ranking(tuple(scores), tied, first)
+
+
+def alike_as_one(options: Sequence[str], responses: Sequence[LoglikelihoodResponse]) -> list[LoglikelihoodResponse]:
+    """The responses, equal options having the first one's: whatever computed them, what is one text is a tie."""
+    first: dict[str, LoglikelihoodResponse] = {}
+    return [first.setdefault(option, response) for option, response in zip(options, responses, strict=True)]
+
+
+def _lengths(options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalize: Normalize) -> list[int]:
+    if any(response.measure == "score" for response in responses):
+        normalize = "sum"
+    match normalize:
+        case "token":
+            return [response.num_tokens for response in responses]
+        case "sum":
+            return [1 for _ in responses]
+        case "char":
+            return [len(option) for option in options]
+        case "byte":
+            # surrogatepass: a lone surrogate, which has no UTF-8 form, counts as the three bytes that it would take.
+            return [len(option.encode("utf-8", "surrogatepass")) for option in options]
+
+
+def usable_normalizations(responses: Sequence[LoglikelihoodResponse]) -> tuple[Normalize, ...]:
+    """The normalisations by which these responses can be compared.
+
+    None for an option's score, which is what it is; not per token where nobody counted the tokens.
+    """
+    if any(response.measure == "score" for response in responses):
+        return ()
+    uncounted = any(response.measure == "uncounted" for response in responses)
+    return ("sum", "char", "byte") if uncounted else ("token", "sum", "char", "byte")
+
+
+def options_problem(
+    options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalize: str = "sum"
+) -> str | None:
+    """Why these options cannot be compared by these responses, one for each; None if they can."""
+    for option, response in zip(options, responses, strict=True):
+        if response.measure == "uncounted" and normalize == "token":
+            return (
+                "its log-likelihoods come without numbers of tokens, and the suite compares them per token: give "
+                "num_tokens beside them, or normalize by sum, char or byte"
+            )
+        if response.num_tokens < 1 and response.measure == "loglikelihood":
+            return f"the model counts {response.num_tokens} tokens in option {quote(option)}"
+    return loglikelihood_problem([response.loglikelihood for response in responses], options)
+
+
+def brier_sum(probabilities: Sequence[float], right: Collection[int]) -> float:
+    """Sum over options of (p - y)², y = 1 for every right one. Divided by their number it is the Brier score.
+
+    Over the softmax of summed log-likelihoods (``normalize: sum``) its mean over samples is lm-eval's ``brier_score``.
+    """
+    return math.fsum((p - (index in right)) ** 2 for index, p in enumerate(probabilities))

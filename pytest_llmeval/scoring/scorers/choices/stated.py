@@ -1,0 +1,83 @@
+r"""Where a person who reads a reply finds its answer: a label or a word, by the rules of ``letter`` and ``yes_no``.
+
+Four places, of which the first that holds an answer decides:
+
+1. the last ``\boxed{}``;
+2. the sentence after the last mark, which is "answer is", "answer:" or ``####`` ("choice", "option" and "the correct
+   one is" too);
+3. the start of the reply;
+4. anywhere after that mark, or in all of a reply without one, where it stands as a word of its own.
+
+Where a place holds several different answers the reply has none: nobody knows which is meant. White space, quotes,
+brackets and Markdown around an answer do not matter. A line that begins with ``Question:`` or ``Q:`` ends the reply:
+there a base model goes on with a question of its own. What stands in ``<think>`` is no part of it. Every search takes
+time in proportion to the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import regex
+
+from pytest_llmeval.scoring.mathematics.answers import last_box
+
+__all__ = ["AROUND", "stated_answer"]
+
+T = TypeVar("T")
+
+AROUND = r"[\s*_`~>#:\-\"'“”„‘’«»‹›「」『』()\[\]{}（）【】<$]"
+"""What can stand before an answer and is no part of it."""
+
+_MAX_SENTENCE = 300
+_MARK = regex.compile(
+    r"####"
+    r"|(?<!\b(?:this|that)\s)\b(?:answers?|choice|option|(?:correct|right)\s(?:one|letter))\b"
+    r"(?!\s[(\[\"'*]*+[A-Za-z0-9][)\]\"'*]*+\s(?:is|are)\b)[^.:\n$\\]{0,60}?"
+    r"(?:\b(?:is|are)\b|:|\*\*[ \t]*\n)",
+    regex.IGNORECASE,
+)
+_SKIPPED = regex.compile(rf"{AROUND}*+")
+_SENTENCE = regex.compile(r"(?:[^.\n]|\.(?=\S))*+\.?")
+_NEXT_QUESTION = regex.compile(r"(?<=\S)[^\S\n]*\n\s*[#*]*\s?(?:Question|Q)\s?\d*\s?[*]*:", regex.IGNORECASE)
+
+
+def stated_answer(text: str, at_start: Callable[[str], T | None], among: Callable[[str], frozenset[T]]) -> T | None:
+    """The answer by the four places above; None where there is none, or several.
+
+    ``at_start`` gives the one answer that a text begins with, ``among`` all the different ones that stand in it.
+    """
+    text = _without_reasoning(text)
+    following = _NEXT_QUESTION.search(text)
+    reply = text if following is None else text[: following.start()]
+    box = last_box(reply)
+    marks = list(_MARK.finditer(reply))
+    after = marks[-1].end() if marks else 0
+    for part in (box, _sentence(reply, after) if marks else None):
+        if part is None:
+            continue
+        several = among(part)
+        found = at_start(part) or _only(several)
+        if found is not None or several:
+            return found
+    return at_start(reply) or _only(among(reply[after:]))
+
+
+def _without_reasoning(text: str) -> str:
+    """What follows the last ``</think>``; nothing where the reply is a ``<think>`` that was never closed."""
+    _, closed, rest = text.rpartition("</think>")
+    if closed:
+        return rest
+    return "" if text.lstrip().startswith("<think>") else text
+
+
+def _sentence(reply: str, start: int) -> str:
+    skipped = _SKIPPED.match(reply, start)
+    start = start if skipped is None else skipped.end()
+    found = _SENTENCE.match(reply, start, start + _MAX_SENTENCE)
+    return "" if found is None else found[0]
+
+
+def _only(answers: frozenset[T]) -> T | None:
+    return next(iter(answers)) if len(answers) == 1 else None

@@ -1,0 +1,208 @@
+"""Yes or no, by generation or by log-likelihood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import regex
+
+from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values
+from pytest_llmeval.scoring.metrics.summary import skill
+from pytest_llmeval.scoring.scorers.choices.option_scores import rank
+from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
+from pytest_llmeval.scoring.scorers.responses import (
+    finite_or_none,
+    loglikelihood_problem,
+    loglikelihoods,
+    reply,
+    softmax,
+    status_of_credit,
+    two_ends,
+)
+from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.suites.format.schema import GenerateSpec, YesNoSettings
+from pytest_llmeval.types import JSON, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score
+
+__all__ = ["YesNoScorer", "prefix_answer", "stated_yes_or_no"]
+
+Answer: TypeAlias = Literal["yes", "no"]
+
+_ANSWERS: tuple[Answer, Answer] = ("yes", "no")
+_CHANCE = 0.5
+_MAX_TOKENS = 10
+_WORD = r"(?<![\p{L}\p{M}\p{N}])(yes|no)(?!['’\-]?[\p{L}\p{M}\p{N}])"
+_OTHER = r"(?![\"'”’*_)]*[,]?\s*(?:or|and|/|but also)\s*[\"'“‘*_(]*(?:yes|no)\b)"
+_BEGINS_A_SENTENCE = (
+    r"(?:(?:i|he|she|it|we|you|they|this|that|these|those|there|the|an?|my|your|his|her|its|our|their|not|never"
+    r"|am|is|are|was|were|do|does|did|has|have|had|can|cannot|should|would|could"
+    r"|because|since|as|but|although|though|while|if|according|in|at|from|by|with|based|only|actually|thanks|sorry)"
+    r"(?:['’](?:s|m|re|ve|d|ll))?|(?:is|are|was|were|do|does|did|has|have|had|can?|wo|should|would|could)n['’]t)"
+    r"(?![\p{L}\p{N}\-'’])(?<!\ba(?=\s+priori\b))"
+)
+"""What can follow a "no" that is an answer: no noun, before which it is a part of what it says (no evidence)."""
+_GAP = r"[\"'”’*_)]*[^\S\n]+[\"'“‘*_(]*"
+_FIRST = regex.compile(
+    rf"(?:{AROUND}|\\[A-Za-z]+(?=\s*\{{))*+{_WORD}{_OTHER}"
+    rf"(?!(?<=no){_GAP}(?!{_BEGINS_A_SENTENCE}|(?:explanation|reason|reasoning|rationale|justification|note)[*_]*:)[\p{{L}}\p{{N}}])",
+    regex.IGNORECASE,
+)
+_ANYWHERE = regex.compile(
+    rf"(?<!\bnot\s+(?:an?\s+)?[\"'“‘*]*){_WORD}(?!(?<=no){_GAP}(?!(?:because|since)\b)[\p{{L}}\p{{N}}])",
+    regex.IGNORECASE,
+)
+_TARGETS: Mapping[str, Answer] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
+
+
+def prefix_answer(text: str) -> Answer | None:
+    """The answer that a reply begins with, after leading white space; None where it has none.
+
+    Of two characters or more, the first three are looked at in lower case: ``yes`` is yes, and a start of ``no`` is no.
+    """
+    text = text.lstrip()
+    if len(text) < 2:
+        return None
+    start = text[:3].lower()
+    if start == "yes":
+        return "yes"
+    return "no" if start.startswith("no") else None
+
+
+def stated_yes_or_no(text: str) -> Answer | None:
+    """The word yes or no that a reply states, as a person reads it (see ``stated.py``); None for neither, or for both.
+
+    No counts at the start, where no noun follows it ("No it is not", and "No evidence supports this" says nothing), or
+    where it ends a clause: "most likely No." is no, and "there is no evidence" nothing.
+    """
+    return stated_answer(text, _at_start, _among)
+
+
+def _at_start(text: str) -> Answer | None:
+    found = _FIRST.match(text)
+    return None if found is None else _ANSWERS[found[1].lower() == "no"]
+
+
+def _among(text: str) -> frozenset[Answer]:
+    return frozenset(_ANSWERS[match[1].lower() == "no"] for match in _ANYWHERE.finditer(text))
+
+
+@dataclass(frozen=True, slots=True)
+class YesNoScorer:
+    """The reply says yes or no, by one of two rules; or the likelier of the two continuations is the answer.
+
+    Where both are equally likely (``option_scores.TIE_TOLERANCE``) the sample is half right, or the answer no, as the
+    suite says.
+    """
+
+    settings: YesNoSettings
+
+    @property
+    def name(self) -> str:
+        return "yes_no"
+
+    @property
+    def version(self) -> int:
+        """2 reads words in a reply; by log-likelihood it shares the credit of a tie."""
+        return 2 if self.settings.by == "loglikelihood" or self.settings.rule == "word" else 1
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        counts = ("correct", "total", "yes_predicted", "no_predicted", "no_answer")
+        if self.settings.by == "generation":
+            return ("accuracy", "skill", *counts)
+        return ("accuracy", "skill", "brier", *CALIBRATION, *counts, "ties")
+
+    @property
+    def default_template(self) -> str:
+        return "{{ question }}"
+
+    def present(self, sample: Sample) -> Presented:
+        """``ValueError`` for a target that is neither a truth value nor the text yes, no, true or false."""
+        target = sample.target
+        answer: Answer | None = None
+        if isinstance(target, bool):
+            answer = "yes" if target else "no"
+        elif isinstance(target, str):
+            answer = _TARGETS.get(target.strip().lower())
+        if answer is None:
+            found = "the sample has no target" if target is None else f"target {quote(target)} is neither yes nor no"
+            raise ValueError(f"{found}; expected yes, no, true or false")
+        return Presented(sample=sample, references=(answer,), target=answer)
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """None of its own."""
+        return {}
+
+    def answer_text(self, presented: Presented) -> str:
+        """``yes`` or ``no``."""
+        return presented.references[0]
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """One generated reply (of 10 tokens, unless the suite sets ``generate.max_tokens``), or two log-likelihoods."""
+        if self.settings.by == "loglikelihood":
+            return tuple(LoglikelihoodRequest(prompt, delimiter + answer) for answer in _ANSWERS)
+        max_tokens = None if "max_tokens" in generate.model_fields_set else _MAX_TOKENS
+        return (reply_request(prompt, generate, max_tokens=max_tokens),)
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Accuracy, skill and predictions; by log-likelihood Brier score and calibration over yes and no too."""
+        if self.settings.by == "generation":
+            find = prefix_answer if self.settings.rule == "prefix" else stated_yes_or_no
+            text, cut = two_ends(reply(responses))
+            return _judge(presented, find(text), {}, cut)
+        found = loglikelihoods(responses, len(_ANSWERS))
+        sums = [response.loglikelihood for response in found]
+        details: dict[str, JSON] = {"loglikelihoods": [finite_or_none(value) for value in sums]}
+        problem = loglikelihood_problem(sums, _ANSWERS)
+        if problem is not None:
+            return Score(status="unscored", reason=problem, details=details)
+        probabilities = softmax(sums)
+        details["probabilities"] = list(probabilities)
+        expected = presented.references[0]
+        squares = [(p - (answer == expected)) ** 2 for answer, p in zip(_ANSWERS, probabilities, strict=True)]
+        ranking = rank(_ANSWERS, found, "sum")
+        values = {
+            "brier": math.fsum(squares) / len(squares),
+            **calibration_values(sums, {_ANSWERS.index(expected)}),
+            "ties": float(ranking.is_tie),
+        }
+        if not ranking.is_tie:
+            return _judge(presented, _ANSWERS[ranking.first], values, details)
+        details["tied"] = list(ranking.tied)
+        return _judge(presented, "no", values, details) if self.settings.tie_is_no else _tie(values, details)
+
+
+def _tie(values: Mapping[str, float], details: Mapping[str, JSON]) -> Score:
+    """Yes and no are equally likely: half right, and in neither count."""
+    return Score(
+        status=status_of_credit(_CHANCE),
+        answer=f"{' | '.join(_ANSWERS)} (tie)",
+        values={"accuracy": _CHANCE, "skill": 0.0, **values, "yes_predicted": 0.0, "no_predicted": 0.0},
+        chance=_CHANCE,
+        details=details,
+    )
+
+
+def _judge(
+    presented: Presented, answer: Answer | None, values: Mapping[str, float], details: Mapping[str, JSON]
+) -> Score:
+    correct = float(answer == presented.references[0])
+    return Score(
+        status="correct" if correct else "wrong",
+        answer=answer,
+        no_answer=answer is None,
+        values={
+            "accuracy": correct,
+            "skill": skill(correct, _CHANCE),
+            **values,
+            "yes_predicted": float(answer == "yes"),
+            "no_predicted": float(answer == "no"),
+        },
+        chance=_CHANCE,
+        details=details,
+    )

@@ -1,0 +1,1 @@
+"""Scorers of the likelihood of a given text."""

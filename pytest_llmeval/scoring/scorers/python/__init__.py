@@ -1,0 +1,1 @@
+"""Scorers that are a user's own Python code."""

@@ -1,0 +1,399 @@
+"""Scorers written in Python: a function that judges one reply, or a class of the Scorer Protocol.
+
+They are registered by name, through an entry point of the group ``pytest_llmeval.scorers`` or the hook
+``pytest_llmeval_scorers`` of a conftest.py, and a suite uses the name: ``score: {within: {tolerance: 0.1}}``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
+from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
+from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
+from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.scoring.scorers.wrappers.several import SeveralScorer
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings import CustomSettings
+from pytest_llmeval.suites.python.code_version import JUDGED_BY, version_of_function
+from pytest_llmeval.text.wording import expected_one_of
+from pytest_llmeval.types import (
+    GenerateRequest,
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    NotMeasurable,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+    Status,
+)
+
+__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "judges_of", "make_custom_scorer", "returns_number"]
+
+_T = TypeVar("_T")
+
+ReplyJudge = Callable[..., object]
+"""A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and of settings.
+
+It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
+mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
+In the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place
+of all that no metric has: a number that is merely left out fails the gates on its metric.
+With an attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
+
+A function, or a class of the Scorer Protocol, that asks a model says which in an attribute ``judged_by``: text that
+names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
+not compared with each other: a baseline of another judge is refused. The text is no part of the suite's fingerprint;
+written into the source file of the scorer, it changes that file, which is. Read it from the environment, or from a file
+beside, to change the judge alone.
+"""
+
+_OFFERED = ("reply", "target", "sample")
+_PROTOCOL = (
+    "name",
+    "version",
+    "metrics",
+    "default_template",
+    "present",
+    "variables",
+    "answer_text",
+    "requests",
+    "score",
+)
+_MAX_MESSAGE = 300
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomScorer(ReplyScorer):
+    """Asks for a reply and has a function judge it."""
+
+    name: str
+    judge: ReplyJudge
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        """A checksum of the function's sources and of its attribute ``version``; part of a fingerprint."""
+        return version_of_function(self.judge)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What the function's attribute ``metrics`` names; without one, what its scores turn out to carry."""
+        return tuple(getattr(self.judge, "metrics", ()))
+
+    def present(self, sample: Sample) -> Presented:
+        """The sample as it is, with its target as text: whatever a sample can have, or nothing.
+
+        ``ValueError`` for a target that is no text, where the function needs one.
+        """
+        if getattr(self.judge, "needs_text", False):
+            return Presented(sample=sample, target=several_or_one(target_texts(sample)))
+        targets = sample.target if isinstance(sample.target, list) else [sample.target]
+        texts = [target if isinstance(target, str) else str(target) for target in targets if target is not None]
+        return Presented(sample=sample, target=several_or_one(texts) if texts else "")
+
+    def answer_text(self, presented: Presented) -> str:
+        """The target, or the first of several."""
+        return presented.target if isinstance(presented.target, str) else presented.target[0]
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """What the function says. ``RequestError``, which names the function, for what it raises or cannot mean."""
+        text = reply(responses)
+        sample = presented.sample
+        offered = {"reply": text, "target": sample.target, "sample": sample}
+        names = _parameters(self.judge)
+        wanted = {name: offered[name] for name in _OFFERED if name in names}
+        if not wanted:  # of other names: the reply and the target, in this order
+            positional = [text, sample.target][: _num_positional(self.judge)]
+            return self._meaning(text, lambda: self.judge(*positional, **self.settings))
+        return self._meaning(text, lambda: self.judge(**wanted, **self.settings))
+
+    def _meaning(self, text: str, call: Callable[[], object]) -> Score:
+        try:
+            found = _builtin(call())
+        except RequestError as error:
+            if isinstance(error, LeftOutError) or getattr(self.judge, "needs_text", False):
+                raise
+            raise RequestError(f"the scorer {self.name}: {_message(error)}") from error
+        except Exception as error:
+            raise RequestError(f"the scorer {self.name} raised {_described(error)}") from error
+        if isinstance(found, Score):
+            return found
+        if isinstance(found, NotMeasurable):
+            return Score(status="scored", answer=text.strip(), not_measurable={OPEN: found.reason})
+        if found is None:
+            return Score(status="wrong", no_answer=True, values={"accuracy": 0.0})
+        if isinstance(found, bool):
+            return Score(status="correct" if found else "wrong", answer=text.strip(), values={"accuracy": float(found)})
+        if isinstance(found, int | float):
+            return self._scored(text, {"score": found})
+        if isinstance(found, Mapping) and found:
+            return self._scored(text, found)
+        described = "an empty mapping" if isinstance(found, Mapping) else f"a {type(found).__name__}"
+        raise RequestError(
+            f"the scorer {self.name} returned {described}, expected True or False, a number, None, a "
+            "mapping of metrics, NotMeasurable, or a Score"
+        )
+
+    def _scored(self, text: str, found: Mapping[Any, object]) -> Score:
+        reasons = {
+            self._metric_name(name): value.reason for name, value in found.items() if isinstance(value, NotMeasurable)
+        }
+        values = {
+            self._metric_name(name): self._number(name, value) for name, value in found.items() if name not in reasons
+        }
+        right = values.get("accuracy")
+        if right not in (None, 0.0, 1.0):
+            raise RequestError(
+                f"the scorer {self.name}: accuracy is {right!r}, expected 1 or 0, which say whether the reply is "
+                "right; a share is a metric of another name"
+            )
+        status: Status = "scored" if right is None else status_of_credit(right)
+        return Score(status=status, answer=text.strip(), values=values, not_measurable=reasons)
+
+    def _metric_name(self, name: object) -> str:
+        if isinstance(name, str) and name and name == name.strip() and name.isprintable():
+            return name
+        raise RequestError(
+            f"the scorer {self.name}: {quote(name)} is no name of a metric, expected text on one line without white "
+            "space at its ends"
+        )
+
+    def _number(self, name: object, value: object) -> float:
+        plain = _builtin(value)
+        try:
+            number = float(plain) if isinstance(plain, int | float) else math.nan
+        except OverflowError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise RequestError(f"the scorer {self.name}: {name} is {quote(value)}, expected a finite number")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedScorer:
+    """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
+
+    ``label`` is the name under which it is registered.
+    """
+
+    label: str
+    inner: Scorer
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def version(self) -> int:
+        return self.inner.version
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(self.inner.metrics)
+
+    @property
+    def default_template(self) -> str:
+        return self.inner.default_template
+
+    def present(self, sample: Sample) -> Presented:
+        """As the class does. ``ValueError`` also for any other exception."""
+        return self._checked("present", lambda: self.inner.present(sample), Presented, ValueError)
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """As the class does. ``SettingsError`` also for any other exception."""
+
+        def refused(message: str) -> SettingsError:
+            return SettingsError(message, ("score",))
+
+        found: Mapping[str, object] = self._checked(
+            "variables", lambda: {**self.inner.variables(presented)}, dict, refused
+        )
+        return found
+
+    def answer_text(self, presented: Presented) -> str:
+        """As the class does. ``ValueError`` also for any other exception."""
+        return self._checked("answer_text", lambda: self.inner.answer_text(presented), str, ValueError)
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """As the class does. ``ValueError`` also for any other exception, and for what is no request."""
+        requests: tuple[Request, ...] = self._checked(
+            "requests",
+            lambda: self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate),
+            tuple,
+            ValueError,
+        )
+        for request in requests:
+            if not isinstance(request, GenerateRequest | LoglikelihoodRequest | LoglikelihoodRollingRequest):
+                raise ValueError(f"the scorer {self.label}: requests returned a tuple with {quote(request)} in it")
+        return requests
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """As the class does. ``RequestError`` also for any other exception."""
+        return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
+
+    def _checked(
+        self, method: str, call: Callable[[], object], expected: type[_T], refused: Callable[[str], Exception]
+    ) -> _T:
+        try:
+            found = call()
+        except (LeftOutError, SettingsError):
+            raise
+        except (ValueError, RequestError) as error:
+            if type(error) in (ValueError, RequestError) and method != "score":  # what the Protocol lets it say
+                raise ValueError(f"the scorer {self.label}: {_message(error)}") from error
+            raise refused(f"the scorer {self.label}: {method} raised {_described(error)}") from error
+        except Exception as error:
+            raise refused(f"the scorer {self.label}: {method} raised {_described(error)}") from error
+        if isinstance(found, expected):
+            return found
+        raise refused(
+            f"the scorer {self.label}: {method} returned a {type(found).__name__}, expected a {expected.__name__}"
+        )
+
+
+def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[..., Any]]) -> Scorer:
+    """The scorer that is registered under the settings' name.
+
+    A class of the Scorer Protocol is made with the settings as keyword arguments; anything else that can be called is
+    a ``ReplyJudge``. ``ValueError`` says which setting does not fit, or is missing.
+    """
+    name, given = settings.name, settings.settings
+    registered = scorers[name]
+    is_scorer = isinstance(registered, type) and all(hasattr(registered, part) for part in ("requests", "score"))
+    known = _parameters(registered) if is_scorer else _settings_of(registered)
+    takes_any = any(part.kind is part.VAR_KEYWORD for part in _all_parameters(registered))
+    for key in given:
+        if key not in known and (not takes_any or (not is_scorer and key in _OFFERED)):
+            raise ValueError(f"unknown key {quote(key)} in score.{name}{expected_one_of(key, known)}")
+    for key, parameter in known.items():
+        if parameter.default is parameter.empty and key not in given:
+            raise SettingsError(f"the setting {quote(key)} is missing", (name,))
+    if not is_scorer:
+        return CustomScorer(name, registered, dict(given))
+    try:
+        scorer: Scorer = registered(**given)
+    except Exception as error:
+        raise ValueError(f"score.{name}: {_described(error)}") from None
+    problem = _protocol_problem(scorer)
+    if problem is not None:
+        raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
+    return CheckedScorer(name, scorer)
+
+
+def returns_number(judge: ReplyJudge) -> bool:
+    """Whether a function says that it returns a number, and so never that a reply is right: ``-> float``."""
+    try:
+        found = inspect.signature(judge).return_annotation
+    except (TypeError, ValueError):
+        return False
+    return found in (float, int, "float", "int")
+
+
+def judges_of(scorer: Scorer) -> list[str]:
+    """What the scorer, or each of several in it, says in ``judged_by`` of the model that it asks (``ReplyJudge``).
+
+    ``ValueError`` for what is no text.
+    """
+    if isinstance(scorer, SeveralScorer):
+        return [text for part in scorer.parts for text in judges_of(part.scorer)]
+    if isinstance(scorer, Around):
+        return judges_of(scorer.inner)
+    if not isinstance(scorer, CustomScorer | CheckedScorer):
+        return []
+    name, owner = (scorer.name, scorer.judge) if isinstance(scorer, CustomScorer) else (scorer.label, scorer.inner)
+    found = getattr(owner, JUDGED_BY, None)
+    if found is None:
+        return []
+    if not isinstance(found, str) or not found.strip():
+        raise ValueError(f"the scorer {name}: {JUDGED_BY} is {quote(found)}, expected text that names the judge")
+    return [found]
+
+
+def _protocol_problem(scorer: Scorer) -> str | None:
+    """What a scorer lacks of the Protocol, in a few words."""
+    missing = [part for part in _PROTOCOL if not hasattr(scorer, part)]
+    if missing:
+        return f"has no {', '.join(missing)}, which a scorer has"
+    values: dict[str, object] = {part: getattr(scorer, part) for part in _PROTOCOL}
+    for part, kind, expected in (
+        ("name", str, "text"),
+        ("version", int, "a whole number"),
+        ("default_template", str, "text"),
+    ):
+        if not isinstance(values[part], kind):
+            return f"has the {part} {quote(values[part])}, expected {expected}"
+    metrics = values["metrics"]
+    if not isinstance(metrics, tuple | list) or not all(isinstance(name, str) for name in metrics):
+        return f"has the metrics {quote(metrics)}, expected a tuple of names"
+    uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
+    return f"has {uncallable[0]}, which is no method" if uncallable else None
+
+
+def _builtin(value: Any) -> Any:
+    """Bools and numbers of numpy and torch as Python's; anything else as it is."""
+    if callable(getattr(value, "item", None)):
+        try:
+            return value.item()
+        except Exception:  # several numbers
+            return value
+    return value
+
+
+def _described(error: BaseException) -> str:
+    text = _message(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    """What an exception of a user's code says, on one line."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = ""
+    return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
+
+
+def _all_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # written in C
+        return []
+
+
+def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {part.name: part for part in _all_parameters(function) if part.kind in named}
+
+
+def _num_positional(function: Callable[..., object]) -> int:
+    """How many of reply and target, in this order, a function takes that names neither."""
+    parameters = _all_parameters(function)
+    required = [part for part in parameters if part.kind in _POSITIONAL and part.default is part.empty]
+    if required or not parameters:
+        return min(len(required), 2) or 2
+    if any(part.kind is part.VAR_POSITIONAL for part in parameters):
+        return 2
+    return min(sum(part.kind in _POSITIONAL for part in parameters), 2)
+
+
+def _settings_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function that a suite gives values to."""
+    named = _parameters(function)
+    if any(name in named for name in _OFFERED):
+        return {name: part for name, part in named.items() if name not in _OFFERED}
+    positional = [part for part in _all_parameters(function) if part.kind in _POSITIONAL]
+    taken = {part.name for part in positional[: _num_positional(function)]}
+    return {name: part for name, part in named.items() if name not in taken}

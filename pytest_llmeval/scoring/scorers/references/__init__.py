@@ -1,0 +1,1 @@
+"""Scorers that compare a reply with reference texts."""

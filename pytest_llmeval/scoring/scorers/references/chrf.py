@@ -1,0 +1,50 @@
+"""chrF and chrF++ of a reply against references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.scoring.metrics.sacrebleu_sums import CHRF_NAMES, chrf_counts, sentence_chrf
+from pytest_llmeval.scoring.scorers.references.libraries import require
+from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
+from pytest_llmeval.suites.format.score_settings.texts import ChrfSettings
+
+__all__ = ["ChrfScorer"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChrfScorer(LibraryScorer):
+    """Corpus chrF and the mean of the samples' chrF, for each order of words that the suite names."""
+
+    settings: ChrfSettings
+
+    @classmethod
+    def of(cls, settings: ChrfSettings) -> ChrfScorer:
+        """``ValueError`` where sacrebleu is not installed."""
+        require("chrf", "sacrebleu", package="sacrebleu", extra="metrics")
+        return cls(settings)
+
+    @property
+    def name(self) -> str:
+        return "chrf"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        names = [CHRF_NAMES[order] for order in self.settings.word_order]
+        return (*names, *(f"sentence_{name}" for name in names), "no_answer")
+
+    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
+        """The sample's own chrF, and the counts that the corpus's is made of."""
+        values: dict[str, float] = {}
+        for order in self.settings.word_order:
+            counts = chrf_counts(
+                text,
+                references,
+                word_order=order,
+                beta=self.settings.beta,
+                lowercase=self.settings.lowercase,
+                whitespace=self.settings.whitespace,
+            )
+            values |= {f"sentence_{CHRF_NAMES[order]}": sentence_chrf(counts, order), **counts}
+        return values

@@ -1,0 +1,77 @@
+"""Exact match and the F1 of words, as the evaluation script of SQuAD 1.1 computes them."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.scorers.references.reference_scorer import ReferenceScorer
+from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.suites.format.score_settings.texts import F1Settings
+from pytest_llmeval.types import Response, Score
+
+__all__ = ["F1Scorer", "squad_normalized", "word_f1"]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def squad_normalized(text: str) -> str:
+    """``normalize_answer`` of SQuAD's ``evaluate-v1.1.py``: lower case, no ASCII punctuation, no articles, one space
+    between words.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def word_f1(text: str, reference: str) -> float:
+    """F1 of the words of two normalised texts, repeated words counted as often as both have them (``f1_score``).
+
+    0 where they share none, also where both are empty.
+    """
+    words, expected = squad_normalized(text).split(), squad_normalized(reference).split()
+    num_shared = (Counter(words) & Counter(expected)).total()
+    if num_shared == 0:
+        return 0.0
+    precision, recall = num_shared / len(words), num_shared / len(expected)
+    return (2 * precision * recall) / (precision + recall)
+
+
+@dataclass(frozen=True, slots=True)
+class F1Scorer(ReferenceScorer):
+    """Right if the normalised reply is one of the normalised references; F1 is that of the nearest reference."""
+
+    settings: F1Settings
+
+    @property
+    def name(self) -> str:
+        return "f1"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "f1", "no_answer")
+
+    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
+        """``accuracy`` is SQuAD's exact match. Both are the largest over the references."""
+        answer = squad_normalized(text)
+        return {
+            "accuracy": float(any(answer == squad_normalized(reference) for reference in references)),
+            "f1": max(word_f1(text, reference) for reference in references),
+        }
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Right or wrong by exact match; an empty reply is no answer, unless an empty one was expected."""
+        text = reply(responses).strip()
+        values = self.values(text, presented.references)
+        correct = bool(values["accuracy"])
+        no_answer = not text and not correct
+        return Score(
+            status="correct" if correct else "wrong",
+            answer=None if no_answer else text,
+            no_answer=no_answer,
+            values=values,
+            vote=None if no_answer else squad_normalized(text),
+        )

@@ -1,0 +1,91 @@
+"""METEOR of a reply against references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.scoring.scorers.references.libraries import require
+from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
+from pytest_llmeval.suites.format.score_settings.texts import MeteorSettings
+
+__all__ = ["MeteorScorer"]
+
+
+class _NoStems:
+    """Leaves words as they are."""
+
+    def stem(self, word: str) -> str:
+        return word
+
+
+class _NoSynonyms:
+    """A WordNet without a word in it."""
+
+    def synsets(self, word: str) -> tuple[()]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class MeteorScorer(LibraryScorer):
+    """METEOR by nltk, the largest over the references (A. Lavie and A. Agarwal, 2007): words match as they are, then by
+    their stems (Porter's), then as synonyms in WordNet, all in lower case; the suite can do without stems and synonyms.
+
+    Words are those of nltk's word tokenizer on the text as a whole, as ``nltk.word_tokenize`` finds them but for a full
+    stop inside the text, which stays with its word: splitting sentences would need data of its own.
+    """
+
+    settings: MeteorSettings
+
+    @classmethod
+    def of(cls, settings: MeteorSettings) -> MeteorScorer:
+        """``ValueError`` where nltk is not installed, or its WordNet data where synonyms are to match."""
+        require("meteor", "nltk", package="nltk", extra="metrics")
+        if settings.synonyms and not _has_wordnet():
+            raise ValueError(
+                "score: meteor needs WordNet's data to match synonyms, which is not installed; run python -m "
+                "nltk.downloader wordnet, or do without synonyms by score: {meteor: {synonyms: false}}"
+            )
+        return cls(settings)
+
+    @property
+    def name(self) -> str:
+        return "meteor"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("meteor", "no_answer")
+
+    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
+        """The sample's METEOR, from 0 to 1."""
+        from nltk.corpus import wordnet
+        from nltk.stem.porter import PorterStemmer
+        from nltk.translate.meteor_score import meteor_score
+
+        found = meteor_score(
+            [self._words(reference) for reference in references],
+            self._words(text),
+            stemmer=PorterStemmer() if self.settings.stem else _NoStems(),
+            wordnet=wordnet if self.settings.synonyms else _NoSynonyms(),
+            alpha=self.settings.alpha,
+            beta=self.settings.beta,
+            gamma=self.settings.gamma,
+        )
+        return {"meteor": float(found)}
+
+    def _words(self, text: str) -> list[str]:
+        if self.settings.tokenize == "whitespace":
+            return text.split()
+        from nltk.tokenize import NLTKWordTokenizer
+
+        return list(NLTKWordTokenizer().tokenize(text))
+
+
+def _has_wordnet() -> bool:
+    from nltk.corpus import wordnet
+
+    try:
+        wordnet.ensure_loaded()
+    except LookupError:
+        return False
+    return True

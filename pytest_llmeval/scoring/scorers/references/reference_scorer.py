@@ -1,0 +1,88 @@
+"""What the scorers share that compare a reply with reference texts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.processes.bounded_process import ProcessError
+from pytest_llmeval.scoring.scorers.references.text_process import TextTooLongError, values_in_time
+from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
+from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
+from pytest_llmeval.scoring.scorers.targets import several_or_one, target_texts
+from pytest_llmeval.suites.format.score_settings.texts import ReferenceSettings
+from pytest_llmeval.types import Response, Sample, Score
+
+__all__ = ["LibraryScorer", "ReferenceScorer", "TooLongError"]
+
+_SHORT = 2_000
+"""Characters of a reply and its references that are compared here: no metric takes more than seconds for them."""
+
+
+class TooLongError(ValueError):
+    """A text that a metric would take minutes or hours for."""
+
+    @classmethod
+    def check(cls, metric: str, text: str, references: Sequence[str], count: Callable[[str], int], limit: int) -> None:
+        """Raise it where a reply's words times a reference's are more than ``limit``; ``count`` counts words."""
+        num_words = count(text)
+        num_expected = max(map(count, references), default=0)
+        if num_words * num_expected > limit:
+            raise cls(
+                f"the reply has {num_words:,} words and a reference {num_expected:,}: {metric} is computed where their "
+                f"product is at most {limit:,}"
+            )
+
+
+class ReferenceScorer(ReplyScorer, ABC):
+    """Asks for one reply, and compares it with the sample's references."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
+        """The sample's numbers by name: metrics, and ingredients of corpus metrics. May raise ``TooLongError``."""
+
+    def present(self, sample: Sample) -> Presented:
+        """A target is a text or a list of texts, the references. ``ValueError`` for another kind of target."""
+        texts = target_texts(sample)
+        return Presented(sample=sample, references=texts, target=several_or_one(texts))
+
+    def answer_text(self, presented: Presented) -> str:
+        """The first reference, as given."""
+        return presented.references[0]
+
+
+class LibraryScorer(ReferenceScorer, ABC):
+    """Gives a reply numbers by its references through a library, with no right or wrong.
+
+    An empty reply has the numbers that its metrics give to no words, which is 0 for most, and is counted as no answer.
+    Of a reply longer than the suite's ``max_reply_chars`` the beginning is judged, and details say so. Long texts are
+    compared in a process that is ended after the suite's ``timeout_s``: the sample is unscored then.
+    """
+
+    __slots__ = ()
+
+    settings: ReferenceSettings
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """The reply's numbers; the reply itself, without white space at its ends, is the answer."""
+        whole = reply(responses)
+        text = whole[: self.settings.max_reply_chars]
+        details = said_to_be_cut(whole, self.settings.max_reply_chars)
+        num_chars = len(text) + sum(map(len, presented.references))
+        try:
+            if num_chars <= _SHORT:
+                values = self.values(text, presented.references)
+            else:
+                values = values_in_time(self.settings, text, presented.references)
+        except (TooLongError, TextTooLongError, ProcessError) as error:
+            return Score(status="unscored", reason=str(error), details=details)
+        return Score(
+            status="scored",
+            answer=text.strip() or None,
+            no_answer=not text.strip(),
+            values=values,
+            details=details,
+        )

@@ -1,0 +1,97 @@
+"""ROUGE of a reply against references."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_llmeval.scoring.scorers.references.libraries import require
+from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer, TooLongError
+from pytest_llmeval.scoring.scorers.references.skip_bigrams import rouge_s
+from pytest_llmeval.suites.format.score_settings.texts import RougeSettings
+
+if TYPE_CHECKING:
+    from rouge_score.rouge_scorer import RougeScorer as Rouge
+
+__all__ = ["RougeScorer"]
+
+MAX_PAIRS = 25_000_000
+"""Words of the reply times words of a reference, which is what the longest common subsequence takes: seconds."""
+
+MAX_WORDS_SKIPPING = 2_000
+"""Words of a text whose pairs with any gap are counted: two million."""
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class RougeScorer(LibraryScorer):
+    """ROUGE as F1, of each type the largest over the references, by Google's ``rouge_score``.
+
+    Its words are runs of ASCII letters and digits in lower case: texts in other scripts have none, and score 0.
+    """
+
+    settings: RougeSettings
+
+    @classmethod
+    def of(cls, settings: RougeSettings) -> RougeScorer:
+        """``ValueError`` where rouge_score is not installed."""
+        require("rouge", "rouge_score", package="rouge-score", extra="metrics")
+        return cls(settings)
+
+    @property
+    def name(self) -> str:
+        return "rouge"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (*(f"rouge_{type.lower()}" for type in self.settings.types), "no_answer")
+
+    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
+        """The sample's ROUGE of each type, from 0 to 1. ``TooLongError`` for more than ``MAX_PAIRS`` words."""
+        TooLongError.check("ROUGE", text, references, _num_words, MAX_PAIRS)
+        theirs = tuple(f"rouge{type}" for type in self.settings.types if not type.startswith("S"))
+        found = _rouge(theirs, self.settings.stemmer).score_multi(references, text) if theirs else {}
+        skipping = self._skipping(text, references)
+        return {
+            f"rouge_{type.lower()}": skipping[type] if type in skipping else float(found[f"rouge{type}"].fmeasure)
+            for type in self.settings.types
+        }
+
+    def _skipping(self, text: str, references: Sequence[str]) -> dict[str, float]:
+        """ROUGE-S, which rouge_score does not have, of its words."""
+        types = [type for type in self.settings.types if type.startswith("S")]
+        if not types:
+            return {}
+        if "S" in types:
+            longest = max(map(_num_words, (text, *references)))
+            if longest > MAX_WORDS_SKIPPING:
+                raise TooLongError(
+                    f"a text has {longest:,} words: ROUGE-S is computed for at most {MAX_WORDS_SKIPPING:,}"
+                )
+        words, *expected = (_words(each, self.settings.stemmer) for each in (text, *references))
+        return {
+            type: max(rouge_s(words, each, int(type[1:]) if type[1:] else None) for each in expected) for type in types
+        }
+
+
+def _num_words(text: str) -> int:
+    return sum(1 for _ in _WORD.finditer(text.lower()))
+
+
+def _words(text: str, stemmer: bool) -> list[str]:
+    """Those of ``rouge_score``."""
+    from rouge_score import tokenizers
+
+    words: list[str] = tokenizers.DefaultTokenizer(stemmer).tokenize(text)
+    return words
+
+
+@lru_cache(maxsize=8)
+def _rouge(types: tuple[str, ...], stemmer: bool) -> Rouge:
+    from rouge_score.rouge_scorer import RougeScorer as Rouge
+
+    return Rouge(list(types), use_stemmer=stemmer)

@@ -1,0 +1,1 @@
+"""Scorers that read a generated reply."""

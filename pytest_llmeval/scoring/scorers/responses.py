@@ -1,0 +1,86 @@
+"""Responses as scorers need them: of the kind that was asked for, and in numbers that can be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.types import JSON, GenerateResponse, LoglikelihoodResponse, Response, Status
+
+__all__ = [
+    "finite_or_none",
+    "loglikelihood_problem",
+    "loglikelihoods",
+    "reply",
+    "said_to_be_cut",
+    "softmax",
+    "status_of_credit",
+    "two_ends",
+]
+
+MAX_END = 100_000
+"""Characters at either end of a reply in which ``letter`` and ``yes_no`` look for its answer."""
+
+
+def reply(responses: Sequence[Response]) -> str:
+    """The text of the one generated response. ``ModelError`` if it is not one."""
+    if len(responses) != 1 or not isinstance(responses[0], GenerateResponse):
+        raise ModelError(f"expected one GenerateResponse from the model, found {_kinds(responses)}")
+    return responses[0].text
+
+
+def two_ends(text: str) -> tuple[str, dict[str, JSON]]:
+    """A reply's first and last ``MAX_END`` characters where it is longer, which details then say; else the reply."""
+    if len(text) <= 2 * MAX_END:
+        return text, {}
+    return f"{text[:MAX_END]}\n{text[-MAX_END:]}", said_to_be_cut(text, 2 * MAX_END)
+
+
+def said_to_be_cut(text: str, judged_chars: int) -> dict[str, JSON]:
+    """What details say of a reply of which no more than ``judged_chars`` characters are judged; nothing of others."""
+    return {"reply_chars": len(text), "judged_chars": judged_chars} if len(text) > judged_chars else {}
+
+
+def loglikelihoods(responses: Sequence[Response], count: int) -> list[LoglikelihoodResponse]:
+    """The responses, if they are ``count`` log-likelihoods. ``ModelError`` if not."""
+    found = [response for response in responses if isinstance(response, LoglikelihoodResponse)]
+    if len(found) != len(responses) or len(found) != count:
+        raise ModelError(f"expected {count} LoglikelihoodResponse from the model, found {_kinds(responses)}")
+    return found
+
+
+def loglikelihood_problem(values: Sequence[float], options: Sequence[str]) -> str | None:
+    """Why these log-likelihoods (nats, one per option) cannot be compared; None if they can.
+
+    -inf is an option that the model excludes, which is an answer as long as one option is left; NaN and +inf are none.
+    """
+    for value, option in zip(values, options, strict=True):
+        if math.isnan(value) or value == math.inf:
+            return f"the loglikelihood of option {quote(option)} is {value}"
+    if all(value == -math.inf for value in values):
+        return "the loglikelihood of every option is -inf"
+    return None
+
+
+def softmax(values: Sequence[float]) -> list[float]:
+    """``exp(v) / sum(exp(v))``, stable; -inf gets 0. At least one value must be finite, and none NaN or +inf."""
+    top = max(values)
+    weights = [math.exp(value - top) for value in values]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def status_of_credit(credit: float) -> Status:
+    """Right for 1, wrong for 0, and for what lies between a score that is neither: the rule of ``reduce: mean`` too."""
+    return "correct" if credit == 1.0 else "wrong" if credit == 0.0 else "scored"
+
+
+def finite_or_none(value: float) -> float | None:
+    """The value, or None where JSON could not hold it."""
+    return value if math.isfinite(value) else None
+
+
+def _kinds(responses: Sequence[object]) -> str:
+    return ", ".join(type(response).__name__ for response in responses[:5]) or "none"

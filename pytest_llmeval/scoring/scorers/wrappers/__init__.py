@@ -1,0 +1,1 @@
+"""Scorers around another scorer: filters, epochs, several at once."""

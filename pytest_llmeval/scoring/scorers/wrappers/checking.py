@@ -1,0 +1,183 @@
+"""What a scorer returned, checked: one that a user wrote can return anything, and a report holds numbers only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.types import JSON, Response, Score, Status
+
+__all__ = ["checked", "contradiction", "judged"]
+
+_MAX_REASON = 200
+"""Reasons are counted: one that tells a story is a story of one sample."""
+
+_STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+def judged(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> Score:
+    """The scorer's score of the responses, checked. What goes around another scorer has checked that one's."""
+    score = scorer.score(presented, responses)
+    return score if isinstance(scorer, Around) else checked(score, scorer.name)
+
+
+def checked(score: object, scorer: str) -> Score:
+    """The score with its values as Python's own floats, or an unscored one that names ``scorer`` and what is wrong.
+
+    Numbers of one entry of numpy and torch are taken for what they hold. Right or wrong with no values is an accuracy
+    of 1 or 0.
+    """
+    try:
+        return _checked(score)
+    except _Problem as problem:
+        return Score(status="unscored", reason=f"the scorer {scorer} gave {problem}")
+
+
+def contradiction(status: Status, values: Mapping[str, float]) -> str | None:
+    """What a status and an accuracy say against each other, and what would agree; None where nothing does.
+
+    An accuracy between 0 and 1 (of options that share a tie, of several replies) goes with every status, and any
+    accuracy with ``scored``.
+    """
+    accuracy = values.get("accuracy")
+    for given, other, right in (("correct", "wrong", 1.0), ("wrong", "correct", 0.0)):
+        if status == given and accuracy == 1.0 - right:
+            return f"the status {given} and accuracy = {accuracy}, expected accuracy = {right}, or the status {other}"
+    return None
+
+
+class _Problem(Exception):
+    """What is wrong with a score."""
+
+
+def _checked(score: object) -> Score:
+    if not isinstance(score, Score):
+        raise _Problem(f"a {type(score).__name__}, expected a Score")
+    if not isinstance(score.status, str) or score.status not in _STATUSES:
+        raise _Problem(f"the status {_shown(score.status)}, expected {', '.join(_STATUSES[:-1])} or {_STATUSES[-1]}")
+    values = _values(score.values)
+    reasons = _reasons(score.not_measurable, values)
+    if score.status in ("correct", "wrong") and (
+        "accuracy" in reasons or ("accuracy" not in values and OPEN in reasons)
+    ):
+        raise _Problem(f"the status {score.status} and an accuracy that is not measurable, expected the status scored")
+    if (found := contradiction(score.status, values)) is not None:
+        raise _Problem(found)
+    if not values and score.status in ("correct", "wrong"):
+        values = {"accuracy": float(score.status == "correct")}
+    return dataclasses.replace(
+        score,
+        values=values,
+        chance=_chance(score.chance),
+        details=_details(score.details),
+        answer=_text(score.answer),
+        no_answer=bool(_plain(score.no_answer)),
+        reason=_text(score.reason),
+        vote=_text(score.vote),
+        not_measurable=reasons,
+    )
+
+
+def _values(values: object) -> dict[str, float]:
+    if not isinstance(values, Mapping):
+        raise _Problem(f"values that are a {type(values).__name__}, expected a mapping of names to numbers")
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        if not isinstance(name, str):
+            raise _Problem(f"a value under the name {_shown(name)}, expected a text")
+        found[name] = _number(name, value)
+    return found
+
+
+def _reasons(reasons: object, values: Mapping[str, float]) -> dict[str, str]:
+    if not isinstance(reasons, Mapping):
+        raise _Problem(f"a not_measurable that is a {type(reasons).__name__}, expected a mapping of names to reasons")
+    found: dict[str, str] = {}
+    for name, reason in reasons.items():
+        if not isinstance(name, str) or not isinstance(reason, str) or not reason.strip():
+            raise _Problem(f"not_measurable[{_shown(name)}] = {_shown(reason)}, expected a reason")
+        if name in values:
+            raise _Problem(f"{name} = {values[name]} and says that it is not measurable, expected one of the two")
+        text = " ".join(reason.split())
+        found[name] = text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 1] + "…"
+    return found
+
+
+def _number(name: str, value: object) -> float:
+    plain = _plain(value)
+    try:
+        number = float(plain) if isinstance(plain, int | float) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _Problem(f"{name} = {_shown(value)}, expected a finite number")
+    return number
+
+
+def _chance(chance: object) -> float | None:
+    if chance is None:
+        return None
+    number = _number("chance", chance)
+    if not 0 <= number < 1:
+        raise _Problem(f"chance = {number}, expected a number of at least 0 and below 1")
+    return number
+
+
+def _details(details: object) -> Mapping[str, JSON]:
+    """As they are where JSON knows them, which is usual and quick."""
+    if not isinstance(details, Mapping):
+        raise _Problem(f"details that are a {type(details).__name__}, expected a mapping")
+    try:
+        if isinstance(details, dict):
+            _ENCODER.encode(details)
+            return details
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        plain = {str(name): _json(f"details[{_shown(name)}]", value) for name, value in details.items()}
+        _ENCODER.encode(plain)
+    except (ValueError, RecursionError) as error:
+        raise _Problem(f"details that JSON cannot hold: {type(error).__name__}") from None
+    return plain
+
+
+_ENCODER = json.JSONEncoder()
+
+
+def _json(where: str, value: object) -> JSON:
+    value = _plain(value)
+    if isinstance(value, Mapping):
+        return {str(name): _json(where, item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(where, item) for item in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise _Problem(f"{where} = {_shown(value)}, which JSON does not know")
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return quote(value)
+    except Exception:  # a number of a million digits, or a stranger's __repr__
+        return f"a {type(value).__name__}"
+
+
+def _plain(value: object) -> object:
+    """A number of numpy or torch as Python's own; anything else as it is."""
+    if isinstance(value, str | int | float | list | tuple | Mapping) or not hasattr(value, "item"):
+        return value
+    try:
+        return value.item()
+    except Exception:  # of several entries, or something else of that name
+        return value

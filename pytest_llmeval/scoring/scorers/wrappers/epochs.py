@@ -1,0 +1,269 @@
+"""A sample that is asked several times, and how the scores of its replies become one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
+from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
+from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judged
+from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
+from pytest_llmeval.suites.format.epochs_spec import reduction_parts
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.types import JSON, GenerateRequest, Prompt, Request, Response, Score, Status
+
+__all__ = ["COUNTING_REDUCTIONS", "EpochsScorer", "deciding_epoch", "pass_at_k", "pass_hat_k"]
+
+COUNTING_REDUCTIONS = ("any", "all", "pass@", "pass^")
+"""Reductions that need to know which replies are right, by the first of ``reduction_parts``."""
+
+_KEYS: Keys = ("epochs",)
+_COUNTS = ("correct", "total", "no_answer")
+_UNLIKE_ONE_GUESS = ("skill",)
+
+
+def pass_at_k(num_replies: int, num_right: int, k: int) -> float:
+    """Unbiased chance that at least one of ``k`` replies is right: ``1 - C(n - c, k) / C(n, k)``.
+
+    Chen et al. 2021, Evaluating Large Language Models Trained on Code, equation 1. ``ValueError`` unless
+    ``0 <= num_right <= num_replies`` and ``1 <= k <= num_replies``.
+    """
+    return 1.0 - _share(num_replies, num_replies - num_right, k)
+
+
+def pass_hat_k(num_replies: int, num_right: int, k: int) -> float:
+    """Unbiased chance that all of ``k`` replies are right: ``C(c, k) / C(n, k)``.
+
+    Yao et al. 2024, tau-bench, section 4. ``ValueError`` as ``pass_at_k``.
+    """
+    return _share(num_replies, num_right, k)
+
+
+def _share(num_replies: int, num_such: int, k: int) -> float:
+    """Share of the choices of ``k`` replies in which all are of the ``num_such``; exact until it is divided."""
+    if not 0 <= num_such <= num_replies or not 1 <= k <= num_replies:
+        raise ValueError(f"found {num_such} of {num_replies} replies and k = {k}")
+    return math.comb(num_such, k) / math.comb(num_replies, k)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochsScorer(Around):
+    """Asks for ``count`` replies, has each judged, and reduces the scores as ``reduce`` says (see ``EpochsSpec``).
+
+    ``vote`` is what ``mode`` counts. ``threshold`` makes right and wrong of replies that have numbers alone.
+    """
+
+    count: int
+    reduce: tuple[str, ...] = ("mean",)
+    vote: Literal["answer", "text"] = "answer"
+    threshold: float | None = None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The first reduction's under their own names, the others' under theirs; none where the scorer names none."""
+        own = self.inner.metrics
+        if not own:
+            return ()
+        first, *others = (_metrics(name, own) for name in self.reduce)
+        names = [*first, "no_answer"] if "no_answer" in own and "no_answer" not in first else first
+        for reduction, found in zip(self.reduce[1:], others, strict=True):
+            names = [*names, *(_under(reduction, name) for name in found if name not in _COUNTS)]
+        return tuple(names)
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """The scorer's own, once for each epoch. ``SettingsError`` where all replies would be the same."""
+        own = self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
+        asked = [request for request in own if isinstance(request, GenerateRequest)]
+        if len(asked) != len(own) or not asked:
+            raise SettingsError(
+                f"the scorer {self.inner.name} compares loglikelihoods, which would be the same {self.count} times; "
+                "remove epochs, or use a scorer that judges a reply",
+                _KEYS,
+            )
+        if self.count > 1 and any(request.temperature == 0 for request in asked):
+            raise SettingsError(
+                f"every sample is asked {self.count} times, and at temperature 0 all replies are the same; set "
+                "generate.temperature above 0 (where replies are read from a file or made by a program, it changes "
+                "nothing)",
+                _KEYS,
+            )
+        return tuple(dataclasses.replace(request, epoch=epoch) for epoch in range(self.count) for request in asked)
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """The reduced score. Unscored where one of the replies is, and where right replies are to be counted and the
+        scorer knows none.
+        """
+        size = len(responses) // self.count
+        if size * self.count != len(responses) or not size:
+            raise ModelError(f"expected as many responses for each of {self.count} epochs, found {len(responses)}")
+        scores: list[Score] = []
+        votes: list[str | None] = []
+        for epoch in range(self.count):
+            vote, score = self._judged(presented, responses[epoch * size : (epoch + 1) * size])
+            score = self._decided(score)
+            if score.status == "unscored":
+                return Score(status="unscored", reason=f"epoch {epoch + 1} of {self.count}: {score.reason}")
+            scores.append(score)
+            votes.append(vote)
+        return self._reduced(scores, votes)
+
+    def _decided(self, score: Score) -> Score:
+        """The score with right or wrong, where it is a number and ``threshold`` says from which one on it is right.
+
+        Unscored where an accuracy that the scorer gave says the opposite.
+        """
+        if self.threshold is None or score.status != "scored":
+            return score
+        name = next((name for name in self.inner.metrics if name in score.values), next(iter(score.values)))
+        value = score.values[name]
+        lower = definition(name).higher_is_better is False
+        is_right = value <= self.threshold if lower else value >= self.threshold
+        status: Status = "correct" if is_right else "wrong"
+        if (found := contradiction(status, score.values)) is not None:
+            return Score(status="unscored", reason=f"epochs.threshold gave {found}")
+        return dataclasses.replace(score, status=status)
+
+    def _judged(self, presented: Presented, responses: Sequence[Response]) -> tuple[str | None, Score]:
+        """What mode counts of one epoch, None for nothing; and its score."""
+        if self.vote == "text" and isinstance(self.inner, FilteredScorer):
+            return self.inner.judged(presented, responses)
+        score = judged(self.inner, presented, responses)
+        if self.vote == "text":
+            return reply(responses), score
+        return (score.answer if score.vote is None else score.vote), score
+
+    def _reduced(self, scores: Sequence[Score], votes: Sequence[str | None]) -> Score:
+        first, *others = self.reduce
+        try:
+            reduced, epoch = _reduce(first, scores, votes)
+            values, reasons = dict(reduced.values), dict(reduced.not_measurable)
+            for name in others:
+                found, _ = _reduce(name, scores, votes)
+                values.update((_under(name, key), value) for key, value in found.values.items())
+                reasons.update((_under(name, key), reason) for key, reason in found.not_measurable.items())
+        except _NothingIsRightError as error:
+            return Score(status="unscored", reason=str(error))
+        shown: list[JSON] = [_shown(score) for score in scores]
+        details: dict[str, JSON] = {"epoch": epoch, "epochs": shown}
+        return dataclasses.replace(reduced, values=values, details=details, not_measurable=reasons)
+
+
+def deciding_epoch(score: Score) -> int:
+    """Which reply the answer of a reduced score comes from, from 0; 0 for any other score."""
+    epoch = score.details.get("epoch", 0)
+    return epoch if isinstance(epoch, int) else 0
+
+
+class _NothingIsRightError(Exception):
+    """Right replies are to be counted, and the scorer says of none whether it is right."""
+
+
+def _metrics(reduction: str, own: Sequence[str]) -> list[str]:
+    """The metrics that a reduction gives where each reply's score carries ``own``."""
+    kind, _ = reduction_parts(reduction)
+    if kind in ("pass@", "pass^"):
+        return [reduction]
+    if kind in ("any", "all"):
+        return [name for name in own if name not in _UNLIKE_ONE_GUESS]
+    return list(own)
+
+
+def _under(reduction: str, name: str) -> str:
+    """A metric of a reduction that is not the first."""
+    return name if name == reduction else f"{reduction}.{name}"
+
+
+def _reduce(reduction: str, scores: Sequence[Score], votes: Sequence[str | None]) -> tuple[Score, int]:
+    """One score of several, and the epoch that its answer comes from."""
+    kind, number = reduction_parts(reduction)
+    if kind in _ESTIMATES:
+        return _estimated(reduction, _ESTIMATES[kind](len(scores), _num_right(reduction, scores), number or 1), scores)
+    if kind == "mean":
+        return _mean(scores), 0
+    if kind == "mode":
+        epoch = _majority(votes[:number])
+        return scores[epoch], epoch
+    if kind in ("any", "all"):
+        _num_right(reduction, scores)
+        wanted: Status = "correct" if kind == "any" else "wrong"
+        epoch = next((place for place, score in enumerate(scores) if score.status == wanted), 0)
+        values = {name: value for name, value in scores[epoch].values.items() if name not in _UNLIKE_ONE_GUESS}
+        return dataclasses.replace(scores[epoch], values=values, chance=None), epoch
+    return scores[0], 0
+
+
+_ESTIMATES: Mapping[str, Callable[[int, int, int], float]] = MappingProxyType({"pass@": pass_at_k, "pass^": pass_hat_k})
+
+
+def _num_right(reduction: str, scores: Sequence[Score]) -> int:
+    if any(score.status == "scored" for score in scores):
+        raise _NothingIsRightError(
+            f"{reduction} needs right and wrong replies, and this scorer gives numbers; say from which one on a reply "
+            "is right: epochs.threshold"
+        )
+    return sum(score.status == "correct" for score in scores)
+
+
+def _estimated(name: str, value: float, scores: Sequence[Score]) -> tuple[Score, int]:
+    return Score(
+        status=status_of_credit(value),
+        answer=scores[0].answer,
+        no_answer=all(score.no_answer for score in scores),
+        values={name: value},
+    ), 0
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    """Every number averaged; right if every reply is, wrong if none is, else a number between.
+
+    Of replies on which a number is not measurable it is averaged over the others; where it is missing, it has no mean.
+    """
+    found = {score.status for score in scores}
+    known = dict.fromkeys(name for score in scores for name in score.values)
+    names = [
+        name
+        for name in known
+        if all(name in score.values or why_not_measurable(score, name) is not None for score in scores)
+    ]
+    of_name = {name: [score.values[name] for score in scores if name in score.values] for name in names}
+    reasons = {name: why for score in scores for name, why in score.not_measurable.items() if name not in known}
+    return Score(
+        status=found.pop() if len(found) == 1 else "scored",  # the rule of status_of_credit
+        answer=scores[0].answer,
+        no_answer=all(score.no_answer for score in scores),
+        values={name: math.fsum(own) / len(own) for name, own in of_name.items()},
+        chance=scores[0].chance,
+        not_measurable=reasons,
+    )
+
+
+def _majority(votes: Sequence[str | None]) -> int:
+    """The first epoch with the answer that most epochs have, the first of equals as ``Counter.most_common`` gives it.
+
+    Replies without an answer do not vote, unless there is no other.
+    """
+    counts = Counter(vote for vote in votes if vote is not None)
+    return votes.index(counts.most_common(1)[0][0]) if counts else 0
+
+
+def _shown(score: Score) -> dict[str, JSON]:
+    """One epoch's score as a report shows it."""
+    shown: dict[str, JSON] = {"status": score.status, "answer": score.answer, "no_answer": score.no_answer}
+    if score.status == "scored":
+        shown["values"] = dict(score.values)
+    if score.details:
+        shown["details"] = dict(score.details)
+    return shown

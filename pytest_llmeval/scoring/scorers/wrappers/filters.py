@@ -1,0 +1,352 @@
+"""What is done to a reply before a scorer judges it. Pure: a text and the sample's choices in, a text or None out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+import regex
+
+from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.scorers.replies.regular_expressions import Place, PythonRegex, found_text
+from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.suites.format.filters_spec import (
+    AfterFilter,
+    BeforeFilter,
+    ChoiceRegexFilter,
+    DropReasoningFilter,
+    FilterSettings,
+    MapFilter,
+    RegexFilter,
+)
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.text.wording import Keys, dotted
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
+
+__all__ = ["Filter", "FilterError", "FilteredScorer", "Pipeline", "make_pipeline"]
+
+
+class Filter(Protocol):
+    """One step. None is a reply that holds no answer. May raise ``TimeoutError`` and ``MemoryError``."""
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None: ...
+
+
+def _first_line(text: str) -> str | None:
+    return next((line for line in text.splitlines() if line.strip()), None)
+
+
+def _last_line(text: str) -> str | None:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), None)
+
+
+_PLAIN: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
+    {
+        "strip": str.strip,
+        "lstrip": str.lstrip,
+        "lower": str.lower,
+        "upper": str.upper,
+        "first_line": _first_line,
+        "last_line": _last_line,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A function of the text alone, by its name."""
+
+    name: str
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None:
+        return _PLAIN[self.name](text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    """What stands before or after a marker."""
+
+    settings: AfterFilter | BeforeFilter
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None:
+        marker = self.settings.marker
+        place = text.find(marker) if self.settings.match == "first" else text.rfind(marker)
+        if place < 0:
+            return text if self.settings.missing == "keep" else None
+        return text[:place] if isinstance(self.settings, BeforeFilter) else text[place + len(marker) :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Regex:
+    """lm-eval's regex (``lm_eval.filters.extraction.RegexFilter``); without its fallback a reply has no answer."""
+
+    regex: PythonRegex
+    place: Place
+    group: int | str | None
+    fallback: str | None
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None:
+        match = self.regex.find(text, self.place)
+        if match is None:
+            return self.fallback
+        found: str | None = found_text(match) if self.group is None else match[self.group]
+        if found is None:
+            return None if self.fallback is None else self.fallback.strip()
+        return found.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _ChoiceRegex:
+    """lm-eval's multi_choice_regex (``MultiChoiceRegexFilter``); without its fallback a reply has no answer."""
+
+    regex: PythonRegex
+    ignore: tuple[PythonRegex, ...]
+    settings: ChoiceRegexFilter
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None:
+        found = self._by_pattern(text) or self._by_choice(text, choices) or self._by_letter(text, len(choices))
+        return found or self.settings.fallback
+
+    def _by_pattern(self, text: str) -> str | None:
+        match = self.regex.find(text, self.settings.match)
+        found = None if match is None else found_text(match)
+        return found.strip() if found else None
+
+    def _by_choice(self, text: str, choices: Sequence[str]) -> str | None:
+        """The choice that is named in the text; the longest of those that begin at one place."""
+        letters = {self._plain(choice.strip()): f"({_letter(place)})" for place, choice in enumerate(choices)}
+        names = sorted(letters, key=len, reverse=True)
+        found = self._search("|".join(map(regex.escape, names)), self._plain(text))
+        return letters.get(found, found) if found else None
+
+    def _by_letter(self, text: str, count: int) -> str | None:
+        letters = "|".join(regex.escape(_letter(place)) for place in range(count))
+        found = self._search(rf":[\s\x1c-\x1f]*({letters})", text)
+        return f"({found})" if found else None
+
+    def _search(self, pattern: str, text: str) -> str:
+        """What the pattern finds, of which white space is taken off; nothing where there is no match."""
+        compiled = dataclasses.replace(self.regex, compiled=regex.compile(pattern, regex.V0))
+        match = compiled.find(text, self.settings.match)
+        found = None if match is None else found_text(match)
+        return found.strip() if found else ""
+
+    def _plain(self, text: str) -> str:
+        for ignored in self.ignore:
+            text = ignored.removed(text)
+        if self.settings.ignore_case:
+            text = text.lower()
+        if self.settings.ignore_punctuation:
+            text = "".join(character for character in text if not unicodedata.category(character).startswith("P"))
+        return text
+
+
+def _letter(place: int) -> str:
+    return chr(ord("A") + place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    """lm-eval's map; without its default a reply has no answer."""
+
+    values: Mapping[str, str]
+    default: str | None
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None:
+        return self.values.get(text, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class _DropReasoning:
+    """See ``DropReasoningFilter``."""
+
+    begin: str
+    end: str
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None:
+        kept: list[str] = []
+        position, is_cut = 0, False
+        while True:
+            closed = text.find(self.end, position)
+            opened = text.find(self.begin, position, closed if closed >= 0 else len(text))
+            if closed < 0 and opened >= 0:
+                return None  # cut off in the middle of its reasoning
+            if closed < 0:
+                kept.append(text[position:])
+                return "".join(kept).lstrip() if is_cut else text
+            if opened < 0:
+                kept.clear()  # what the prompt opened ends here
+            else:
+                kept.append(text[position:opened])
+            position, is_cut = closed + len(self.end), True
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Filters in their order. ``names`` say of each where it stands in the suite.
+
+    ``needs_choices`` is the name of one that looks at the sample's choices.
+    """
+
+    steps: tuple[Filter, ...] = ()
+    names: tuple[str, ...] = ()
+    needs_choices: str | None = None
+
+    def __call__(self, text: str, choices: Sequence[str]) -> str | None:
+        """The text that is left, None where the reply holds no answer. ``FilterError`` for one that ran too long."""
+        left: str | None = text
+        for step, name in zip(self.steps, self.names, strict=True):
+            if left is None:
+                return None
+            try:
+                left = step(left, choices)
+            except TimeoutError:
+                raise FilterError(f"{name}: the search took longer than its timeout_s") from None
+            except MemoryError:
+                raise FilterError(f"{name}: the search took more memory than there is") from None
+        return left
+
+    def __add__(self, other: Pipeline) -> Pipeline:
+        """This one, then the other."""
+        return Pipeline(
+            (*self.steps, *other.steps), (*self.names, *other.names), self.needs_choices or other.needs_choices
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+
+class FilterError(Exception):
+    """A filter did not come to an end."""
+
+
+def make_pipeline(filters: Sequence[FilterSettings], keys: Keys = ("filters",)) -> Pipeline:
+    """The filters of a suite or of one of its scorers, which stand at ``keys``.
+
+    ``SettingsError`` says which cannot be used, and why.
+    """
+    steps = []
+    names = []
+    needs_choices = None
+    for place, settings in enumerate(filters):
+        where = (*keys, place, settings.kind)
+        try:
+            steps.append(_filter(settings))
+        except ValueError as error:
+            raise SettingsError(str(error), where) from None
+        names.append(dotted(where))
+        if isinstance(settings, ChoiceRegexFilter):
+            needs_choices = dotted(where)
+    return Pipeline(tuple(steps), tuple(names), needs_choices)
+
+
+def _filter(settings: FilterSettings) -> Filter:
+    match settings:
+        case AfterFilter() | BeforeFilter():
+            return _Marker(settings)
+        case RegexFilter():
+            compiled = PythonRegex.of(settings.pattern, ignore_case=settings.ignore_case, timeout_s=settings.timeout_s)
+            _check_group(compiled, settings.group)
+            return _Regex(compiled, settings.match, settings.group, settings.fallback)
+        case ChoiceRegexFilter():
+            return _ChoiceRegex(
+                PythonRegex.of(settings.pattern, timeout_s=settings.timeout_s),
+                tuple(PythonRegex.of(pattern, timeout_s=settings.timeout_s) for pattern in settings.ignore),
+                settings,
+            )
+        case MapFilter():
+            default = None if settings.default is None else str(settings.default)
+            return _Map({text: str(other) for text, other in settings.values.items()}, default)
+        case DropReasoningFilter():
+            return _DropReasoning(settings.begin, settings.end)
+        case _:
+            return _Plain(settings.kind)
+
+
+def _check_group(compiled: PythonRegex, group: int | str | None) -> None:
+    if isinstance(group, str) and group not in compiled.compiled.groupindex:
+        raise ValueError(f"the pattern has no group named {group!r}")
+    if isinstance(group, int) and not 0 <= group <= compiled.compiled.groups:
+        raise ValueError(f"the pattern has {compiled.compiled.groups} groups, and no group {group}")
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredScorer(Around):
+    """A scorer that judges what filters leave of a reply; ``keys`` are where they stand in the suite."""
+
+    pipeline: Pipeline
+    keys: Keys = ("filters",)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The scorer's own, and how many replies held no answer; none where the scorer names none."""
+        own = self.inner.metrics
+        return tuple(dict.fromkeys((*own, "no_answer"))) if own else ()
+
+    def present(self, sample: Sample) -> Presented:
+        """As the scorer does. ``ValueError`` too for a sample without choices that a filter looks at."""
+        if self.pipeline.needs_choices is not None and not sample.choices:
+            raise ValueError(f"{self.pipeline.needs_choices} looks at the sample's choices, and it has none")
+        return self.inner.present(sample)
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """The scorer's own. ``SettingsError`` where these do not ask for one reply."""
+        requests = self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
+        if len(requests) != 1 or not isinstance(requests[0], GenerateRequest):
+            raise SettingsError(
+                f"the scorer {self.inner.name} asks for no reply that could be filtered; remove the filters, or use a "
+                "scorer that judges a reply",
+                self.keys,
+            )
+        return requests
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """The score of what is left; where that is nothing, the sample has no answer."""
+        return self.judged(presented, responses)[1]
+
+    def judged(self, presented: Presented, responses: Sequence[Response]) -> tuple[str | None, Score]:
+        """What is left of the reply, None where it holds no answer; and its score."""
+        text = reply(responses)
+        try:
+            left = self.pipeline(text, presented.sample.choices)
+        except FilterError as error:
+            return None, Score(status="unscored", reason=str(error))
+        # Scorers know what an empty reply is worth: a score that is a number is one all the same.
+        filtered = [
+            dataclasses.replace(response, text=left or "")
+            for response in responses
+            if isinstance(response, GenerateResponse)
+        ]
+        score = judged(self.inner, presented, filtered)
+        if left is None:
+            score = _never_right(score)
+        if score.status not in ("correct", "unscored") and not (left or "").strip():
+            score = dataclasses.replace(score, no_answer=True, answer=None)
+        if left not in (text, score.answer):
+            score = dataclasses.replace(score, details={**score.details, "filtered": left})
+        return left, score
+
+
+def _never_right(score: Score) -> Score:
+    """The score of an empty reply, which may be what is expected, for a reply without an answer, which never is."""
+    if score.status != "correct":
+        return score
+    values = {name: _lowest(name, value) for name, value in score.values.items()}
+    return dataclasses.replace(score, status="wrong", values=values)
+
+
+def _lowest(name: str, value: float) -> float:
+    metric = definition(name)
+    if metric.kind == "proportion":
+        return 0.0
+    return metric.lowest if metric.higher_is_better and math.isfinite(metric.lowest) else value

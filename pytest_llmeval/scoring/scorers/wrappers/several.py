@@ -1,0 +1,174 @@
+"""Several scorers judge one reply, and one of them decides whether it is right."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
+
+__all__ = ["Part", "SeveralScorer"]
+
+KEYS: Keys = ("score", "several", "scorers")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several scorers, by its name in the suite."""
+
+    name: str
+    scorer: Scorer
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralScorer:
+    """Asks once for all of its scorers, each of which judges.
+
+    Status, answer and chance are those of the one that decides, and its numbers keep their names. Those of the others
+    have the scorer's name before them: ``flexible.accuracy``.
+    """
+
+    deciding: Part
+    others: tuple[Part, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "several"
+
+    @property
+    def version(self) -> int:
+        return 1
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All of its scorers, the deciding one first."""
+        return (self.deciding, *self.others)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those of the deciding scorer, then the others', each under its name.
+
+        Of a scorer that names none the names are open (``b.*``): see ``metrics.expanded``.
+        """
+        if not any(part.scorer.metrics for part in self.parts):
+            return ()
+        others = (
+            f"{part.name}.{name}"
+            for part in self.others
+            for name in part.scorer.metrics or (OPEN,)
+            if name not in _COUNTS
+        )
+        return (*(self.deciding.scorer.metrics or (OPEN,)), *others)
+
+    @property
+    def default_template(self) -> str:
+        return self.deciding.scorer.default_template
+
+    def present(self, sample: Sample) -> Presented:
+        """As the deciding scorer does, with what the others present. ``ValueError`` names the scorer that refuses."""
+        parts = tuple(self._present(part, sample) for part in self.parts)
+        return dataclasses.replace(parts[0], parts=parts)
+
+    def _present(self, part: Part, sample: Sample) -> Presented:
+        try:
+            return part.scorer.present(sample)
+        except ValueError as error:
+            raise ValueError(f"the scorer {part.name}: {error}") from None
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """Those of all scorers. ``SettingsError`` where two give one name different values."""
+        found: dict[str, object] = {}
+        for part, own in zip(self.parts, presented.parts, strict=True):
+            for name, value in part.scorer.variables(own).items():
+                if found.setdefault(name, value) != value:
+                    raise SettingsError(
+                        f"shows other {name} than {self.deciding.name}, and one prompt cannot show both; give both the "
+                        "same settings, or each a suite of its own",
+                        (*KEYS, part.name),
+                    )
+        return found
+
+    def answer_text(self, presented: Presented) -> str:
+        """The deciding scorer's."""
+        return self.deciding.scorer.answer_text(presented.parts[0])
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """Those of each scorer, which are the same. ``SettingsError`` names two that differ."""
+        asked: tuple[Request, ...] = ()
+        for place, (part, own) in enumerate(zip(self.parts, presented.parts, strict=True)):
+            requests = part.scorer.requests(own, prompt, delimiter=delimiter, generate=generate)
+            if place == 0:
+                asked = requests
+            elif requests != asked:
+                message = f"asks for something else than {self.deciding.name}: {_difference(requests, asked)}"
+                if "max_tokens" in message and "letter" in (part.scorer.name, self.deciding.scorer.name):
+                    message += ", and no max_tokens of letter's own"
+                raise SettingsError(message, (*KEYS, part.name))
+        return asked
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Unscored where one of the scorers cannot judge: a number of fewer samples would stand beside the others'."""
+        scores = {
+            part.name: judged(part.scorer, dataclasses.replace(own, prompt=presented.prompt), responses)
+            for part, own in zip(self.parts, presented.parts, strict=True)
+        }
+        for name, score in scores.items():
+            if score.status == "unscored":
+                return Score(status="unscored", reason=f"{name}: {score.reason}")
+        decided = scores[self.deciding.name]
+        values = dict(decided.values)
+        for part in self.others:
+            values.update(_prefixed(part, scores[part.name]))
+        shown: dict[str, JSON] = {
+            name: _shown(score, with_details=name != self.deciding.name) for name, score in scores.items()
+        }
+        reasons = dict(decided.not_measurable)
+        for part in self.others:
+            reasons |= {f"{part.name}.{name}": reason for name, reason in scores[part.name].not_measurable.items()}
+        return dataclasses.replace(
+            decided, values=values, details={**decided.details, "scorers": shown}, not_measurable=reasons
+        )
+
+
+_COUNTS = ("correct", "total")
+"""Metrics that count samples by what the deciding scorer says of them."""
+
+
+def _prefixed(part: Part, score: Score) -> dict[str, float]:
+    """The score's numbers under the scorer's name, and whether it held no answer, which no other field says."""
+    values = dict(score.values)
+    if "no_answer" in part.scorer.metrics or score.no_answer:
+        values["no_answer"] = float(score.no_answer)
+    return {f"{part.name}.{name}": value for name, value in values.items()}
+
+
+def _shown(score: Score, *, with_details: bool) -> dict[str, JSON]:
+    """A scorer's judgement as a report shows it beside the others'."""
+    shown: dict[str, JSON] = {"status": score.status, "answer": score.answer, "no_answer": score.no_answer}
+    if with_details and score.details:
+        shown["details"] = dict(score.details)
+    return shown
+
+
+def _difference(requests: Sequence[Request], others: Sequence[Request]) -> str:
+    """In a few words what differs between the requests of two scorers."""
+    kinds = [{type(request) for request in some} for some in (requests, others)]
+    if kinds[0] != kinds[1]:
+        return "one judges a reply, and the other compares loglikelihoods"
+    if len(requests) != len(others):
+        return f"{len(requests)} requests where the other has {len(others)}"
+    first, second = next(pair for pair in zip(requests, others, strict=True) if pair[0] != pair[1])
+    name = next(
+        field.name for field in dataclasses.fields(first) if getattr(first, field.name) != getattr(second, field.name)
+    )
+    advice = "; set generate.max_tokens" if name == "max_tokens" else ""
+    return f"{name} {quote(getattr(first, name))} where the other has {quote(getattr(second, name))}{advice}"

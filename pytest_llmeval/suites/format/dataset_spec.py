@@ -1,0 +1,95 @@
+"""The part of the suite format that says where rows come from and what their columns mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec
+
+__all__ = ["DatasetSpec", "FieldRule", "RowsSpec"]
+
+DataFormat: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "yaml", "parquet", "text"]
+
+
+def _field_rule(value: object) -> object:
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(item, str | bool | int | float) for item in value):
+        return tuple(value)
+    raise PydanticCustomError(
+        "llmeval_expected", "{expected}", {"expected": "a column, a template, a number, a bool or a list of those"}
+    )
+
+
+FieldRule: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_field_rule),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["string", "number", "boolean"]},
+                {"type": "array", "items": {"type": ["string", "number", "boolean"]}},
+            ]
+        }
+    ),
+]
+"""Where a field's value comes from: a column, a Jinja2 template, a literal number or bool, or a list."""
+
+
+class RowsSpec(Spec):
+    """Where rows come from: files beside the suite, or a data set of the Hugging Face hub."""
+
+    path: str | None = Field(
+        None,
+        min_length=1,
+        description="The data file, relative to the suite file; also compressed (.gz, .zst), a pattern such as "
+        "part-*.jsonl, or a folder with one JSON object in each file.",
+    )
+    format: DataFormat | None = Field(None, description="The file's format, where its suffix does not say it.")
+    key: str | None = Field(
+        None,
+        description="Where in a JSON or YAML file the list of rows is; dots reach inner keys, and * goes through a "
+        "list, whose entries give their rows the columns that stand beside them: data.*.paragraphs.*.qas.",
+    )
+    columns: Annotated[tuple[str, ...], FROM_LIST] | None = Field(
+        None, description="Names of the columns of a CSV or TSV file that has no header."
+    )
+    hub: str | None = Field(
+        None, min_length=1, description="A data set of the Hugging Face hub, as org/name; instead of path."
+    )
+    config: str | None = Field(None, min_length=1, description="The hub data set's config (subset), if it has several.")
+    split: str | None = Field(None, min_length=1, description="The hub data set's split, if it has several.")
+    revision: str | None = Field(None, min_length=1, description="Branch, tag or commit of the hub data set.")
+    streaming: bool = Field(False, description="Read no more rows of the hub data set than are needed.")
+
+
+class DatasetSpec(RowsSpec):
+    """Rows, and how their columns become a sample."""
+
+    fields: dict[str, FieldRule] = Field(
+        {},
+        description="What a sample's id, question, choices, target, choice_types, category and cluster are made of, "
+        "and its response, which is scored where no model is given: a column "
+        "(dots reach nested ones) or a Jinja2 template. Any other name is a variable for the prompt's template.",
+    )
+    where: str | None = Field(None, description="A Jinja2 expression; rows for which it is false are left out.")
+    limit: int | None = Field(None, ge=1, description="Use the first this many rows, after where and the shuffle.")
+    shuffle_seed: int | None = Field(None, description="Shuffle the rows with this seed.")
+    columns_first: bool = Field(
+        False,
+        description="In templates a column wins over a field of the same name, and no field is made of a column only "
+        "because it has its name: rows are seen as lm-eval sees them.",
+    )
+    python_values: bool = Field(
+        False,
+        description="Templates write null, lists and mappings as Python and lm-eval do, where else they are an error.",
+    )
+    first_id: int | None = Field(
+        None,
+        ge=0,
+        description="Ids are the rows' numbers, counted from this, whatever columns there are; by default the column "
+        "id, or numbers from 1.",
+    )

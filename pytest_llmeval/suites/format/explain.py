@@ -1,0 +1,114 @@
+"""pydantic's errors as sentences about a suite's keys."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, nearest, quoted
+
+__all__ = ["explain"]
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "string_too_short": "text that is not empty",
+    "finite_number": "a finite number",
+}
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+def explain(error: ValidationError) -> Iterator[tuple[str, Keys]]:
+    """Each error as a sentence, and the keys at which it stands."""
+    for detail in error.errors():
+        keys: Keys = (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
+        yield _sentence(detail, keys), keys
+
+
+def _sentence(detail: ErrorDetails, keys: Keys) -> str:
+    kind = detail["type"]
+    context: dict[str, Any] = detail.get("ctx", {})
+    found = detail["input"]
+    if kind == "llmeval":
+        return str(context["message"])
+    if kind == "llmeval_here":
+        return f"{dotted(keys)}: {context['message']}"
+    if kind in ("extra_forbidden", "llmeval_unknown_key"):
+        above = keys[:-1]
+        expected = expected_one_of(str(keys[-1]), _keys_at(above)) if kind == "extra_forbidden" else ""
+        return f"unknown key {quoted(str(keys[-1]))}{f' in {dotted(above)}' if above else ''}{expected}"
+    if kind == "missing":
+        return f"the key {quoted(str(keys[-1]))} is missing{f' in {dotted(keys[:-1])}' if keys[:-1] else ''}"
+    return f"{dotted(keys)}: found {describe(found)}, expected {_expected(kind, context, found)}"
+
+
+def _expected(kind: str, context: dict[str, Any], found: object) -> str:
+    if kind == "llmeval_expected":
+        return str(context["expected"])
+    if kind == "literal_error":
+        words = _QUOTED.findall(str(context["expected"]))
+        near = nearest(found, words) if isinstance(found, str) else None
+        return f"one of {', '.join(words)}" + (f"; did you mean {quoted(near)}?" if near else "")
+    if kind == "greater_than_equal":
+        return f"a number of at least {context['ge']:g}"
+    if kind == "less_than_equal":
+        return f"a number of at most {context['le']:g}"
+    if kind == "too_short":
+        count = context["min_length"]
+        return f"at least {count} {'entry' if count == 1 else 'entries'}"
+    if kind == "greater_than":
+        return f"a number above {context['gt']:g}"
+    expected = _EXPECTED.get(kind, kind)
+    if expected == "text" and isinstance(found, bool | int | float):
+        return expected + "; put it in quotes"
+    return expected
+
+
+def _keys_at(keys: Keys) -> list[str]:
+    """The keys of the format that can stand in the mapping at ``keys``."""
+    parts: list[Any] = [SuiteSpec]
+    for key in keys:
+        parts = [below for part in parts for below in _below(part, key)]
+    models = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+    return [field.alias or name for model in models for name, field in model.model_fields.items() if name != "kind"]
+
+
+def _below(annotation: Any, key: str | int) -> Iterator[Any]:
+    """What can stand at ``key`` inside something of this type; a union's kind stands under its name, as in YAML."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, field in annotation.model_fields.items():
+            if key == (field.alias or name):
+                yield from _alternatives(field.annotation)
+            elif name == "kind" and key == field.default:
+                yield annotation
+    elif isinstance(origin, type) and issubclass(origin, Mapping) and arguments:
+        yield from _alternatives(arguments[1])
+    elif isinstance(origin, type) and issubclass(origin, Sequence) and arguments:
+        yield from _alternatives(arguments[0])
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """The types of a union, without what is annotated to them."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _alternatives(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for part in get_args(annotation):
+            yield from _alternatives(part)
+    else:
+        yield annotation

@@ -1,0 +1,125 @@
+"""``--llm-set``: one key of a suite changed for one run, before the suite is validated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import parse_yaml
+from pytest_llmeval.errors import OptionError, SuiteError
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.types import JSON
+
+__all__ = ["Override", "OverrideError", "apply_overrides", "parse_override"]
+
+_FORM = re.compile(r"(?P<suite>\S.*?)\s*:\s*(?P<keys>\w[\w.-]*)\s*=(?P<value>.*)", re.DOTALL)
+_EXAMPLE = "expected 'SUITE: KEY=VALUE', such as 'mmlu: prompt.fewshot.count=5' or '*: generate.max_tokens=64'"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """``value`` in place of what ``suite`` (``*``: every suite) has at ``keys``. ``text`` is what the user wrote."""
+
+    suite: str
+    keys: Keys
+    value: JSON
+    text: str
+
+    def matches(self, suite: str) -> bool:
+        """Whether it changes the suite of this name."""
+        return self.suite in ("*", suite)
+
+
+class OverrideError(Exception):
+    """An override that does not fit the suite that it names. The message names the override."""
+
+
+def parse_override(text: str) -> Override:
+    """``SUITE: KEY.KEY=VALUE`` with the value in YAML. Raises ``OptionError``."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise OptionError(f"--llm-set {quoted(text)}: {_EXAMPLE}")
+    parts = found["keys"].split(".")
+    if "" in parts:
+        raise OptionError(f"--llm-set {quoted(text)}: found an empty key in {quoted(found['keys'])}; {_EXAMPLE}")
+    if not found["value"].strip():
+        raise OptionError(
+            f"--llm-set {quoted(text)}: the value is missing; write '' for an empty text, null for nothing"
+        )
+    if parts[0] == "suite":
+        raise OptionError(f"--llm-set {quoted(text)}: the name of a suite cannot be set")
+    try:
+        value = parse_yaml(found["value"].strip(), Source(Path(), "--llm-set")).value
+    except SuiteError as error:
+        raise OptionError(
+            f"--llm-set {quoted(text)}: the value {error.message}; put a text with ':', '{{' or '#' in quotes"
+        ) from None
+    keys = tuple(int(part) if part.isdecimal() else part for part in parts)
+    return Override(found["suite"], keys, value, text)
+
+
+def apply_overrides(value: dict[str, JSON], overrides: Iterable[Override]) -> dict[str, JSON]:
+    """A copy of the suite's YAML value with the overrides in it, the last of two for one key winning.
+
+    Missing mappings are made; ``score: letter`` becomes a mapping where a setting of it is set. Raises
+    ``OverrideError``.
+    """
+    changed = {key: _unshared(part) for key, part in value.items()}
+    for override in overrides:
+        _set(changed, override)
+    return changed
+
+
+def _unshared(value: JSON) -> JSON:
+    """A copy in which no two places are one object, as two aliases of one anchor are."""
+    if isinstance(value, dict):
+        return {key: _unshared(part) for key, part in value.items()}
+    return [_unshared(part) for part in value] if isinstance(value, list) else value
+
+
+def _set(root: dict[str, JSON], override: Override) -> None:
+    inside: JSON = root
+    for depth, key in enumerate(override.keys):
+        above = override.keys[:depth]
+        last = depth == len(override.keys) - 1
+        if isinstance(inside, list):
+            if not isinstance(key, int) or key >= len(inside):
+                raise OverrideError(
+                    f"--llm-set {quoted(override.text)}: {dotted(above)} is a list of {len(inside)}, "
+                    f"expected the number of an entry, counted from 0, found {key}"
+                )
+            if last:
+                inside[key] = _unshared(override.value)
+            else:
+                inside = inside[key]
+        elif isinstance(inside, dict):
+            name = str(key)
+            if last:
+                inside[name] = _unshared(override.value)
+                return
+            below = inside.get(name)
+            if below is None:
+                below = inside[name] = {}
+            elif (*above, name) == ("score",):
+                below = inside[name] = _named_scorer(below, override)
+            inside = below
+        else:
+            raise OverrideError(
+                f"--llm-set {quoted(override.text)}: {dotted(above)} is {describe(inside)}, "
+                f"which has no key {quoted(str(key))}"
+            )
+
+
+def _named_scorer(score: JSON, override: Override) -> JSON:
+    """``letter`` as ``{letter: {}}``, so that a setting of it can be set."""
+    scorer = override.keys[1]
+    named: JSON = {score: {}} if isinstance(score, str) else score
+    if isinstance(named, dict) and scorer not in named:
+        raise OverrideError(
+            f"--llm-set {quoted(override.text)}: the suite's scorer is {', '.join(named)}"
+            f"{expected_one_of(str(scorer), named)}"
+        )
+    return named

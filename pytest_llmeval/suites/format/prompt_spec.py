@@ -1,0 +1,113 @@
+"""The parts of the suite format that say how a sample becomes a prompt, and how a reply is generated."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from pytest_llmeval.suites.format.dataset_spec import FieldRule, RowsSpec
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse
+
+__all__ = ["FewshotSpec", "GenerateSpec", "PromptSpec"]
+
+
+class FewshotSpec(RowsSpec):
+    """Examples that the prompt shows before the question."""
+
+    count: int = Field(ge=0, description="How many examples are shown.")
+    samples: Annotated[tuple[dict[str, Any], ...], FROM_LIST] | None = Field(
+        None, description="The examples themselves."
+    )
+    seed: int | None = Field(
+        None, description="Decides which examples are drawn; by default 0, and lm-eval's own 1234 for sampler: lm_eval."
+    )
+    sampler: Literal["seeded", "first_n", "lm_eval"] = Field(
+        "seeded",
+        description="Draw once with the seed, take the first, or draw for every sample anew as lm-eval's random "
+        "sampler does.",
+    )
+    spare: bool | None = Field(
+        None,
+        description="For sampler: lm_eval, draw one more than count and leave the sample itself out, as lm-eval does "
+        "where the examples come from its test_split, or where a task has neither test_split nor fewshot_split; by "
+        "default true where the examples are the data set's own.",
+    )
+    match: str | None = Field(
+        None,
+        min_length=1,
+        description="A field or column: a sample is shown only examples that have the same value there, such as "
+        "category.",
+    )
+    fields: dict[str, FieldRule] = Field(
+        {}, description="Fields of the examples that are made of something else than in the data set; see dataset."
+    )
+    template: str | None = Field(None, description="Template of an example's question; by default prompt.template.")
+    answer: str | None = Field(
+        None, description="Template of the answer that an example shows; by default the scorer's."
+    )
+    answer_delimiter: str | None = Field(
+        None, description="Stands before an example's answer; by default prompt.delimiter."
+    )
+    prefix: str | None = Field(
+        None, description="Template that begins an example's answer; by default prompt.prefix, and none if empty."
+    )
+    delimiter: str = Field("\n\n", description="Stands between the parts of a prompt: system, examples, question.")
+    multi_turn: bool = Field(
+        False, description="In a chat, show each example as a turn of the user and one of the assistant."
+    )
+
+
+class PromptSpec(Spec):
+    """How a sample becomes a prompt."""
+
+    template: str | None = Field(None, description="Jinja2 template of the question; by default the scorer's.")
+    system: str = Field("", description="Text before everything else, or the system message of a chat; a template too.")
+    system_delimiter: str | None = Field(
+        None, description="Stands after the system text where there is no chat; by default prompt.fewshot.delimiter."
+    )
+    delimiter: str = Field(" ", description="Stands between a prompt and an option, and before an example's answer.")
+    prefix: str = Field(
+        "",
+        description="Template of the text with which the model's reply begins, such as 'Answer:'; in a chat the "
+        "beginning of the assistant's turn.",
+    )
+    chat: bool = Field(False, description="Send the prompt through the model's chat template.")
+    fewshot: FewshotSpec | None = Field(None, description="Examples before the question.")
+
+
+def _stop_list(value: object) -> object:
+    if not isinstance(value, str | list | tuple):
+        raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": "text or a list of texts"})
+    return (value,) if isinstance(value, str) else value
+
+
+def _stop_text(value: str) -> str:
+    if not value:
+        raise refuse("generate.stop: found an empty text, at which every reply would stop at once; remove it")
+    return value
+
+
+class GenerateSpec(Spec):
+    """How replies are generated."""
+
+    max_tokens: int = Field(256, ge=1, description="A reply ends after this many tokens.")
+    stop: Annotated[
+        tuple[Annotated[str, AfterValidator(_stop_text)], ...],
+        FROM_LIST,
+        BeforeValidator(_stop_list),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string", "minLength": 1},
+                    {"type": "array", "items": {"type": "string", "minLength": 1}},
+                ]
+            }
+        ),
+    ] = Field((), description="A reply ends before the first of these texts.")
+    temperature: float = Field(0.0, ge=0, description="0 takes the likeliest token; above 0 tokens are sampled.")
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="Above temperature 0, sample among the likeliest tokens that sum to this."
+    )
+    seed: int = Field(0, description="Decides what is sampled when the temperature is above 0.")

@@ -1,0 +1,114 @@
+"""Settings of one scorer, by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
+
+from pytest_llmeval.suites.format.score_settings.choices import (
+    ChoiceSettings,
+    ContinuationSettings,
+    LetterSettings,
+    MassSettings,
+    PerplexitySettings,
+    YesNoSettings,
+)
+from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
+from pytest_llmeval.suites.format.score_settings.replies import (
+    ContainsSettings,
+    ExactSettings,
+    JsonSettings,
+    NumberSettings,
+    PatternSettings,
+)
+from pytest_llmeval.suites.format.score_settings.texts import (
+    BleuSettings,
+    ChrfSettings,
+    F1Settings,
+    MeteorSettings,
+    RougeSettings,
+    TerSettings,
+)
+from pytest_llmeval.suites.format.spec import Spec, refuse_here, unknown_key
+from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+
+__all__ = ["ONE_SCORER", "CustomSettings", "OneOf", "OneScoreSettings", "kinds_of", "named_settings"]
+
+
+class CustomSettings(Spec):
+    """A scorer that is registered from Python under ``name``; ``settings`` are its keyword arguments."""
+
+    kind: Literal["custom"] = "custom"
+    name: str
+    settings: dict[str, Any] = Field({}, description="Keyword arguments of what is registered.")
+
+
+OneOf: TypeAlias = (
+    ChoiceSettings
+    | MassSettings
+    | ContinuationSettings
+    | LetterSettings
+    | YesNoSettings
+    | NumberSettings
+    | ExactSettings
+    | ContainsSettings
+    | PatternSettings
+    | MathSettings
+    | JsonSettings
+    | F1Settings
+    | BleuSettings
+    | RougeSettings
+    | ChrfSettings
+    | TerSettings
+    | MeteorSettings
+    | PerplexitySettings
+    | CustomSettings
+)
+"""Settings of any one scorer."""
+
+
+def kinds_of(union: object) -> dict[str, type[Spec]]:
+    """Names of the scorers of a union, and the models of their settings."""
+    return {str(model.model_fields["kind"].default): model for model in get_args(union) if model is not CustomSettings}
+
+
+ONE_SCORER: dict[str, type[Spec]] = kinds_of(OneOf)
+"""Names of the scorers that stand alone, and the models of their settings."""
+
+
+def named_settings(value: object, scorers: dict[str, type[Spec]], info: ValidationInfo) -> object:
+    """``letter`` and ``{letter: {labels: lower}}`` as ``{kind: letter, labels: lower}``.
+
+    Names that are registered from Python stand in the validation's context under ``scorers``.
+    """
+    if isinstance(value, BaseModel):
+        return value
+    name: str
+    settings: object
+    if isinstance(value, str):
+        name, settings = value, None
+    elif isinstance(value, dict) and len(value) == 1 and isinstance(next(iter(value)), str):
+        ((name, settings),) = value.items()
+    elif isinstance(value, dict) and value:
+        raise refuse_here(f"found {len(value)} names ({', '.join(map(str, value))}), expected the name of one scorer")
+    else:
+        raise refuse_here(f"found {describe(value)}, expected the name of a scorer, or one name with its settings")
+    custom = (info.context or {}).get("scorers", {})
+    if name not in scorers and name not in custom:
+        raise refuse_here(f"there is no scorer {quoted(name)}{expected_one_of(name, [*scorers, *custom])}")
+    if settings is None:
+        settings = {}
+    if not isinstance(settings, dict):
+        raise refuse_here(f"found {describe(settings)}, expected a mapping of its settings", name)
+    if name in custom:
+        return {"kind": "custom", "name": name, "settings": settings}
+    if "kind" in settings:  # ours, to tell the models apart
+        raise unknown_key(name, "kind")
+    return {"kind": name, **settings}
+
+
+OneScoreSettings: TypeAlias = Annotated[
+    OneOf, Field(discriminator="kind"), BeforeValidator(lambda value, info: named_settings(value, ONE_SCORER, info))
+]
+"""Settings of one scorer: its name, or its name with its settings."""

@@ -1,0 +1,133 @@
+"""Settings of the scorers that judge a reply right or wrong."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import PydanticCustomError
+
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse_here
+from pytest_llmeval.text.wording import describe, nearest, quoted
+
+__all__ = [
+    "ContainsSettings",
+    "ExactSettings",
+    "JsonSettings",
+    "Normalization",
+    "NormalizationStep",
+    "NumberSettings",
+    "PatternSettings",
+    "Remove",
+]
+
+Normalization: TypeAlias = Literal[
+    "strip",
+    "lower",
+    "collapse_whitespace",
+    "no_punctuation",
+    "no_ascii_punctuation",
+    "no_articles",
+    "no_digits",
+    "unicode",
+]
+
+
+class Remove(Spec):
+    """Without what a regular expression matches."""
+
+    remove: str = Field(description="A regular expression in Python's syntax.")
+
+
+def _step(value: object) -> object:
+    """A name, or ``{remove: …}``. pydantic's own words on a union name each of its parts."""
+    names = get_args(Normalization)
+    if isinstance(value, Remove) or value in names:
+        return value
+    if isinstance(value, dict) and list(value) == ["remove"]:
+        pattern = value["remove"]
+        if not isinstance(pattern, str):
+            raise refuse_here(f"found {describe(pattern)}, expected a regular expression in quotes", "remove")
+        return Remove(remove=pattern)
+    near = nearest(value, names) if isinstance(value, str) else None
+    advice = f"; did you mean {quoted(near)}?" if near else ""
+    expected = f"one of {', '.join(names)}, or {{remove: a regular expression}}{advice}"
+    raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": expected})
+
+
+NormalizationStep: TypeAlias = Annotated[Normalization | Remove, BeforeValidator(_step)]
+Normalizations: TypeAlias = Annotated[tuple[NormalizationStep, ...], FROM_LIST]
+
+
+class NumberSettings(Spec):
+    """The final number of the reply."""
+
+    kind: Literal["number"] = "number"
+
+
+class ExactSettings(Spec):
+    """The reply is one of the targets, after the same normalisations of both."""
+
+    kind: Literal["exact"] = "exact"
+    normalize: Normalizations = Field(
+        ("strip",), description="Done to the reply and to the targets, in this order, before they are compared."
+    )
+    allow_empty: bool = Field(
+        False,
+        description="Take a target of which the normalisations leave nothing, as lm-eval's exact_match does: a reply "
+        "of which nothing is left is right then.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A key that came later leaves the fingerprints of suites that do without it as they were."""
+        values: dict[str, Any] = handler(self)
+        if not self.allow_empty:
+            values.pop("allow_empty", None)
+        return values
+
+
+class ContainsSettings(Spec):
+    """The reply holds one of the targets, or all of them."""
+
+    kind: Literal["contains"] = "contains"
+    match: Literal["any", "all"] = Field("any", description="How many of the targets the reply has to hold.")
+    normalize: Normalizations = Field(
+        (), description="Done to the reply and to the targets, in this order, before they are compared."
+    )
+
+
+def _schema(value: object) -> object:
+    """Any form of a schema. pydantic's own words on a union name each of its parts."""
+    if value is None or isinstance(value, dict | bool | str):
+        return value
+    raise refuse_here(f"found {describe(value)}, expected a JSON Schema, or the name of a file that holds one")
+
+
+class JsonSettings(Spec):
+    """The reply is valid JSON; of a schema, where one is given; with the value of the target, where there is one."""
+
+    kind: Literal["json"] = "json"
+    schema_: Annotated[dict[str, Any] | bool | str | None, BeforeValidator(_schema)] = Field(
+        None,
+        alias="schema",
+        description="A JSON Schema, here or in a file of JSON or YAML, whose path is relative to the suite file.",
+    )
+    fenced: bool = Field(
+        False, description="Take what stands in the first block fenced by ``` where the reply has one, else all of it."
+    )
+
+    @model_serializer(mode="wrap")
+    def _by_its_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """``schema`` is a name that pydantic keeps for itself."""
+        return {key.rstrip("_"): value for key, value in handler(self).items()}
+
+
+class PatternSettings(Spec):
+    """The one group of a regular expression, searched in the reply, is one of the targets."""
+
+    kind: Literal["pattern"] = "pattern"
+    pattern: str = Field(description="A regular expression with one group.")
+    ignore_case: bool = Field(False, description="Compare and search without regard to case.")
+    match: Literal["first", "last"] = Field("first", description="Which match counts.")
+    timeout_s: float = Field(1.0, gt=0, description="Seconds that the search in one reply may take.")

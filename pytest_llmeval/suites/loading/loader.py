@@ -1,0 +1,393 @@
+"""Reads a suite: its YAML, overrides, validation, rows, samples and few-shot examples. The one way in."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+from pydantic import ValidationError
+
+from pytest_llmeval.data.files import Source, read_text
+from pytest_llmeval.data.rows import Row
+from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, Document, read_yaml
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.format.dataset_spec import RowsSpec
+from pytest_llmeval.suites.format.explain import explain
+from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
+from pytest_llmeval.suites.format.schema import FewshotSpec, SuiteSpec
+from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, contradiction, draw_shots
+from pytest_llmeval.suites.loading.mapping import CLUSTER, FieldMap, Ids, Mapped, make_sample
+from pytest_llmeval.suites.loading.sources import check_rows_spec, rows_of, shown_source
+from pytest_llmeval.suites.loading.suite import NO_SCORERS, Origin, Suite
+from pytest_llmeval.suites.presets import Preset, PresetError, is_merged, with_preset
+from pytest_llmeval.suites.templates.templates import TemplateError, Templates
+from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
+from pytest_llmeval.types import JSON, Sample
+
+__all__ = ["Suite", "load_suite", "read_suite_name", "suite_of"]
+
+RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
+"""Gives the rows of a part of a suite that stands at the keys."""
+
+_TOO_LARGE = "put the rows in a data set file and name it with dataset.path"
+_MAX_ERRORS = 10
+_SHORTHANDS = ("choices", "target", "category", CLUSTER)
+_MIN_CLUSTERS = 10
+
+
+def load_suite(
+    path: Path,
+    *,
+    overrides: Sequence[Override] = (),
+    shown_path: str | None = None,
+    scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
+) -> Suite:
+    """Read a suite and its data. Prompts are not rendered.
+
+    Overrides whose suite matches are applied before validation. ``shown_path`` is how the file is named in errors.
+    ``scorers`` are those registered from Python, by name. Rows are read, mapped, filtered by ``where``, shuffled,
+    limited. Raises ``SuiteError``.
+    """
+    source = Source(path, os.fspath(path) if shown_path is None else shown_path)
+    document = read_yaml(source, too_large=_TOO_LARGE)
+    if not isinstance(document.value, dict):
+        raise Origin(document).error(f"found {describe(document.value)}, expected a mapping with the keys of a suite")
+    return suite_of(document, overrides=overrides, scorers=scorers)
+
+
+def suite_of(
+    document: Document,
+    *,
+    overrides: Sequence[Override] = (),
+    origin_of: Callable[..., Origin] = Origin,
+    scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
+    read_rows: RowReader = rows_of,
+) -> Suite:
+    """The suite of a mapping that was read, or made of another format, as ``load_suite`` makes it.
+
+    ``origin_of`` makes, as ``Origin`` does, what says in errors where a key stands. ``read_rows`` gives the rows that
+    ``dataset`` and ``prompt.fewshot`` name.
+    """
+    value = document.value
+    if not isinstance(value, dict):
+        raise TypeError(f"a suite is a mapping, found {describe(value)}")
+    name = value.get("suite")
+    matching = tuple(override for override in overrides if override.matches(name if isinstance(name, str) else ""))
+    try:
+        merged, preset = _whole(value, matching)
+    except OverrideError as error:
+        raise document.source.error(str(error)) from None
+    except PresetError as error:
+        raise origin_of(document, matching).error(str(error), error.keys) from None
+    origin = origin_of(document, matching, preset)
+    spec = _validated(merged, origin, scorers)
+    python_values = spec.dataset is not None and spec.dataset.python_values
+    suite = _Reading(spec, origin, Templates(python_values=python_values), read_rows).suite()
+    return replace(suite, scorers=scorers)
+
+
+def _whole(value: dict[str, JSON], overrides: Sequence[Override]) -> tuple[dict[str, JSON], Preset | None]:
+    """A suite's YAML value with the overrides and the defaults of its preset, and that preset.
+
+    An override of what the suite would say beside its preset is one of the suite's own keys: with a path the preset's
+    source of rows goes. One of a part of what the suite would replace as a whole changes the preset's. Raises
+    ``OverrideError`` and ``PresetError``.
+    """
+    in_force = [
+        override
+        for place, override in enumerate(overrides)
+        if not any(later.keys == override.keys[: len(later.keys)] for later in overrides[place + 1 :])
+    ]
+    of_own_keys = [override for override in in_force if is_merged(override.keys[:-1])]
+    merged, preset = with_preset(apply_overrides(value, of_own_keys))
+    if preset is None:
+        return apply_overrides(value, overrides), None
+    # A copy: the defaults of a preset are read once for all suites.
+    of_parts = [override for override in in_force if override not in of_own_keys]
+    return apply_overrides(merged, of_parts), preset
+
+
+def read_suite_name(path: Path) -> str:
+    """The value of the key ``suite``; the rest is read only where it does not come first. Raises ``SuiteError``."""
+    source = Source(path, os.fspath(path))
+    text = read_text(source, max_bytes=MAX_YAML_BYTES, too_large=_TOO_LARGE)
+    try:
+        events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        scalars = [
+            event.value for event, _ in zip(events, range(5), strict=False) if isinstance(event, yaml.ScalarEvent)
+        ]
+    except yaml.YAMLError:
+        scalars = []
+    if len(scalars) == 2 and scalars[0] == "suite":
+        return str(scalars[1])
+    document = read_yaml(source, too_large=_TOO_LARGE)
+    name = document.value.get("suite") if isinstance(document.value, dict) else None
+    if not isinstance(name, str):
+        raise source.error(f"suite: found {describe(name)}, expected the suite's name", document.line(("suite",)))
+    return name
+
+
+def _validated(value: dict[str, JSON], origin: Origin, scorers: Mapping[str, Callable[..., Any]]) -> SuiteSpec:
+    try:
+        spec = SuiteSpec.model_validate(value, context={"scorers": scorers})
+    except ValidationError as error:
+        problems = [origin.error(message, keys) for message, keys in explain(error)]
+        problems.sort(key=lambda problem: problem.line or 0)
+        first, *others = problems[:_MAX_ERRORS]
+        if not others:
+            raise first from None
+        raise SuiteError("\n".join([first.message, *map(str, others)]), path=first.path, line=first.line) from None
+    dataset = spec.dataset
+    has_source = dataset is not None and (origin.preset is None or (dataset.path or dataset.hub) is not None)
+    if spec.samples is not None and has_source:
+        raise origin.error("found both samples and dataset, expected one of them", ("dataset",))
+    if spec.samples is None and spec.dataset is None:
+        raise origin.error("found neither samples nor dataset, expected one of them", ("suite",))
+    if (problem := contradiction(spec.prompt)) is not None:
+        raise origin.error(f"{dotted(problem[1])}: {problem[0]}", problem[1])
+    fewshot = spec.prompt.fewshot
+    if fewshot is not None:
+        keys: Keys = ("prompt", "fewshot")
+        if fewshot.samples is not None and (fewshot.path is not None or fewshot.hub is not None):
+            other = "hub" if fewshot.path is None else "path"
+            message = f"prompt.fewshot: found both samples and {other}, expected one of them"
+            raise origin.error(message, (*keys, "samples"))
+        check_rows_spec(fewshot, keys, origin)
+    if spec.dataset is not None:
+        check_rows_spec(spec.dataset, ("dataset",), origin)
+        _check_streaming(spec, origin)
+    return spec
+
+
+def _check_streaming(spec: SuiteSpec, origin: Origin) -> None:
+    """Raise ``SuiteError`` for what needs all rows of a data set of which only some are read."""
+    dataset, fewshot = spec.dataset, spec.prompt.fewshot
+    if dataset is None or not dataset.streaming:
+        return
+    if dataset.shuffle_seed is not None:
+        keys: Keys = ("dataset", "shuffle_seed")
+        raise origin.error(f"{dotted(keys)}: needs all rows, which dataset.streaming does not read; remove one", keys)
+    is_own = fewshot is not None and fewshot.samples is None and fewshot.path is None and fewshot.hub is None
+    if is_own and dataset.limit is not None and fewshot is not None and fewshot.count and fewshot.sampler != "first_n":
+        keys = ("prompt", "fewshot", "sampler")
+        raise origin.error(
+            f"{dotted(keys)}: draws from all rows, which dataset.streaming with a limit does not read; "
+            "write sampler: first_n, or name other examples with prompt.fewshot.hub and split",
+            keys,
+        )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class _Reading:
+    """One reading of a validated suite."""
+
+    def __init__(self, spec: SuiteSpec, origin: Origin, templates: Templates, read_rows: RowReader = rows_of) -> None:
+        self.spec = spec
+        self.read_rows = read_rows
+        self.origin = origin
+        self.templates = templates
+        dataset = spec.dataset
+        self.field_map = FieldMap(
+            self._rules(),
+            origin,
+            templates,
+            columns_first=dataset is not None and dataset.columns_first,
+            first_id=None if dataset is None else dataset.first_id,
+        )
+
+    def suite(self) -> Suite:
+        document = self.origin.document
+        self._check_prompt_templates()
+        all_samples, rows = self._samples()
+        samples = [*all_samples]
+        dataset = self.spec.dataset
+        if dataset is not None and dataset.shuffle_seed is not None:
+            random.Random(dataset.shuffle_seed).shuffle(samples)
+        if dataset is not None and dataset.limit is not None:
+            samples = samples[: dataset.limit]
+        self._check_clusters(samples)
+        shots = self._shots(rows, all_samples, samples)
+        return Suite(
+            name=self.spec.suite,
+            path=document.source.path,
+            line=document.line(("suite",)) or 1,
+            spec=self.spec,
+            samples=tuple(samples),
+            overridden=tuple(override.text for override in self.origin.overrides),
+            shots=shots,
+            origin=self.origin,
+            templates=self.templates,
+        )
+
+    def _check_clusters(self, samples: Sequence[Sample]) -> None:
+        """Raise ``SuiteError`` for samples of so few clusters that these say nothing of the others there could be."""
+        if CLUSTER not in self.field_map.rules:
+            return
+        keys, _ = self.field_map.rules[CLUSTER]
+        num_clusters = len({sample.cluster for sample in samples})
+        if num_clusters < _MIN_CLUSTERS:
+            raise self.origin.error(
+                f"{dotted(keys)}: found {_counted(num_clusters, 'cluster')} in {_counted(len(samples), 'sample')}, "
+                f"expected at least {_MIN_CLUSTERS}: a standard error over fewer would be far too small; remove the "
+                "key to take samples as independent, or name a finer one",
+                keys,
+            )
+
+    def _rules(self) -> dict[str, tuple[Keys, object]]:
+        rules: dict[str, tuple[Keys, object]] = {}
+        if self.spec.dataset is not None:
+            for name, rule in self.spec.dataset.fields.items():
+                rules[name] = (self._field_keys(("dataset", "fields"), name), rule)
+        for name in _SHORTHANDS:
+            rule = getattr(self.spec, name)
+            if rule is None:
+                continue
+            if name in rules:
+                raise self.origin.error(
+                    f"{name}: found it also as dataset.fields.{name}, expected one of them", (name,)
+                )
+            rules[name] = ((name,), rule)
+        return rules
+
+    def _check_prompt_templates(self) -> None:
+        prompt = self.spec.prompt
+        sources: list[tuple[Keys, str | None]] = [
+            (("prompt", "template"), prompt.template),
+            (("prompt", "system"), prompt.system),
+            (("prompt", "prefix"), prompt.prefix),
+        ]
+        if (fewshot := prompt.fewshot) is not None:
+            sources.append((("prompt", "fewshot", "template"), fewshot.template))
+            sources.append((("prompt", "fewshot", "answer"), fewshot.answer))
+            sources.append((("prompt", "fewshot", "prefix"), fewshot.prefix))
+        for keys, source in sources:
+            try:
+                self.templates.check(source or "")
+            except TemplateError as error:
+                raise self.origin.error(f"{dotted(keys)}: {error}", keys) from None
+
+    def _samples(self) -> tuple[list[Sample], list[Row]]:
+        """All samples before shuffle and limit, and their rows if few-shot examples are to be made of those anew."""
+        dataset, fewshot = self.spec.dataset, self.spec.prompt.fewshot
+        if dataset is None or self.spec.samples is not None:  # a preset's dataset says what the columns mean
+            all_rows: Iterable[Row] = self._inline_rows(self.spec.samples or (), ("samples",))
+        else:
+            all_rows = self.read_rows(dataset, ("dataset",), self.origin)
+        limit = dataset.limit if dataset is not None and dataset.streaming else None
+        is_kept = self._where()
+        ids = Ids()
+        samples: list[Sample] = []
+        rows: list[Row] = []
+        num_rows = 0
+        for row in all_rows:
+            num_rows += 1
+            mapped = self.field_map.apply(row)
+            if is_kept is not None and not is_kept(mapped):
+                continue
+            samples.append(self._sample(mapped, ids.of(mapped), ("samples",)))
+            if fewshot is not None and fewshot.fields:
+                rows.append(row)
+            if len(samples) == limit:
+                break
+        if not samples:
+            keys: Keys = ("dataset", "where")
+            raise self.origin.error(
+                f"dataset.where: found it false for all {num_rows} rows, expected some to be left", keys
+            )
+        return samples, rows
+
+    def _inline_rows(self, samples: Sequence[dict[str, Any]], keys: Keys) -> list[Row]:
+        if not samples:
+            raise self.origin.error(f"{dotted(keys)}: found an empty list, expected samples", keys)
+        document = self.origin.document
+        return [
+            Row(columns, document.source, number, document.line((*keys, number - 1)), inline=True)
+            for number, columns in enumerate(samples, 1)
+        ]
+
+    def _where(self) -> Callable[[Mapped], bool] | None:
+        where = self.spec.dataset.where if self.spec.dataset is not None else None
+        if where is None:
+            return None
+        keys: Keys = ("dataset", "where")
+        source = where if "{{" in where else "{{ " + where + " }}"
+        try:
+            self.templates.check(source)
+        except TemplateError as error:
+            raise self.origin.error(f"dataset.where: {error}", keys) from None
+
+        def is_kept(mapped: Mapped) -> bool:
+            try:
+                value = self.templates.value(source, mapped.variables)
+            except TemplateError as error:
+                raise self.origin.error(f"dataset.where: {mapped.row.place}: {error}", keys) from None
+            if value not in (True, False):
+                raise self.origin.error(
+                    f"dataset.where: {mapped.row.place}: found {describe(value)}, expected true or false", keys
+                )
+            return bool(value)
+
+        return is_kept
+
+    def _shots(self, rows: list[Row], samples: list[Sample], left: list[Sample]) -> Shots:
+        """``left`` are those of the samples that are left after shuffle and limit."""
+        fewshot = self.spec.prompt.fewshot
+        if fewshot is None or fewshot.count == 0:
+            return Shots()
+        keys: Keys = ("prompt", "fewshot")
+        is_own = False
+        if fewshot.samples is not None:
+            pool = self._pool(fewshot, self._inline_rows(fewshot.samples, (*keys, "samples")))
+            holder = "prompt.fewshot.samples holds"
+        elif fewshot.path is not None or fewshot.hub is not None:
+            examples: Iterable[Row] = self.read_rows(fewshot, keys, self.origin)
+            if fewshot.streaming and fewshot.sampler == "first_n" and fewshot.match is None:
+                examples = islice(examples, fewshot.count + 1)  # one may be the sample itself
+            pool = self._pool(fewshot, examples)
+            holder = f"{shown_source(fewshot, self.origin)} holds"
+        else:
+            is_own = True
+            pool = self._pool(fewshot, rows) if fewshot.fields else samples
+            holder = "the data set itself, from which a sample is never shown to itself, holds"
+        shown = sorted(self.templates.names(self.spec.prompt.template or ""))
+        try:
+            return draw_shots(fewshot, pool, samples, is_own=is_own, holder=holder, left=left, shown=shown)
+        except FewshotError as error:
+            of = error.sample
+            kind = "example" if error.is_example else "sample"
+            where = f"{kind} {quoted(of.id)} ({self.origin.place(of)}): " if of is not None else ""
+            raise self.origin.error(f"{dotted(error.keys)}: {where}{error}", error.keys) from None
+
+    def _pool(self, fewshot: FewshotSpec, rows: Iterable[Row]) -> list[Sample]:
+        rules = dict(self.field_map.rules)
+        for name, rule in fewshot.fields.items():
+            rules[name] = (self._field_keys(("prompt", "fewshot", "fields"), name), rule)
+        field_map = replace(self.field_map, rules=rules)
+        keys: Keys = ("prompt", "fewshot", "samples")
+        return [self._sample(field_map.apply(row, shot=True), str(row.number), keys) for row in rows]
+
+    def _sample(self, mapped: Mapped, id_: str, inline: Keys) -> Sample:
+        """``inline`` are the keys at which the row stands if it is one of the suite file."""
+        try:
+            return make_sample(mapped, id_)
+        except SuiteError as error:
+            if mapped.row.inline and self.origin.overrides:
+                raise self.origin.error(error.message, (*inline, mapped.row.number - 1)) from None
+            raise
+
+    def _field_keys(self, above: Keys, name: str) -> Keys:
+        """The keys of a rule. Raises ``SuiteError`` for a name that no template could use."""
+        keys = (*above, name)
+        if not name.isidentifier() or name == "row":
+            expected = "letters, digits and '_', and not 'row'"
+            raise self.origin.error(f"{dotted(above)}: found the name {quoted(name)}, expected {expected}", keys)
+        return keys

@@ -1,0 +1,334 @@
+"""How rows become samples: columns, templates and literals for each field, and what a sample's values may be."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pytest_llmeval.data.rows import Row
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.loading.suite import Origin
+from pytest_llmeval.suites.templates.templates import TemplateError, Templates, is_template
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.types import JSON, Sample
+
+__all__ = ["CLUSTER", "FIELDS", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
+
+FIELDS = ("id", "question", "choices", "target", "choice_types", "category", "response")
+"""The names that a sample gives a meaning to; any other field is a variable for templates."""
+
+CLUSTER = "cluster"
+"""A field that has to be asked for: a column that happens to have this name changes no standard error."""
+
+_OF_SAMPLES = ("id", "category", CLUSTER, "response")
+"""Fields for which an example in a few-shot prompt has no use."""
+
+_FILE = "file_name"
+_MAX_CLUSTER_CHARACTERS = 80
+_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+_Value: TypeAlias = Callable[[Row, Mapping[str, object]], JSON]
+
+
+def unusable_character(text: str) -> str | None:
+    """NUL or a lone surrogate in ``text``, in the words of a message; None where there is none."""
+    if text.isascii() and "\0" not in text:
+        return None
+    found = _UNUSABLE.search(text)
+    if found is None:
+        return None
+    code = ord(found.group())
+    name = "NUL" if code == 0 else "a lone surrogate"
+    return f"found {name} (U+{code:04X}) at character {found.start() + 1}, expected text"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A row with its fields. ``variables`` are what templates and ``where`` see.
+
+    In those a field wins over a column, or with ``columns_first`` a column over a field.
+    """
+
+    row: Row
+    fields: Mapping[str, JSON]
+    variables: Mapping[str, object]
+    columns_first: bool = False
+
+
+@dataclass(slots=True)
+class FieldMap:
+    """The rules of one suite: for each field, the keys at which the rule stands, and the rule.
+
+    In a rule, a column wins over a field of the same name, so that ``question`` can be made of ``question.stem`` and
+    ``choices`` of ``question.choices``; in its template ``file_name`` is the name of the row's file without suffixes
+    (MMLU's subjects stand nowhere else). Everywhere else the field wins. With ``columns_first`` the column wins
+    everywhere, and no field is made of a column because it has its name. With a ``first_id`` a sample's id is its row's
+    number, counted from there, whatever columns there are.
+    """
+
+    rules: Mapping[str, tuple[Keys, object]]
+    origin: Origin
+    templates: Templates
+    columns_first: bool = False
+    first_id: int | None = None
+    _values: list[tuple[str, _Value]] = field(init=False)
+    _names_files: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._names_files = any(_FILE in rule for _, rule in self.rules.values() if isinstance(rule, str))
+        self._values = [(name, self._compile(keys, rule)) for name, (keys, rule) in self.rules.items()]
+
+    def apply(self, row: Row, *, shot: bool = False) -> Mapped:
+        """The row's fields. Raises ``SuiteError`` for a missing column or a template that fails.
+
+        A ``shot``, an example for few-shot prompts, needs no id, category or cluster; one that stands in the suite file
+        may give any field under its own name where the rule does not fit.
+        """
+        columns = row.columns
+        fields: dict[str, JSON] = {}
+        variables: dict[str, object] = {**columns, "row": columns}
+        if self._names_files and not row.inline:
+            variables.setdefault(_FILE, row.source.path.name.partition(".")[0])
+        for name, value in self._values:
+            try:
+                fields[name] = made = value(row, variables)
+            except SuiteError:
+                if shot and (name in _OF_SAMPLES or (row.inline and name in columns)):
+                    continue
+                raise
+            if name not in columns:
+                variables[name] = made
+        for name in () if self.columns_first else FIELDS:
+            if name not in fields and name in columns:
+                fields[name] = columns[name]
+        if self.first_id is not None:
+            fields["id"] = row.number - 1 + self.first_id
+        if self.columns_first:
+            variables.update({name: made for name, made in fields.items() if name not in columns})
+        else:
+            variables.update(fields)
+        if self._names_files and _FILE not in columns:
+            variables.pop(_FILE, None)
+        variables["row"] = columns
+        return Mapped(row, fields, variables, self.columns_first)
+
+    def _compile(self, keys: Keys, rule: object) -> _Value:
+        if isinstance(rule, str):
+            return self._template(keys, rule) if is_template(rule) else self._column(keys, rule)
+        if isinstance(rule, tuple):
+            if not any(isinstance(entry, str) and is_template(entry) for entry in rule):
+                return _literal([*rule])  # one list for all samples
+            entries = [
+                self._template(keys, entry) if isinstance(entry, str) and is_template(entry) else _literal(entry)
+                for entry in rule
+            ]
+            return lambda row, variables: [entry(row, variables) for entry in entries]
+        return _literal(rule)
+
+    def _template(self, keys: Keys, source: str) -> _Value:
+        templates = self.templates
+        try:
+            templates.check(source)
+        except TemplateError as error:
+            raise self.origin.error(f"{dotted(keys)}: {error}", keys) from None
+
+        def value(row: Row, variables: Mapping[str, object]) -> JSON:
+            try:
+                return templates.value(source, variables)
+            except TemplateError as error:
+                raise self.origin.error(f"{dotted(keys)}: {row.place}: {error}", keys) from None
+
+        return value
+
+    def _column(self, keys: Keys, column: str) -> _Value:
+        parts = column.split(".")
+
+        def value(row: Row, variables: Mapping[str, object]) -> JSON:
+            if column in row.columns:
+                return row.columns[column]  # type: ignore[no-any-return]
+            inside: Any = row.columns
+            for part in parts:
+                if isinstance(inside, dict) and part in inside:
+                    inside = inside[part]
+                elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
+                    inside = inside[int(part)]
+                else:
+                    raise self._no_column(keys, column, part, inside, row)
+            return inside  # type: ignore[no-any-return]
+
+        return value
+
+    def _no_column(self, keys: Keys, column: str, part: str, inside: object, row: Row) -> SuiteError:
+        name = quoted(column) if part == column else f"{quoted(part)} (of {quoted(column)})"
+        message = f"{dotted(keys)}: {row.place} has no column {name}"
+        if isinstance(inside, dict):
+            message += expected_one_of(part, inside)
+        else:
+            message += f": what stands there is {describe(inside)}"
+        if keys == ("target",):
+            message += f"; for the text itself write {{{{ {column!r} }}}}"
+        return self.origin.error(message, keys)
+
+
+def _literal(value: Any) -> _Value:
+    return lambda row, variables: value
+
+
+def make_sample(mapped: Mapped, id_: str) -> Sample:
+    """The sample of one row. Raises ``SuiteError`` for a value of a type that its field does not take."""
+    checked = _Checked(mapped.row, id_)
+    fields = mapped.fields
+    question = checked.text("question", fields.get("question"), or_unused=not mapped.row.inline)
+    choices = checked.texts("choices", fields.get("choices"))
+    for position, choice in enumerate(choices):
+        if not choice.strip():
+            raise checked.error(f"choices.{position}: found an empty option, expected text")
+    choice_types = checked.texts("choice_types", fields.get("choice_types"))
+    if choice_types and len(choice_types) != len(choices):
+        raise checked.error(f"choice_types: found {len(choice_types)}, expected one for each of {len(choices)} choices")
+    target = checked.target(fields.get("target"))
+    category = checked.category(fields.get("category"))
+    cluster = checked.cluster(fields[CLUSTER]) if CLUSTER in fields else None
+    shown: dict[str, object] = {"question": question} if question is not None else {}
+    if choices:
+        shown["choices"] = [*choices]
+    kept = mapped.row.columns if mapped.columns_first else {}
+    variables = mapped.variables
+    changed = {
+        name: value for name, value in shown.items() if name not in kept and not _is_same(variables.get(name), value)
+    }
+    if changed:
+        variables = {**variables, **changed}
+    return Sample(
+        id=id_,
+        path=str(mapped.row.source.path),
+        line=mapped.row.line,
+        question=question or "",
+        choices=choices,
+        choice_types=choice_types,
+        target=target,
+        category=category,
+        cluster=cluster,
+        response=fields.get("response"),
+        variables=variables,
+    )
+
+
+def _is_same(found: object, value: object) -> bool:
+    return type(found) is type(value) and found == value
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    row: Row
+    id: str
+
+    def error(self, message: str) -> SuiteError:
+        return self.row.error(f"sample {quoted(self.id)}: {message}")
+
+    def text(self, name: str, value: JSON, *, or_unused: bool = False) -> str | None:
+        if value is None or (or_unused and isinstance(value, dict | list)):
+            return None
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise self.error(f"{name}: found {describe(value)}, expected text")
+        return self.usable(name, value) if isinstance(value, str) else str(value)
+
+    def texts(self, name: str, value: JSON) -> tuple[str, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple):
+            advice = "" if self.row.inline else f"; map the column with dataset.fields.{name}"
+            raise self.error(f"{name}: found {describe(value)}, expected a list of texts{advice}")
+        texts: list[str] = []
+        for position, item in enumerate(value):
+            text = self.text(f"{name}.{position}", item)
+            if text is None:
+                raise self.error(f"{name}.{position}: found nothing (null), expected text")
+            texts.append(text)
+        return tuple(texts)
+
+    def target(self, value: JSON, name: str = "target") -> JSON:
+        if isinstance(value, str):
+            return self.usable(name, value)
+        if isinstance(value, float) and not -float("inf") < value < float("inf"):
+            raise self.error(f"{name}: found {describe(value)}, expected a finite number")
+        if isinstance(value, list | tuple):
+            return [self.target(item, f"{name}.{position}") for position, item in enumerate(value)]
+        if value is not None and not isinstance(value, bool | int | float):
+            raise self.error(f"{name}: found {describe(value)}, expected text, a number, a bool or a list of those")
+        return value
+
+    def category(self, value: JSON) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, str | int | float):
+            raise self.error(f"category: found {describe(value)}, expected text")
+        return self.usable("category", str(value))
+
+    def cluster(self, value: JSON) -> str:
+        """The value as text; a long one, such as a passage itself, as its hash: equality is all that it is for."""
+        if value is None or not str(value).strip():
+            raise self.error(
+                f"cluster: found {describe(value)}, expected what tells the sample's passage from others; a template "
+                "such as '{{ passage_id or id }}' gives a sample of its own a cluster of its own"
+            )
+        if not isinstance(value, str | int | float):
+            raise self.error(f"cluster: found {describe(value)}, expected text or a number")
+        text = self.usable(CLUSTER, str(value))
+        if len(text) <= _MAX_CLUSTER_CHARACTERS:
+            return text
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def usable(self, name: str, text: str) -> str:
+        if (problem := unusable_character(text)) is not None:
+            raise self.error(f"{name}: {problem}")
+        return text
+
+
+class Ids:
+    """The ids of a suite's samples: the field ``id``, else the row's number."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+        self._without: Row | None = None
+
+    def of(self, mapped: Mapped) -> str:
+        """The id of the next row. Raises ``SuiteError`` for one that cannot be, or that another row has."""
+        row = mapped.row
+        value = mapped.fields.get("id")
+        if value is None:
+            self._without = self._without or row
+        else:
+            id_ = _checked_id(value, row)
+            if id_ in self._rows:
+                raise row.error(
+                    f"found the id {quoted(id_)} twice, first in {self._rows[id_].place}; ids are unique in a suite"
+                )
+            self._rows[id_] = row
+        if self._without is not None and self._rows:
+            other = next(iter(self._rows.values()))
+            advice = "" if row.inline else "; dataset.first_id: 1 numbers them all"
+            raise self._without.error(
+                f"the row has no id, {other.place} has one; give ids to all rows, or to none (their numbers serve then)"
+                f"{advice}"
+            )
+        return str(row.number) if value is None else id_
+
+
+def _checked_id(value: JSON, row: Row) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise row.error(f"id: found {describe(value)}, expected text or a whole number")
+    id_ = unicodedata.normalize("NFC", str(value))
+    if not id_.strip():
+        raise row.error("id: found an empty text, expected an id")
+    for character in id_:
+        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+            raise row.error(
+                f"id: found {quoted(id_)} with the character U+{ord(character):04X}, expected an id without controls"
+            )
+    if id_.startswith("gate["):
+        raise row.error(f"id: found {quoted(id_)}, expected another beginning than 'gate[', which names gates")
+    return id_

@@ -1,0 +1,195 @@
+"""Where a suite's rows come from: one file, the files of a pattern or folder, or a data set of the hub."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from pytest_llmeval.data.files import COMPRESSIONS, Source, read_text
+from pytest_llmeval.data.hub import HubDataset, read_hub
+from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.format.dataset_spec import RowsSpec
+from pytest_llmeval.suites.loading.suite import Origin
+from pytest_llmeval.text.wording import MAX_LISTED, Keys, dotted, nearest, quoted
+
+__all__ = ["HubDataset", "check_rows_spec", "natural_order", "read_hub", "rows_of", "shown_source"]
+
+_OF_HUB = ("config", "split", "revision", "streaming")
+_OF_FILES = ("format", "key", "columns")
+_MAGIC = re.compile(r"[*?[]")
+_DIGITS = re.compile(r"(\d+)")
+
+
+def check_rows_spec(spec: RowsSpec, keys: Keys, origin: Origin) -> None:
+    """Raise ``SuiteError`` for keys of ``spec`` that contradict each other. ``keys`` is where ``spec`` stands."""
+    if spec.path is not None and spec.hub is not None:
+        raise origin.error(f"{dotted(keys)}: found both path and hub, expected one of them", (*keys, "hub"))
+    for source, names in (("path", _OF_FILES), ("hub", _OF_HUB)):
+        for name in names:
+            if getattr(spec, source) is None and getattr(spec, name) not in (None, False):
+                where = (*keys, name)
+                raise origin.error(f"{dotted(where)}: found no {dotted((*keys, source))} that it is for", where)
+    where = (*keys, "columns")
+    columns = spec.columns or ()
+    if spec.columns == ():
+        raise origin.error(f"{dotted(where)}: found an empty list, expected the columns' names", where)
+    for name in columns:
+        if not name.strip():
+            raise origin.error(f"{dotted(where)}: found an empty name, expected text", where)
+        if columns.count(name) > 1:
+            raise origin.error(f"{dotted(where)}: found {quoted(name)} twice, expected names that differ", where)
+
+
+def rows_of(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
+    """The rows that ``spec`` names, one by one. Raises ``SuiteError``, for a broken row when it is reached.
+
+    Rows are numbered through all files. ``keys`` is where ``spec`` stands in the suite.
+    """
+    if spec.hub is not None:
+        dataset = HubDataset(
+            spec.hub, config=spec.config, split=spec.split, revision=spec.revision, streaming=spec.streaming
+        )
+        rows = read_hub(dataset, lambda message, key: origin.error(f"{dotted((*keys, key))}: {message}", (*keys, key)))
+    elif spec.path is not None:
+        rows = _rows_of_files(spec, keys, origin)
+    else:
+        raise origin.error(f"{dotted(keys)}: found neither path nor hub, expected one of them", keys)
+    number = 0
+    for row in rows:
+        number = row.number
+        yield row
+    if number == 0:
+        where = (*keys, "path" if spec.hub is None else "hub")
+        raise origin.error(f"{dotted(where)}: {shown_source(spec, origin)} holds no rows, expected at least one", where)
+
+
+def shown_source(spec: RowsSpec, origin: Origin) -> str:
+    """What ``spec`` names, as errors name it."""
+    if spec.hub is not None:
+        return HubDataset(spec.hub, config=spec.config, split=spec.split).shown
+    return origin.source.beside(spec.path or "").shown
+
+
+def natural_order(path: str) -> list[list[str | int]]:
+    """A key that sorts ``2.json`` before ``10.json``, folder by folder."""
+    return [
+        [int(part) if number % 2 else part for number, part in enumerate(_DIGITS.split(name))]
+        for name in Path(path).parts
+    ]
+
+
+def _rows_of_files(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
+    path_keys = (*keys, "path")
+    named = origin.source.beside(spec.path or "")
+
+    def error(message: str) -> SuiteError:
+        return origin.error(f"{dotted(path_keys)}: {message}", path_keys)
+
+    # os.path's questions, and not Path's, which raise for a name that is too long.
+    is_folder = os.path.isdir(named.path)
+    is_pattern = not is_folder and not os.path.exists(named.path) and _MAGIC.search(spec.path or "") is not None
+    if is_folder:
+        files = _files_of_folder(named, spec, error)
+    elif is_pattern:
+        files = _files_of_pattern(named, error)
+    else:
+        files = [named]
+        if not os.path.isfile(named.path):
+            try:
+                read_text(named, max_bytes=0, too_large="")
+            except SuiteError as problem:
+                raise error(str(problem)) from None
+    formats = [spec.format or format_of(file.path) for file in files]
+    for file, format_ in zip(files, formats, strict=True):
+        if format_ is None:
+            which = f" of {file.shown}" if len(files) > 1 else ""
+            raise error(
+                f"found the suffix {quoted(data_suffix(file.path))}{which}, expected one of {', '.join(FORMATS)}"
+                f" (or one of them before {' or '.join(COMPRESSIONS)}); or say what it is with {dotted(keys)}.format"
+            )
+    number = 0
+    for file, format_ in zip(files, formats, strict=True):
+        rows = read_rows(
+            file, format_ or "", spec.key, spec.columns, num_before=number, or_one_row=is_folder or is_pattern
+        )
+        for row in rows:
+            number = row.number
+            if is_folder and row.line is None:
+                raise file.error(
+                    "found a list, expected one JSON object as in each file of the folder; for files that hold lists "
+                    f"write a pattern, {dotted(path_keys)}: {_pattern(spec.path or '', '*.json')}"
+                )
+            yield row
+
+
+def _files_of_pattern(named: Source, error: Callable[[str], SuiteError]) -> list[Source]:
+    try:
+        found = glob.glob(os.fspath(named.path), recursive=True)
+    except (OSError, ValueError, re.error) as problem:
+        raise error(f"{named.shown}: cannot be searched for: {problem}") from None
+    files = [path for path in found if os.path.isfile(path)]
+    if files:
+        return _sources(named, files)
+    if found:
+        raise error(f"{named.shown}: matches folders and no file; add what their files are called, such as /*.jsonl")
+    raise error(f"{named.shown}: matches no file{_what_is_there(named)}")
+
+
+def _files_of_folder(named: Source, spec: RowsSpec, error: Callable[[str], SuiteError]) -> list[Source]:
+    """One JSON object, or with ``format: text`` one text, in each file of the folder and the folders in it."""
+    found = [
+        path
+        for path in glob.glob(os.path.join(glob.escape(os.fspath(named.path)), "**"), recursive=True)
+        if os.path.isfile(path)
+    ]
+    if spec.format == "text":
+        files = found
+    else:
+        data = [path for path in found if format_of(Path(path)) is not None]
+        others = [path for path in data if format_of(Path(path)) != "json"]
+        if others or spec.format not in (None, "json") or spec.key is not None:
+            suffix = data_suffix(Path(others[0])) if others else f".{spec.format or 'json'}"
+            raise error(
+                f"{named.shown}: is a folder, which is read as one JSON object in each file; for files of rows write a "
+                f"pattern, {_pattern(spec.path or '', '*' + suffix)}"
+            )
+        files = data
+    if not files:
+        kind = "file" if spec.format == "text" else ".json file"
+        raise error(f"{named.shown}: is a folder without a {kind}, expected one for each row")
+    return _sources(named, files)
+
+
+def _sources(named: Source, paths: Sequence[str]) -> list[Source]:
+    """The files in natural order, each shown as the user would name it."""
+    base = named.path
+    shown = Path(named.shown)
+    while _MAGIC.search(os.fspath(base)) and base != base.parent and not base.is_dir():
+        base, shown = base.parent, shown.parent
+    return [
+        Source(Path(path), os.path.normpath(os.path.join(shown, os.path.relpath(path, base))))
+        for path in sorted(paths, key=natural_order)
+    ]
+
+
+def _pattern(path: str, name: str) -> str:
+    return f"{path.rstrip('/')}/{name}"
+
+
+def _what_is_there(named: Source) -> str:
+    folder, wanted = named.path, ""
+    while _MAGIC.search(os.fspath(folder)) and folder != folder.parent and not folder.is_dir():
+        folder, wanted = folder.parent, folder.name
+    try:
+        names = sorted(os.listdir(folder), key=natural_order)
+    except (OSError, ValueError):
+        return f": there is no folder {folder.name!r} either"
+    near = nearest(_MAGIC.sub("", wanted), names)
+    if near is not None:
+        return f"; did you mean {quoted(near)}?"
+    listed = ", ".join(names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")
+    return f"; the folder holds {listed}" if names else "; the folder is empty"

@@ -1,0 +1,117 @@
+"""A suite that was read: what it says, its samples, and where each part stands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import Document
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.format.overrides import Override
+from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots
+from pytest_llmeval.suites.presets import Preset
+from pytest_llmeval.suites.templates.templates import Templates
+from pytest_llmeval.text.wording import Keys, dotted, quoted
+from pytest_llmeval.types import Sample
+
+__all__ = ["NO_SCORERS", "Origin", "Suite"]
+
+
+NO_SCORERS: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a suite's keys come from: lines of its file, its preset, or overrides."""
+
+    document: Document
+    overrides: tuple[Override, ...] = ()
+    preset: Preset | None = None
+
+    @property
+    def source(self) -> Source:
+        """The suite file."""
+        return self.document.source
+
+    def error(self, message: str, keys: Keys = ()) -> SuiteError:
+        """A ``SuiteError`` at the line of ``keys``, or one that names the override that set them."""
+        for override in reversed(self.overrides):
+            is_inside = override.keys == keys[: len(override.keys)]
+            is_made = keys == override.keys[: len(keys)] and keys not in self.document.lines
+            if keys and (is_inside or is_made):
+                return self.source.error(f"--llm-set {quoted(override.text)}: {message}")
+        if self.preset is not None and keys and keys not in self.document.lines and self.preset.has(keys):
+            return self.source.error(f"preset {self.preset.name}: {message}", self.document.line(("preset",)))
+        return self.source.error(message, self.document.line(keys))
+
+    def place(self, sample: Sample) -> str:
+        """``file:line`` of the sample, the file as the user knows it."""
+        shown = self.shown(sample.path)
+        return shown if sample.line is None else f"{shown}:{sample.line}"
+
+    def shown(self, path: str) -> str:
+        """A file beside the suite, as the user knows it."""
+        source = self.source
+        if path == os.fspath(source.path):
+            return source.shown
+        try:
+            relative = os.path.relpath(path, source.path.parent)
+        except ValueError:  # on another drive
+            return path
+        return source.beside(relative).shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A suite and its selected samples, in order.
+
+    ``line`` is that of the key ``suite``. ``overridden`` are the texts of the overrides that changed it.
+    """
+
+    name: str
+    path: Path
+    line: int
+    spec: SuiteSpec
+    samples: tuple[Sample, ...]
+    overridden: tuple[str, ...] = ()
+    shots: Shots = field(default_factory=Shots)
+    scorers: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: NO_SCORERS, repr=False, compare=False)
+    origin: Origin = field(repr=False, compare=False)
+    templates: Templates = field(repr=False, compare=False)
+
+    @property
+    def cluster(self) -> str | None:
+        """By what samples belong together, as the suite says it: a column or a template."""
+        of_fields = self.spec.dataset.fields.get("cluster") if self.spec.dataset is not None else None
+        rule = of_fields if self.spec.cluster is None else self.spec.cluster
+        return None if rule is None else str(rule)
+
+    def shots_for(self, sample: Sample) -> tuple[Sample, ...]:
+        """The few-shot examples of this sample's prompt, never its own row. Raises ``SuiteError`` if too few."""
+        try:
+            return self.shots.of(sample)
+        except FewshotError as error:
+            raise self.error(str(error), sample, error.keys) from None
+
+    def place(self, sample: Sample) -> str:
+        """``file:line`` of the sample, the file as the user knows it."""
+        return self.origin.place(sample)
+
+    def error(self, message: str, sample: Sample | None = None, keys: Sequence[str | int] = ()) -> SuiteError:
+        """A ``SuiteError`` at the line of ``keys`` if they are given, else at the sample's own, else at the suite's.
+
+        The message names the sample, and the keys.
+        """
+        if not keys:
+            if sample is None:
+                return self.origin.error(message, ("suite",))
+            shown = self.origin.shown(sample.path)
+            return SuiteError(f"sample {quoted(sample.id)}: {message}", path=shown, line=sample.line)
+        where = f"sample {quoted(sample.id)} ({self.place(sample)}): " if sample is not None else ""
+        return self.origin.error(f"{dotted(tuple(keys))}: {where}{message}", tuple(keys))

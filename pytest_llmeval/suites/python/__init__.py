@@ -1,0 +1,1 @@
+"""Benchmarks written as Python classes."""

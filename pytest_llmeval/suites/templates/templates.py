@@ -1,0 +1,166 @@
+"""Templates of one suite: compiled once, rendered for every sample, with errors that say what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError, meta, nodes
+from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2.runtime import Context
+
+from pytest_llmeval.suites.templates.example_memo import ExampleMemo
+from pytest_llmeval.suites.templates.sandbox import MAX_OUTPUT, RefusedError, Sandbox
+from pytest_llmeval.suites.templates.text_filters import VALUE_FILTERS
+from pytest_llmeval.text.wording import expected_one_of
+from pytest_llmeval.types import JSON
+
+__all__ = ["TemplateError", "Templates", "is_template"]
+
+_RESULT = "value_of_the_expression"
+_UNDEFINED = re.compile(r"'(.+)' is undefined")
+_NOT_IN_LIST = re.compile(r"(.+) is not in list", re.DOTALL)
+
+
+class TemplateError(ValueError):
+    """A template that cannot be compiled or rendered. The message does not say where the template stands."""
+
+
+def is_template(text: str) -> bool:
+    """True where ``text`` holds ``{{`` or ``{%``."""
+    return "{{" in text or "{%" in text
+
+
+@dataclass(slots=True)
+class Templates:
+    """Compiles and renders. Each source is compiled once. ``python_values`` as ``Sandbox`` has it."""
+
+    python_values: bool = False
+    examples: ExampleMemo = field(default_factory=ExampleMemo)
+    """The few-shot examples of the suite that were rendered before."""
+    _sandbox: Sandbox = field(init=False)
+    _texts: dict[str, Template] = field(default_factory=dict)
+    _values: dict[str, Template | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._sandbox = Sandbox(python_values=self.python_values)
+
+    def text(self, source: str, variables: Mapping[str, object]) -> str:
+        """``source`` rendered with ``variables``. Raises ``TemplateError``."""
+        template = self._texts.get(source)
+        if template is None:
+            template = self._compiled(source, lambda: self._sandbox.from_string(self._sandbox.parse_restricted(source)))
+            self._texts[source] = template
+        self._sandbox.budget.restart()
+        try:
+            return _bounded(template.root_render_func(self._context(template, variables)))
+        except Exception as error:
+            self._fail(error, variables)
+
+    def value(self, source: str, variables: Mapping[str, object]) -> JSON:
+        """The value of a source that is one ``{{ expression }}`` with its type; any other source rendered as text.
+
+        ``{% set %}`` may stand before an expression that ends in a filter which makes values of text, as ``literal``.
+        Tuples, ranges and what ``map`` or ``select`` give become lists. Raises ``TemplateError``.
+        """
+        if source not in self._values:
+            self._values[source] = self._compiled(source, lambda: self._expression(source))
+        template = self._values[source]
+        if template is None:
+            return self.text(source, variables)
+        self._sandbox.budget.restart()
+        try:
+            context = self._context(template, variables)
+            for _ in template.root_render_func(context):
+                pass
+            return _plain(context.vars[_RESULT])
+        except Exception as error:
+            self._fail(error, variables)
+
+    def check(self, source: str) -> None:
+        """Raise ``TemplateError`` where ``source`` is no template."""
+        self._compiled(source, lambda: self._sandbox.parse_restricted(source))
+
+    def names(self, source: str) -> set[str]:
+        """The variables that ``source`` uses. Raises ``TemplateError`` where it is no template."""
+        found: set[str] = self._compiled(
+            source, lambda: meta.find_undeclared_variables(self._sandbox.parse_restricted(source))
+        )
+        return found
+
+    def _context(self, template: Template, variables: Mapping[str, object]) -> Context:
+        # "shared" skips Jinja2's own merging with the globals, which takes longer than most templates.
+        return template.new_context({**self._sandbox.globals, **variables}, shared=True)
+
+    def _expression(self, source: str) -> Template | None:
+        tree = self._sandbox.parse_restricted(source.strip())
+        if not tree.body:
+            return None
+        *before, output = tree.body
+        if not all(isinstance(node, nodes.Assign | nodes.AssignBlock) for node in before):
+            return None
+        if not isinstance(output, nodes.Output) or len(output.nodes) != 1:
+            return None
+        expression = output.nodes[0]
+        if isinstance(expression, nodes.TemplateData):
+            return None
+        if before and not (isinstance(expression, nodes.Filter) and expression.name in VALUE_FILTERS):
+            return None
+        assign = nodes.Assign(nodes.Name(_RESULT, "store", lineno=1), expression, lineno=1)
+        program = nodes.Template([*before, assign], lineno=1)
+        program.set_environment(self._sandbox)
+        return self._sandbox.from_string(program)
+
+    def _compiled(self, source: str, compile_: Callable[[], Any]) -> Any:
+        self._sandbox.budget.restart()
+        try:
+            return compile_()
+        except TemplateSyntaxError as error:
+            raise TemplateError(f"line {error.lineno} of the template: {(error.message or '').rstrip('.')}") from None
+        except (SecurityError, RefusedError) as error:
+            raise TemplateError(str(error)) from None
+        except (RecursionError, MemoryError, SyntaxError):
+            raise TemplateError("the template is nested too deeply") from None
+
+    def _fail(self, error: Exception, variables: Mapping[str, object]) -> NoReturn:
+        if isinstance(error, UndefinedError):
+            message = str(error)
+            if found := _UNDEFINED.fullmatch(message):
+                known = sorted(variables)
+                message += expected_one_of(found.group(1), known)
+        elif isinstance(error, TemplateRuntimeError | RefusedError):
+            message = str(error)
+        elif isinstance(error, RecursionError):
+            message = "it is nested too deeply"
+        elif isinstance(error, ValueError) and (absent := _NOT_IN_LIST.fullmatch(str(error))):
+            message = f"found {absent.group(1)}, which is not in the list"
+        else:
+            message = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
+        raise TemplateError(message.rstrip(".")) from None
+
+
+def _bounded(parts: Iterable[str]) -> str:
+    texts: list[str] = []
+    size = 0
+    for part in parts:
+        texts.append(part)
+        size += len(part)
+        if size > MAX_OUTPUT:
+            raise RefusedError(f"it makes a text of more than {MAX_OUTPUT:,} characters")
+    return "".join(texts)
+
+
+def _plain(value: Any) -> JSON:
+    """``value`` as JSON types. An undefined value raises its own error."""
+    if isinstance(value, Undefined):
+        return str(value)  # raises its error, but for an "if" without "else", which is empty
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Iterable) and not callable(value) and not isinstance(value, set | frozenset | bytes):
+        return [_plain(item) for item in value]
+    found = getattr(value, "described", f"a Python {type(value).__name__}")
+    raise RefusedError(f"it gives {found}, expected text, a number, a bool, a list or a mapping")

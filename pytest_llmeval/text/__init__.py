@@ -1,0 +1,1 @@
+"""Texts for people: wording, escaping, redaction of secrets, names of models."""
