@@ -15,6 +15,7 @@ __all__ = [
     "LeftOutError",
     "ModelError",
     "OptionError",
+    "RefusedError",
     "ReportError",
     "RequestError",
     "SuiteError",
@@ -84,3 +85,7 @@ class ContextLengthError(RequestError):
 
 class ReportError(LLMEvalError):
     """A report cannot be written or read."""
+
+
+class RefusedError(Exception):
+    """What a template asks for is refused: more memory or time than it can need, or what is surely a mistake."""

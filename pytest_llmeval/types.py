@@ -11,12 +11,15 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "JSON",
+    "AskedSample",
+    "EngineUse",
     "GenerateRequest",
     "GenerateResponse",
     "LoglikelihoodRequest",
     "LoglikelihoodResponse",
     "LoglikelihoodRollingRequest",
     "Message",
+    "ModelIdentity",
     "NotMeasurable",
     "Prompt",
     "Request",
@@ -191,3 +194,61 @@ class NotMeasurable:
     """
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelIdentity:
+    """What the report says a number was measured on.
+
+    ``name`` is how the user named the model and the key of its records; ``backend`` the code that runs it;
+    ``revision`` the commit of the weights where the hub knows one; ``fingerprint`` a hash over the weights' content
+    and everything else that decides the responses, None where it cannot be known. ``details`` holds what else a reader
+    wants: class, number of parameters, maximum length, versions. Never a secret.
+    """
+
+    name: str
+    backend: str
+    revision: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    fingerprint: str | None = None
+    details: dict[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineUse:
+    """How the log-likelihoods of a suite were computed, and how far that was checked.
+
+    ``reason`` says why it was this engine. ``num_audited`` requests were scored by the slow path as well, and differed
+    by ``largest_difference`` (nats) at most, where ``tolerance`` was allowed.
+    """
+
+    engine: Literal["tree", "plain"]
+    reason: str
+    num_audited: int = 0
+    largest_difference: float | None = None
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSample:
+    """A sample as a model sees it that answers by sample and not by prompt: a file of replies, or guessing.
+
+    ``number`` is its place in the suite as it was read, from 1. ``options`` are what an answer is chosen from (option
+    texts, labels, or yes and no), ``right`` the indices of the right ones; without options, ``answers`` are the texts
+    that count as right, the first as an example would show it, and ``answer_keys`` the same as the scorer compares
+    them. ``response`` is a reply that the data set carries, ``row`` the columns that it was read from, ``place`` where.
+    ``requests`` are what other models would be asked; empty where the whole suite is only looked at.
+    """
+
+    suite: str
+    id: str
+    number: int
+    place: str
+    requests: tuple[Request, ...] = ()
+    options: tuple[str, ...] = ()
+    right: tuple[int, ...] = ()
+    answers: tuple[str, ...] = ()
+    answer_keys: tuple[str, ...] = ()
+    response: JSON = None
+    row: Mapping[str, object] = field(default_factory=dict)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import AskedSample, EngineUse
 from pytest_llmeval.types import (
+    AskedSample,
+    EngineUse,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,

@@ -19,7 +19,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
-    from pytest_llmeval.suites.format.schema import json_schema
+    from pytest_llmeval.suites.format.json_schema import json_schema
 
     write_out(json.dumps(json_schema(), indent=2) + "\n")
     return 0

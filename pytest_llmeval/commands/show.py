@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _warn(report: Report, path: Path) -> None:
     """What is shown is what the report says; that it is not so is told beside it."""
-    from pytest_llmeval.reporting.storage.recount import misfit
+    from pytest_llmeval.reporting.report.recount import misfit
 
     if problem := misfit(report, f"the report {path}"):
         say("show", problem)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pytest_llmeval.data.files import Source, import_arrow, open_bytes
-from pytest_llmeval.suites.templates.sandbox import RefusedError
+from pytest_llmeval.errors import RefusedError
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["Binary", "read_parquet", "rows_of_batch"]

@@ -23,8 +23,8 @@ def read_fitting(path: Path, gates: Sequence[GivenGate] = ()) -> Report:
     ``gates`` are what will be decided on it, beside those of its own suites. Raises ``ReportError``, also where the
     report's numbers are not those of its records.
     """
+    from pytest_llmeval.reporting.report.recount import fitting
     from pytest_llmeval.reporting.storage.read import read_report
-    from pytest_llmeval.reporting.storage.recount import fitting
     from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
 
     report = read_report(path)

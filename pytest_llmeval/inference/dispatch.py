@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import AskedSample, Backend, Failed, SampleModel, identify
+from pytest_llmeval.models.base import Backend, Failed, SampleModel, identify
 from pytest_llmeval.types import (
+    AskedSample,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,

@@ -18,15 +18,8 @@ from dataclasses import dataclass
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, ask_samples
 from pytest_llmeval.inference.time_shares import TimeShares
-from pytest_llmeval.models.base import (
-    AskedSample,
-    EngineUse,
-    Failed,
-    SampleModel,
-    answers_one_by_one,
-    answers_samples,
-)
-from pytest_llmeval.types import GenerateRequest, Request, Response
+from pytest_llmeval.models.base import Failed, SampleModel, answers_one_by_one, answers_samples
+from pytest_llmeval.types import AskedSample, EngineUse, GenerateRequest, Request, Response
 
 __all__ = ["Lookahead", "Member"]
 

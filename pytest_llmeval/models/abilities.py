@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.python.importing import METHODS, find_object, is_factory, signature_of, split_target
-from pytest_llmeval.models.registry import ModelSpec
+from pytest_llmeval.models.specs import ModelSpec
 
 __all__ = ["lacks_method"]
 

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.base import AskedSample, Backend, Failed, ModelIdentity
+from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.types import (
+    AskedSample,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Response,
 )
 

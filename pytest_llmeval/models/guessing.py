@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.base import AskedSample, Failed, ModelIdentity
+from pytest_llmeval.models.base import Failed
 from pytest_llmeval.models.by_sample import SampleBackend
 from pytest_llmeval.types import (
+    AskedSample,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
+    ModelIdentity,
     Response,
 )
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin.options.settings import Settings, collected_suites_key, is_sample_key, settings_key
-from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError, GivenGate
+from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.stash import collected_suites_key, is_sample_key
+from pytest_llmeval.suites.format.gate_rules import GateRuleError, GivenGate
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.baseline.compare import BaselineSettings
@@ -26,7 +27,6 @@ __all__ = [
     "gate_options",
     "given_gates",
     "read_baseline",
-    "read_gates",
 ]
 
 baseline_key = pytest.StashKey[Any]()
@@ -131,8 +131,8 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
     path = baseline_path(config, settings)
     if path is None or baseline_key in config.stash:
         return
+    from pytest_llmeval.reporting.report.recount import fitting
     from pytest_llmeval.reporting.storage.read import read_report
-    from pytest_llmeval.reporting.storage.recount import fitting
 
     try:
         report = read_report(path)
@@ -151,19 +151,3 @@ def describe_baseline(config: pytest.Config) -> str | None:
     models = ", ".join(dict.fromkeys(model for suite in baseline.suites for model in suite.models)) or "no model"
     num_suites = len({suite.info.name for suite in baseline.suites})
     return f"{path} ({models}, {baseline.created}, {num_suites} suite{'' if num_suites == 1 else 's'})"
-
-
-def read_gates(suite: Path) -> dict[str, int | None]:
-    """The gates of a suite file, from its text alone; none of what is no rule."""
-    from pytest_llmeval.data.files import Source
-    from pytest_llmeval.data.yaml_reader import read_yaml
-
-    document = read_yaml(Source(suite, str(suite)), too_large="a suite of this size is none")
-    value = document.value.get("gates") if isinstance(document.value, dict) else None
-    gates: dict[str, int | None] = {}
-    for place, text in enumerate(value if isinstance(value, list) else []):
-        try:
-            gates[GateRule.parse(str(text)).text] = document.line(("gates", place))
-        except GateRuleError:
-            continue
-    return gates

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_llmeval.models.base import AskedSample
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.format.score_settings.choices import YesNoSettings
 from pytest_llmeval.suites.format.score_settings.several import SeveralSettings
-from pytest_llmeval.types import Request, Sample
+from pytest_llmeval.types import AskedSample, Request, Sample
 
 __all__ = ["asked_sample", "whole_suite"]
 

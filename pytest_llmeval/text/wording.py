@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["Keys", "describe", "dotted", "expected_one_of", "nearest", "quoted"]
+__all__ = ["Keys", "describe", "dotted", "expected_one_of", "nearest", "quoted", "relative_path"]
 
 Keys: TypeAlias = tuple[str | int, ...]
 """Where a value stands in a YAML document: ``("samples", 3, "target")``."""
@@ -66,3 +68,9 @@ def expected_one_of(word: str, known: Iterable[str]) -> str:
         return "; expected none"
     listed = ", ".join(words[:MAX_LISTED])
     return f"; expected one of {listed}{', …' if len(words) > MAX_LISTED else ''}"
+
+
+def relative_path(path: Path) -> str:
+    """The path as a user at the current directory would write it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

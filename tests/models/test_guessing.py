@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import AskedSample
 from pytest_llmeval.models.guessing import GuessingModel
 from pytest_llmeval.types import (
+    AskedSample,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,

@@ -10,8 +10,8 @@ import torch
 from huggingface_hub import errors
 
 from pytest_llmeval.models.huggingface.errors import cause, explain, is_out_of_memory
-from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import one_line_of
 
 _SPEC = ModelSpec(name="org/name", kind="hub", location="org/name")

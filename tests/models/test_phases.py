@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.inference.dispatch import ask
-from pytest_llmeval.models.base import ModelIdentity
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.python.model import CallableModel
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
+from pytest_llmeval.types import (
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    ModelIdentity,
+)
 from tests.models.support import load
 from tests.tiny_models import make_checkpoint
 

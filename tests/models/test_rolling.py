@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.dispatch import ask as ask_model
-from pytest_llmeval.models.base import Backend, Failed, ModelIdentity
+from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.windows import Outcome, rolling_windows, score_texts
 from pytest_llmeval.types import (
@@ -23,6 +23,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Request,
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.registry import demo_folder
+from pytest_llmeval.models.specs import demo_folder
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, LoglikelihoodRollingRequest
 from tests.models.support import load, naive_loglikelihood
 from tests.tiny_models import make_checkpoint

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.inference.dispatch import ask
-from pytest_llmeval.models.base import Failed, ModelIdentity
+from pytest_llmeval.models.base import Failed
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, PlainModel
 from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.types import (
@@ -18,6 +18,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Request,
     Response,
 )

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval import model_fixtures, several_models
+from pytest_llmeval.plugin.models import loading as model_fixtures, several as several_models
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import ModelIdentity
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse

@@ -28,7 +28,7 @@ import gc
 import sys
 from pathlib import Path
 import pytest
-from pytest_llmeval import several_models
+from pytest_llmeval.plugin.models import several as several_models
 
 load = several_models.load_configured
 

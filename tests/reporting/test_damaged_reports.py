@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.report import Comparison
 from pytest_llmeval.reporting.storage.json_report import write_report
@@ -24,6 +23,7 @@ from pytest_llmeval.reporting.writers.targets import final_path
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
+from pytest_llmeval.types import EngineUse
 from tests.reporting.reports import make_record, make_report
 
 WRONG: tuple[Any, ...] = (None, True, -1, 0, 10**400, 1.5, float("1e308") * 10, "", "x", [], [3], {}, {"x": 3})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.reporting.terminal.engine_lines import engine_lines, merged
+from pytest_llmeval.reporting.report.engine_uses import merged
+from pytest_llmeval.reporting.terminal.engine_lines import engine_lines
+from pytest_llmeval.types import EngineUse
 
 TREE = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=1e-6, tolerance=1e-4)
 OFF = EngineUse(engine="plain", reason="the tree was off", num_audited=4, largest_difference=2.0, tolerance=1e-4)

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.types import EngineUse
 from tests.reporting import reports as made
 from tests.reporting.reports import make_record, make_report
 from tests.support import REPOSITORY, clean_environment
@@ -135,12 +135,12 @@ def test_the_journal_of_a_report_with_a_long_name(tmp_path: Path, name: str) -> 
 
 def test_the_journal_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert journal_path(Path(".")) == Path("eval_report.journal")
-    assert journal_path(Path("/")) == Path("/eval_report.journal")
-    Journal(journal_path(tmp_path), HEAD).close(discard=False)
-    assert journal_path(tmp_path) == tmp_path / "eval_report.2.journal"
+    assert journal_path(Path("."), is_folder=True) == Path("eval_report.journal")
+    assert journal_path(Path("/"), is_folder=True) == Path("/eval_report.journal")
+    Journal(journal_path(tmp_path, is_folder=True), HEAD).close(discard=False)
+    assert journal_path(tmp_path, is_folder=True) == tmp_path / "eval_report.2.journal"
     with pytest.raises(ReportError, match="cannot write the journal"):
-        Journal(journal_path(tmp_path / "no"), HEAD)
+        Journal(journal_path(tmp_path / "no", is_folder=True), HEAD)
 
 
 def test_a_journal_that_vanishes_is_read_all_the_same(path: Path) -> None:

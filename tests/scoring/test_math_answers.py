@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.mathematics.answers import Answer, find_answer, for_math_verify, last_box, same_text
+from pytest_llmeval.scoring.mathematics.answers import Answer, find_answer, for_math_verify, same_text
+from pytest_llmeval.scoring.scorers.boxes import last_box
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract
 
 ALL: tuple[Extract, ...] = ("boxed", "answer", "math", "number")

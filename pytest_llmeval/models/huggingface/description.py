@@ -8,8 +8,8 @@ from pathlib import Path
 from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
 from pytest_llmeval.models.huggingface.checkpoint import CONFIG
 from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot
-from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 
 __all__ = ["describe_engine"]
 

@@ -26,8 +26,8 @@ from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, logpro
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, SeparateEncoder
-from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import LoglikelihoodRequest
 

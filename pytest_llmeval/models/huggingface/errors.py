@@ -7,8 +7,8 @@ from huggingface_hub import errors as hub_errors
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.huggingface.checkpoint import ALLOW_PICKLE
-from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import describe, model_error
 
 __all__ = ["cause", "explain", "is_out_of_memory", "needs_remote_code"]

@@ -26,8 +26,8 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, check_adapter
 from pytest_llmeval.models.huggingface.device import resolve_device, resolve_dtype
 from pytest_llmeval.models.huggingface.errors import cause, explain, needs_remote_code
-from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import describe, model_error
 from pytest_llmeval.types import JSON
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.base import Backend, EngineUse, Failed, ModelIdentity, OnStopped
+from pytest_llmeval.models.base import Backend, Failed, OnStopped
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.device import configure_threads, resolve_device
@@ -25,22 +25,24 @@ from pytest_llmeval.models.huggingface.generation.transformers_generate import (
     clean_generation_config,
     end_tokens,
 )
-from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, load_checkpoint, quiet
+from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.huggingface.planning.windows import rolling_windows, score_texts
 from pytest_llmeval.models.huggingface.threads import Threads
-from pytest_llmeval.models.registry import ModelSpec
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import (
     JSON,
+    EngineUse,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Request,
 )
 
@@ -112,18 +114,6 @@ class HuggingFaceModel(Backend):
             takes_padding=self._takes_padding,
             takes_logits_to_keep="logits_to_keep" in parameters,
         )
-
-    @classmethod
-    def load(cls, spec: ModelSpec, settings: ModelSettings) -> HuggingFaceModel:
-        """Load weights and tokenizer. Raises ``ModelError`` or ``OptionError``, each in one line."""
-        loaded = load_checkpoint(spec, settings)
-        if not loaded.model.config.is_encoder_decoder:
-            model = cls(spec, settings, loaded)
-            model.check_engine()
-            return model
-        from pytest_llmeval.models.huggingface.encoder_decoder import HuggingFaceEncoderDecoderModel
-
-        return HuggingFaceEncoderDecoderModel(spec, settings, loaded)
 
     def use_threads(self, threads: Threads) -> None:
         """Have the process's threads follow the load of the machine, from call to call."""

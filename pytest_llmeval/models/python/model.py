@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import Backend, Failed, Model, ModelIdentity, identify
+from pytest_llmeval.models.base import Backend, Failed, Model, identify
 from pytest_llmeval.models.python.importing import (
     concurrency_of,
     find_object,
@@ -30,6 +30,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Prompt,
 )
 

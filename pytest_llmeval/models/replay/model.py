@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
-from pytest_llmeval.models.base import AskedSample, Failed, ModelIdentity
+from pytest_llmeval.models.base import Failed
 from pytest_llmeval.models.by_sample import SampleBackend
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.replay.file import (
@@ -21,10 +21,12 @@ from pytest_llmeval.models.replay.file import (
 from pytest_llmeval.text.wording import describe, quoted
 from pytest_llmeval.types import (
     JSON,
+    AskedSample,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Response,
 )
 

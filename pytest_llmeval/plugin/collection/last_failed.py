@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.plugin.node_ids import split_file
+from pytest_llmeval.text.node_ids import split_file
 
 __all__ = ["is_misread", "register"]
 

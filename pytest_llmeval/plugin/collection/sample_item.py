@@ -5,31 +5,34 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol
 
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, RequestError
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import ModelIdentity, identify
-from pytest_llmeval.plugin.node_ids import escape_id
-from pytest_llmeval.plugin.options.settings import Settings, is_sample_key, model_key, settings_key
-from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.models.base import identify
+from pytest_llmeval.models.replay.model import DataResponses
+from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.stash import SampleKey, is_sample_key, lookahead_key, model_key, record_key
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.evaluation import Question, deciding_output
+from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_output
 from pytest_llmeval.scoring.samples_for_models import asked_sample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
+from pytest_llmeval.text.node_ids import escape_id
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
     JSON,
+    AskedSample,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Prompt,
     Request,
     Response,
@@ -37,18 +40,7 @@ from pytest_llmeval.types import (
     Score,
 )
 
-if TYPE_CHECKING:
-    from pytest_llmeval.plugin.collection.suite_nodes import SuiteModel, SuiteNode
-
-__all__ = ["SampleItem", "SampleKey", "Unscored", "WrongAnswer", "model_of"]
-
-SampleKey: TypeAlias = tuple[str, str | None, str]
-"""Suite, model where several are given (as it was written), sample id."""
-
-lookahead_key = pytest.StashKey[Lookahead]()
-record_key = pytest.StashKey[Record]()
-suite_paths_key = pytest.StashKey[dict[str, str]]()
-"""In the session's stash: the node id of each suite, by its name."""
+__all__ = ["SampleItem", "Unscored", "WrongAnswer", "model_of"]
 
 
 class WrongAnswer(Exception):
@@ -57,6 +49,24 @@ class WrongAnswer(Exception):
 
 class Unscored(Exception):
     """A sample whose response could not be judged."""
+
+
+class SampleSource(Protocol):
+    """The suite's node, as far as its samples use it. ``lookahead`` is None where the session's is used."""
+
+    evaluation: Evaluation
+    info: SuiteInfo
+    fingerprints: dict[str, str]
+    responses: DataResponses | None
+    lookahead: Lookahead | None
+
+    @property
+    def nodeid(self) -> str: ...
+
+    @property
+    def samples_asked(self) -> Sequence[AskedSample]: ...
+
+    def require_model(self) -> None: ...
 
 
 class _Evaluate:
@@ -89,7 +99,7 @@ class SampleItem(pytest.Function):
     """One sample. ``model`` is that of ``--llm-model`` that it is for, as it was written, where there are several."""
 
     sample: Sample
-    file: SuiteNode
+    file: SampleSource
     model: str | None
     number: int
     _asked: Question | None = None
@@ -97,8 +107,8 @@ class SampleItem(pytest.Function):
     @classmethod
     def of(
         cls,
-        parent: SuiteNode | SuiteModel,
-        file: SuiteNode,
+        parent: pytest.Collector,
+        file: SampleSource,
         sample: Sample,
         model: str | None,
         number: int,
@@ -297,12 +307,6 @@ def model_of(item: pytest.Item, model: object) -> ModelIdentity:
     given = item.stash.get(model_key, None)
     identity = identify(model)
     return identity if given is None else replace(identity, name=given)
-
-
-def relative_path(path: Path) -> str:
-    """The path as a user at the current directory would write it."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
 
 
 def describe(error: BaseException) -> str:

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
-from pytest_llmeval.inference.audit import choose_audited, choose_spares
-from pytest_llmeval.inference.chunks import plan_chunks
-from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.plugin.collection.sample_item import SampleItem, SampleKey, lookahead_key, suite_paths_key
-from pytest_llmeval.plugin.finishing.hand_over import HandOver
-from pytest_llmeval.plugin.options.settings import (
-    Limit,
-    Shard,
+from pytest_llmeval.plugin.collection.sample_item import SampleItem
+from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
+from pytest_llmeval.plugin.stash import (
+    SampleKey,
     collected_suites_key,
     num_deselected_key,
-    settings_key,
-    was_given,
+    suite_paths_key,
 )
-from pytest_llmeval.plugin.running.live import start as start_live
 from pytest_llmeval.plugin.told_once import speaks_for_all, tell_once
-from pytest_llmeval.plugin.xdist.distribution import USAGE_NODEID, batching_of, sample_places
+from pytest_llmeval.plugin.xdist.distribution import USAGE_NODEID
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.terminal.prompts import prompt_lines
 from pytest_llmeval.suites.format.overrides import parse_override
-from pytest_llmeval.text.escaping import without_commands
 
 __all__ = [
     "LimitSamples",
     "ShardTests",
     "check_overrides",
-    "plan",
     "remember_suites",
-    "show_progress",
-    "show_prompts",
     "suite_infos",
     "suites_to_tell",
     "told_suites",
@@ -133,61 +120,6 @@ def told_suites(text: str) -> tuple[list[SuiteInfo], int]:
     return [SuiteInfo.from_dict(data) for data in suites], num_deselected
 
 
-class FollowQueue:
-    """In a worker: tells the lookahead what runs next."""
-
-    def __init__(self, lookahead: Lookahead) -> None:
-        self._lookahead = lookahead
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
-        """Say what the worker has in its queue after the item that it begins."""
-        self._lookahead.next_key = nextitem.member.key if isinstance(nextitem, SampleItem) else None
-
-
-def plan(session: pytest.Session) -> None:
-    """Make the lookahead plan of this process."""
-    config, items = session.config, session.items
-    batching = batching_of(config)
-    samples = sample_places(config, [item.nodeid for item in items])
-    chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode)
-    lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
-    for chunk in chunks:
-        members = (items[place] for place in chunk.places)
-        lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
-    for audited, spares in _audited(items):
-        lookahead.audit(audited, spares)
-    config.pluginmanager.register(HandOver(session, lookahead), "llmeval-hand-over")
-    if batching.shares_chunks:
-        config.pluginmanager.register(FollowQueue(lookahead), "llmeval-queue")
-
-
-def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[Member]]]:
-    """Of each suite and model, the samples by which the fast path is checked, and those in case none of these fits."""
-    groups: dict[object, dict[str, SampleItem]] = {}
-    for item in items:
-        if isinstance(item, SampleItem):
-            groups.setdefault(item.member.group, {})[item.sample.id] = item
-    for group in groups.values():
-        sizes = {sample_id: item.size for sample_id, item in group.items()}
-        yield (
-            [group[sample_id].member for sample_id in choose_audited(sizes)],
-            [group[sample_id].member for sample_id in choose_spares(sizes)],
-        )
-
-
-def show_progress(session: pytest.Session) -> None:
-    """Let a live line follow the lookahead, where there is a terminal for it."""
-    live = start_live(session)
-    if live is not None:
-        session.config.stash[lookahead_key].answering = live.answering
-
-
-def _member(item: SampleItem) -> Member:
-    is_skipped = any(mark.name == "skip" for mark in item.own_markers)
-    return dataclasses.replace(item.member, is_skipped=True) if is_skipped else item.member
-
-
 def check_overrides(session: pytest.Session) -> None:
     """Refuse a ``--llm-set`` for a suite that was not collected: a misspelt name must not pass for a change.
 
@@ -216,16 +148,3 @@ def check_overrides(session: pytest.Session) -> None:
     else:
         report = pytest.CollectReport(nodeid=USAGE_NODEID, outcome="failed", longrepr="; ".join(messages), result=[])
         session.ihook.pytest_collectreport(report=report)
-
-
-def show_prompts(session: pytest.Session) -> None:
-    """Print the prompt of every selected sample."""
-    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
-    marks = ("⟦", "⟧") if unicode else ("[[", "]]")
-    for item in session.items:
-        if isinstance(item, SampleItem) and terminal is not None:
-            terminal.write_line("")
-            terminal.write_line(item.nodeid, bold=True)
-            for line in prompt_lines(item.question, marks=marks):
-                terminal.write_line(without_commands(line))

@@ -9,29 +9,23 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
+from pytest_llmeval.errors import LLMEvalError, SuiteError
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.lookahead import Lookahead
-from pytest_llmeval.models.base import AskedSample
 from pytest_llmeval.models.replay.model import DataResponses
-from pytest_llmeval.plugin.collection.sample_item import SampleItem, relative_path, suite_paths_key
-from pytest_llmeval.plugin.models.loading import (
-    check_abilities,
-    check_replies,
-    is_overridden,
-    lacks_model,
-    responses_key,
-    stop_without_model,
-)
+from pytest_llmeval.plugin.collection.registered_scorers import registered_scorers
+from pytest_llmeval.plugin.collection.sample_item import SampleItem
+from pytest_llmeval.plugin.models.loading import check_abilities, check_replies
+from pytest_llmeval.plugin.models.overridden import is_overridden
+from pytest_llmeval.plugin.models.required import lacks_model, responses_key, stop_without_model
 from pytest_llmeval.plugin.models.several import compared_models
-from pytest_llmeval.plugin.node_ids import split_file
 from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.stash import suite_paths_key
 from pytest_llmeval.plugin.told_once import warn_once
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation
@@ -39,17 +33,17 @@ from pytest_llmeval.scoring.reference_scripts import script_warnings
 from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
 from pytest_llmeval.suites.format.overrides import Override, parse_override
-from pytest_llmeval.suites.format.schema import SCORERS
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.own_responses import has_own_responses
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, check_name, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
+from pytest_llmeval.text.node_ids import split_file
+from pytest_llmeval.text.wording import relative_path
+from pytest_llmeval.types import AskedSample
 
 __all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode", "collect_benchmark"]
 
-_SCORERS_GROUP = "pytest_llmeval.scorers"
-_installed_scorers_key = pytest.StashKey[dict[str, Callable[..., Any]]]()
 
 _RESERVED_MARKS = frozenset(
     ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
@@ -246,41 +240,6 @@ def _marks_of(kind: type) -> list[pytest.Mark]:
     given = [vars(owner).get("pytestmark", []) for owner in reversed(kind.__mro__)]
     marks = [mark for some in given for mark in (some if isinstance(some, list) else [some])]
     return [getattr(mark, "mark", mark) for mark in marks]
-
-
-def _installed_scorers() -> dict[str, Callable[..., Any]]:
-    found = {}
-    for point in metadata.entry_points(group=_SCORERS_GROUP):
-        try:
-            found[point.name] = point.load()
-        except Exception as error:
-            where = f"the entry point {point.name} = {point.value} of the group {_SCORERS_GROUP}"
-            raise OptionError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
-    return found
-
-
-def registered_scorers(node: pytest.Collector) -> dict[str, Callable[..., Any]]:
-    """Scorers that are registered from Python for the suite at ``node``. Raises ``OptionError`` for a name given twice.
-
-    From entry points, and from the hook of plugins and of each conftest.py above the suite.
-    """
-    config = node.config
-    if _installed_scorers_key not in config.stash:
-        config.stash[_installed_scorers_key] = _installed_scorers()
-    installed: dict[str, Callable[..., Any]] = config.stash[_installed_scorers_key]
-    found = dict(installed)
-    for given in node.session.gethookproxy(node.path).pytest_llmeval_scorers():
-        for name, scorer in given.items():
-            if found.setdefault(name, scorer) is not scorer:
-                raise OptionError(f"pytest_llmeval_scorers: two scorers are called {name!r}; rename one of them")
-    for name, scorer in found.items():
-        if name in SCORERS:
-            raise OptionError(f"pytest_llmeval_scorers: {name!r} is a scorer of pytest-llmeval-suites; rename yours")
-        if not callable(scorer):
-            raise OptionError(
-                f"pytest_llmeval_scorers: {name!r} is a {type(scorer).__name__}, expected a function or a class"
-            )
-    return found
 
 
 class SuiteModel(pytest.Collector):

@@ -11,7 +11,6 @@ import pytest
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
-from pytest_llmeval.plugin.collection.sample_item import relative_path
 from pytest_llmeval.plugin.collection.suite_nodes import SuiteFile
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
@@ -22,6 +21,7 @@ from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.recognize import is_group_file
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.escaping import printable, without_commands
+from pytest_llmeval.text.wording import relative_path
 
 __all__ = ["TaskGroup", "TaskSuite", "add_named_suites", "collect_installed_folder", "collect_task_file"]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.gates.decide import Selection
-from pytest_llmeval.plugin.models.loading import is_overridden
-from pytest_llmeval.plugin.node_ids import split_file
-from pytest_llmeval.plugin.options.settings import num_deselected_key, settings_key
+from pytest_llmeval.plugin.models.overridden import is_overridden
+from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.stash import num_deselected_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.text.node_ids import split_file
 
 __all__ = ["selection_of"]
 

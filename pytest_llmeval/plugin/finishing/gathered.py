@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.plugin.node_ids import SampleNode
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, SuiteReport
 from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
 from pytest_llmeval.reporting.report.summaries import compare_models
 from pytest_llmeval.scoring.metrics.summary import expanded, names_in
+from pytest_llmeval.text.node_ids import SampleNode
 from pytest_llmeval.text.redaction import describe
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["Gathered"]
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.groups import Group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
-from pytest_llmeval.reporting.writers.targets import write_report_file
-from pytest_llmeval.types import JSON
+from pytest_llmeval.reporting.writers.targets import is_folder, write_report_file
+from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["ReportWriter"]
 
@@ -45,7 +44,8 @@ class ReportWriter:
         if not self._was_begun:
             self._was_begun = True
             try:
-                self._journal = Journal(journal_path(self._targets[0]), self._head())
+                target = self._targets[0]
+                self._journal = Journal(journal_path(target, is_folder=is_folder(target)), self._head())
             except ReportError as error:
                 self._tell(f"{error}: the report lacks the texts of samples")
         return self._journal

@@ -14,16 +14,16 @@ from pytest_llmeval.plugin.collection.last_failed import is_misread
 from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
-from pytest_llmeval.plugin.gate_options import read_gates
-from pytest_llmeval.plugin.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.plugin.options.settings import Limit, Settings
+from pytest_llmeval.reporting.report.engine_uses import merged
 from pytest_llmeval.reporting.report.environment import describe_environment
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, slim
 from pytest_llmeval.reporting.report.report import Report, definitions_of
-from pytest_llmeval.reporting.terminal.engine_lines import merged
+from pytest_llmeval.suites.loading.loader import read_gates
 from pytest_llmeval.text.escaping import first_line
+from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON
 

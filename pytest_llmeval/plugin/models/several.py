@@ -12,9 +12,11 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.pool import ModelPool
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.plugin.models.loading import device_for, held_replay, is_overridden, is_replaced_in, load_configured
-from pytest_llmeval.plugin.node_ids import model_nodes
-from pytest_llmeval.plugin.options.settings import Settings, model_key, settings_key
+from pytest_llmeval.plugin.models.loading import device_for, held_replay, load_configured
+from pytest_llmeval.plugin.models.overridden import is_overridden, is_replaced_in
+from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.stash import model_key
+from pytest_llmeval.text.node_ids import model_nodes
 
 __all__ = ["ModelOrder", "compared_models", "parametrize", "provide"]
 
@@ -121,7 +123,7 @@ def _refuse(request: pytest.FixtureRequest) -> NoReturn:
 
 def _let_go(config: pytest.Config) -> None:
     """Drop what keeps a model alive that is to make room: the lookahead, and the traceback of the last failure."""
-    from pytest_llmeval.plugin.collection.sample_item import lookahead_key
+    from pytest_llmeval.plugin.stash import lookahead_key
 
     lookahead = config.stash.get(lookahead_key, None)
     if lookahead is not None:

@@ -29,14 +29,8 @@ __all__ = [
     "Settings",
     "Shard",
     "add_options",
-    "collected_suites_key",
-    "is_sample_key",
-    "llm_session_key",
-    "model_key",
-    "num_deselected_key",
     "read_named",
     "read_settings",
-    "recorder_key",
     "settings_key",
     "was_given",
 ]
@@ -94,26 +88,6 @@ class Settings:
 
 settings_key = pytest.StashKey[Settings]()
 """Where the settings lie in ``config.stash``."""
-
-is_sample_key = pytest.StashKey[bool]()
-"""In the stash of every item that is a sample of a suite."""
-
-model_key = pytest.StashKey[str]()
-"""Where several models are given, in the stash of every item that one of them answers: which, as it was written."""
-
-llm_session_key = pytest.StashKey[Any]()
-"""The ``LLMSession`` of the process that reports, once there is something to gather."""
-
-collected_suites_key = pytest.StashKey[list[Any]]()
-"""The ``SuiteInfo`` of each suite that this process has collected, selected or not."""
-
-process_key = pytest.StashKey[int]()
-"""The process that pytest was configured in."""
-num_deselected_key = pytest.StashKey[int]()
-"""How many tests were collected and left out, by whatever option."""
-
-recorder_key = pytest.StashKey[Any]()
-"""The ``Recorder`` of an item that has asked for ``llm_record``."""
 
 
 _LINE_END = re.compile(r"\r?\n")

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 import pytest
 
 from pytest_llmeval.models.base import Backend, identify
-from pytest_llmeval.plugin.options.settings import is_sample_key, model_key, settings_key
+from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.stash import is_sample_key, model_key
 from pytest_llmeval.reporting.terminal.live_line import LiveLine, Progress, loading_text, progress_text
 
 __all__ = ["LiveReporting", "start"]

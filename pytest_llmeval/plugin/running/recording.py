@@ -10,21 +10,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_llmeval.models.base import ModelIdentity
-from pytest_llmeval.plugin.collection.sample_item import (
-    SampleItem,
-    WrongAnswer,
-    lookahead_key,
-    model_of,
-    record_key,
-    shown_prompt,
-)
-from pytest_llmeval.plugin.options.settings import model_key, process_key, recorder_key, settings_key
+from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer, model_of, shown_prompt
+from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
 from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
 from pytest_llmeval.scoring.metrics.summary import definition, skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON, NotMeasurable, Status
+from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, Status
 
 __all__ = ["Recorder", "attach", "payload_of"]
 

@@ -10,64 +10,28 @@ import os
 import queue
 import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE, KEEPS_FILES, Backlog, plan_bonded, plan_chunks
+from pytest_llmeval.inference.chunks import KEEPS_FILES, Backlog, plan_bonded, plan_chunks
 from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
-from pytest_llmeval.plugin.node_ids import split_file
-from pytest_llmeval.plugin.options.settings import llm_session_key, read_named, settings_key
+from pytest_llmeval.plugin.options.settings import read_named, settings_key
+from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
-from pytest_llmeval.suites.format.sniff import is_suite_file
-from pytest_llmeval.suites.lm_eval.recognize import stands_for_task
-from pytest_llmeval.suites.python.benchmark_names import benchmark_names
+from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SLOT, Batching, _limit, sample_places
 
-__all__ = [
-    "USAGE_NODEID",
-    "Batching",
-    "Distribution",
-    "batching_of",
-    "num_gpu_workers",
-    "sample_places",
-    "worker_slot",
-]
+__all__ = ["USAGE_NODEID", "Distribution", "num_gpu_workers"]
 
 USAGE_NODEID = "llmeval: usage"
 """Of a failed ``CollectReport`` by which a worker tells its controller of a usage error."""
-_BATCHING = "llmeval_batching"
-_SLOT = "llmeval_slot"
 _MODES = ("load", "loadfile", "loadscope", "loadgroup", "worksteal")
 """Of ``--dist``: those under which each test runs once. Stealing is not needed where work is given out bit by bit."""
 _INTERRUPTED = int(pytest.ExitCode.INTERRUPTED)
 _PATIENCE_S = 5.0
 """How long workers that were stopped together with us may take to score what their models have answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batching:
-    """How a process makes its lookahead plan: the arguments of ``plan_chunks``, and of ``Lookahead``."""
-
-    limit: int
-    num_workers: int = 0
-    shares_chunks: bool = False
-    mode: str = "load"
-
-
-def batching_of(config: pytest.Config) -> Batching:
-    """How this process makes its plan: as the controller said; a worker that was told nothing asks one by one."""
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if worker is None:
-        return Batching(_limit(config))
-    return Batching(*worker.get(_BATCHING, (1,)))
-
-
-def worker_slot(config: pytest.Config) -> int | None:
-    """The worker's number among those that live, from 0; None in a session of one process."""
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    return None if worker is None else int(worker.get(_SLOT, 0))
 
 
 def num_gpu_workers(config: pytest.Config) -> int | None:
@@ -83,38 +47,13 @@ def num_gpu_workers(config: pytest.Config) -> int | None:
             return None
         num_gpus = num_visible_gpus(os.environ)
         if num_gpus:
-            from pytest_llmeval.models.registry import parse_model_spec
+            from pytest_llmeval.models.specs import parse_model_spec
 
             if any(parse_model_spec(model).runs_here for model in models):
                 return 1 if device not in (None, "cuda") else num_gpus
     except LLMEvalError:
         pass
     return None
-
-
-def _limit(config: pytest.Config) -> int:
-    return config.stash[settings_key].batch_size or DEFAULT_CHUNK_SIZE
-
-
-def sample_places(config: pytest.Config, nodeids: Sequence[str]) -> list[tuple[int, str]]:
-    """Which of ``nodeids`` are samples, with their places; judged by their files, as a controller collects nothing."""
-    suites: dict[str, bool] = {}
-    benchmarks: dict[str, frozenset[str]] = {}
-    samples = []
-    for place, nodeid in enumerate(nodeids):
-        path, levels = split_file(nodeid)
-        if path.endswith((".yaml", ".yml")):
-            if path not in suites:
-                file = config.rootpath / path
-                suites[path] = is_suite_file(file) or stands_for_task(file)
-            if suites[path]:
-                samples.append((place, nodeid))
-        elif path.endswith(".py") and "::" in levels:
-            if path not in benchmarks:
-                benchmarks[path] = benchmark_names(config.rootpath / path)
-            if levels.partition("::")[0] in benchmarks[path]:
-                samples.append((place, nodeid))
-    return samples
 
 
 class Distribution:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any, overload
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.engine_uses import merged as merged_engine
 from pytest_llmeval.reporting.report.groups import (
     Group,
     compared_models,
@@ -30,12 +31,11 @@ from pytest_llmeval.reporting.report.merge_checks import (
     uncollected,
 )
 from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.recount import fitting
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
 from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
 from pytest_llmeval.reporting.report.summaries import compare_models
-from pytest_llmeval.reporting.storage.recount import fitting
-from pytest_llmeval.reporting.terminal.engine_lines import merged as merged_engine
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import JSON
 

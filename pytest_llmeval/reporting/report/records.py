@@ -13,8 +13,7 @@ from operator import attrgetter
 from sys import intern
 from typing import Any, Literal
 
-from pytest_llmeval.models.base import EngineUse
-from pytest_llmeval.types import JSON, Score, Status
+from pytest_llmeval.types import JSON, EngineUse, Score, Status
 
 __all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "slim"]
 

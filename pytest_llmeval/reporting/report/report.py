@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.comparison.differences import Difference
@@ -13,7 +12,7 @@ from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, SuiteReport
 from pytest_llmeval.reporting.report.summaries import average_suites, counted_suite, summarize_suite
 from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.types import EngineUse
 
 __all__ = ["averages_or_problem", "suite_report"]
 

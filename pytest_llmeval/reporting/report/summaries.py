@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.groups import Group, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Phases, SuiteReport, Summary
@@ -17,6 +16,7 @@ from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
 from pytest_llmeval.scoring.metrics.metric_forms import metric_form
 from pytest_llmeval.scoring.metrics.percentiles import percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
+from pytest_llmeval.types import EngineUse
 
 __all__ = ["average_suites", "compare_models", "counted_suite", "given_clusters", "grouped", "summarize_suite"]
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias, overload
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.typed_fields import DamagedPart, check_fields, is_number
+from pytest_llmeval.reporting.storage.typed_fields import DamagedPart, check_fields, is_number
 from pytest_llmeval.text.wording import describe
 
 __all__ = ["DECODER", "DiskRecords", "FileState", "file_state", "record_from_json"]

@@ -20,13 +20,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.reporting.storage.json_report import finite, record_to_json
-from pytest_llmeval.reporting.writers.targets import is_folder
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["JOURNAL_VERSION", "Journal", "JournalError", "journal_path"]
 
@@ -141,13 +139,13 @@ class Journal:
         return True
 
 
-def journal_path(report: Path) -> Path:
+def journal_path(report: Path, *, is_folder: bool = False) -> Path:
     """Where the journal of a report goes: ``out.json.journal``, beside those that killed runs left there.
 
     In a folder, ``eval_report.journal``. A long name is cut to what the file system takes.
     """
-    name = "eval_report" if is_folder(report) else report.name
-    folder = report if is_folder(report) else report.parent
+    name = "eval_report" if is_folder else report.name
+    folder = report if is_folder else report.parent
     return next(path for path in _numbered(folder, name, 1) if not os.path.lexists(path))
 
 

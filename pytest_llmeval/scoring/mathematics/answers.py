@@ -26,22 +26,15 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.mathematics.minerva import announced_answer
+from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scoring.scorers.replies.numerals import final_number
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract
 
-__all__ = ["MAX_ANSWER", "MAX_REPLY", "Answer", "find_answer", "for_math_verify", "last_box", "same_text"]
+__all__ = ["MAX_REPLY", "Answer", "find_answer", "for_math_verify", "same_text"]
 
 MAX_REPLY = 100_000
 """Characters of a text that are searched, from its end: an answer stands last."""
-MAX_ANSWER = 10_000
-"""Characters of an answer. What is longer is not one."""
 
-_BOX_OR_BRACE = re.compile(r"\\+(?:boxed|fbox)(?![A-Za-z])[ \t]*|\\.|[{}]", re.DOTALL)
-_BARE_BOX = re.compile(r"[^$\n]*")
-_BETWEEN_BOXES = re.compile(
-    r"\$?\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\s*\{\s*(?:and|or)\s*\}|,?\s*\\(?:quad|qquad))\s*(?:\\quad)?\s*\$?"
-)
-_MAX_BETWEEN = 40
 _MARK = re.compile(r"####|\banswers?\b[^.:\n$\\]{0,60}?(?:\b(?:is|are)\b|:|\*\*[ \t]*\n)", re.IGNORECASE)
 _DELIMITER = re.compile(r"\\[\[\]()]|\\.|\$\$|\$|\n", re.DOTALL)
 _CLOSING: Mapping[str, str] = MappingProxyType({"$": "$", "$$": "$$", r"\[": r"\]", r"\(": r"\)"})
@@ -93,42 +86,6 @@ def find_answer(text: str, ways: Sequence[Extract]) -> Answer | None:
         if found is not None and 0 < len(found.strip()) <= MAX_ANSWER:
             return Answer(found if way in _AS_THEY_STAND else found.strip(), way)
     return None
-
-
-def last_box(text: str) -> str | None:
-    r"""What the last complete ``\boxed{}`` or ``\fbox{}`` holds; None where there is none."""
-    boxes = sorted(_boxes(text))
-    if not boxes:
-        return None
-    contents = [boxes[-1][1]]
-    start = boxes[-1][0]
-    for earlier_start, content, end in reversed(boxes[:-1]):
-        if not (end <= start <= end + _MAX_BETWEEN and _BETWEEN_BOXES.fullmatch(text, end, start)):
-            break
-        contents.append(content)
-        start = earlier_start
-    return ", ".join(reversed(contents))
-
-
-def _boxes(text: str) -> Iterator[tuple[int, str, int]]:
-    """Start, content and end of every complete box."""
-    open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin; None for any other brace
-    box: tuple[int, int] | None = None
-    for token in _BOX_OR_BRACE.finditer(text):
-        if token[0].endswith("{"):
-            if token[0] == "{":
-                open_braces.append(box if box is not None and box[1] == token.end() else None)
-        elif token[0] == "}":
-            opened = open_braces.pop() if open_braces else None
-            if opened is not None and token.start() - opened[1] <= MAX_ANSWER:
-                yield opened[0], text[opened[1] : token.start()].strip(), token.end()
-        elif token[0].lstrip("\\")[:4] in ("boxe", "fbox"):
-            box = (token.start(), token.end() + 1)
-            if not text.startswith("{", token.end()):
-                bare = _BARE_BOX.match(text, token.end(), token.end() + MAX_ANSWER)
-                content = "" if bare is None else re.split(r"\\[\])]", bare[0])[0].strip().rstrip(".,;")
-                if content:
-                    yield token.start(), content, token.end() + len(content)
 
 
 def _after_mark(text: str) -> str | None:

@@ -9,20 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.mathematics.answers import (
-    MAX_ANSWER,
-    MAX_REPLY,
-    Answer,
-    find_answer,
-    for_math_verify,
-    last_box,
-    same_text,
-)
+from pytest_llmeval.scoring.mathematics.answers import MAX_REPLY, Answer, find_answer, for_math_verify, same_text
 from pytest_llmeval.scoring.mathematics.hendrycks import equal_texts, normal_form, published_box
 from pytest_llmeval.scoring.mathematics.minerva import normalized_answer
 from pytest_llmeval.scoring.mathematics.plain import same_percentage, same_words, time_of_day
 from pytest_llmeval.scoring.mathematics.process import Verdict, shared_process
 from pytest_llmeval.scoring.processes.bounded_process import Bounds
+from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scoring.scorers.replies.numerals import final_number
 from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut

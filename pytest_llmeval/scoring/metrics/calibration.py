@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
-from pytest_llmeval.scoring.scorers.responses import softmax
+from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.types import JSON, Score
 
 __all__ = [

@@ -15,7 +15,6 @@ __all__ = [
     "loglikelihoods",
     "reply",
     "said_to_be_cut",
-    "softmax",
     "status_of_credit",
     "two_ends",
 ]
@@ -62,14 +61,6 @@ def loglikelihood_problem(values: Sequence[float], options: Sequence[str]) -> st
     if all(value == -math.inf for value in values):
         return "the loglikelihood of every option is -inf"
     return None
-
-
-def softmax(values: Sequence[float]) -> list[float]:
-    """``exp(v) / sum(exp(v))``, stable; -inf gets 0. At least one value must be finite, and none NaN or +inf."""
-    top = max(values)
-    weights = [math.exp(value - top) for value in values]
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]
 
 
 def status_of_credit(credit: float) -> Status:

@@ -19,6 +19,7 @@ from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, Document, read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.explain import explain
+from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.format.schema import FewshotSpec, SuiteSpec
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, contradiction, draw_shots
@@ -30,7 +31,7 @@ from pytest_llmeval.suites.templates.templates import TemplateError, Templates
 from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["Suite", "load_suite", "read_suite_name", "suite_of"]
+__all__ = ["Suite", "load_suite", "read_gates", "read_suite_name", "suite_of"]
 
 RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
 """Gives the rows of a part of a suite that stands at the keys."""
@@ -391,3 +392,19 @@ class _Reading:
             expected = "letters, digits and '_', and not 'row'"
             raise self.origin.error(f"{dotted(above)}: found the name {quoted(name)}, expected {expected}", keys)
         return keys
+
+
+def read_gates(suite: Path) -> dict[str, int | None]:
+    """The gates of a suite file, from its text alone; none of what is no rule."""
+    from pytest_llmeval.data.files import Source
+    from pytest_llmeval.data.yaml_reader import read_yaml
+
+    document = read_yaml(Source(suite, str(suite)), too_large="a suite of this size is none")
+    value = document.value.get("gates") if isinstance(document.value, dict) else None
+    gates: dict[str, int | None] = {}
+    for place, text in enumerate(value if isinstance(value, list) else []):
+        try:
+            gates[GateRule.parse(str(text)).text] = document.line(("gates", place))
+        except GateRuleError:
+            continue
+    return gates

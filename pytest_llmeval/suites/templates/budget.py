@@ -7,6 +7,8 @@ from typing import Any
 
 from jinja2 import Undefined
 
+from pytest_llmeval.errors import RefusedError
+
 __all__ = [
     "MAX_BITS",
     "MAX_ITEMS",
@@ -16,7 +18,6 @@ __all__ = [
     "MAX_STEPS",
     "Budget",
     "Lazy",
-    "RefusedError",
     "too_much_text",
 ]
 
@@ -29,10 +30,6 @@ MAX_REGEX_SECONDS = 1.0
 
 _EMPTY: dict[str, None] = {}
 _COLLECTIONS = (list, tuple, dict, type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
-
-
-class RefusedError(Exception):
-    """What a template asks for is refused: more memory or time than it can need, or what is surely a mistake."""
 
 
 def too_much_text() -> RefusedError:

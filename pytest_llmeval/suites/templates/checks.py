@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_llmeval.suites.templates.budget import MAX_OUTPUT, Budget, Lazy, RefusedError, too_much_text
+from pytest_llmeval.errors import RefusedError
+from pytest_llmeval.suites.templates.budget import MAX_OUTPUT, Budget, Lazy, too_much_text
 from pytest_llmeval.text.wording import describe, quoted
 
 __all__ = ["check_filter", "check_format", "check_method"]

@@ -19,15 +19,8 @@ from jinja2.filters import make_attrgetter
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from pytest_llmeval.suites.templates.budget import (
-    MAX_BITS,
-    MAX_ITEMS,
-    MAX_OUTPUT,
-    Budget,
-    Lazy,
-    RefusedError,
-    too_much_text,
-)
+from pytest_llmeval.errors import RefusedError
+from pytest_llmeval.suites.templates.budget import MAX_BITS, MAX_ITEMS, MAX_OUTPUT, Budget, Lazy, too_much_text
 from pytest_llmeval.suites.templates.checks import check_filter, check_format, check_method
 from pytest_llmeval.suites.templates.measured_code import Measure, MeasuredCode
 from pytest_llmeval.suites.templates.text_filters import TEXT_FILTERS

@@ -13,14 +13,8 @@ from typing import Any
 
 from jinja2 import pass_environment
 
-from pytest_llmeval.suites.templates.budget import (
-    MAX_NESTING,
-    MAX_OUTPUT,
-    MAX_REGEX_SECONDS,
-    Budget,
-    RefusedError,
-    too_much_text,
-)
+from pytest_llmeval.errors import RefusedError
+from pytest_llmeval.suites.templates.budget import MAX_NESTING, MAX_OUTPUT, MAX_REGEX_SECONDS, Budget, too_much_text
 from pytest_llmeval.text.wording import describe, quoted
 
 __all__ = ["TEXT_FILTERS", "VALUE_FILTERS"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
+from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.scoring.metrics.summary import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     Ranking,
@@ -20,7 +21,7 @@ from pytest_llmeval.scoring.scorers.choices.option_scores import (
     rank,
     usable_normalizations,
 )
-from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, softmax, status_of_credit
+from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, status_of_credit
 from pytest_llmeval.scoring.scorers.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec, PromptSpec
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceNormalize, ChoiceSettings, Normalize

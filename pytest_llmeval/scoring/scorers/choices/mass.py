@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.metrics.calibration import negative_loglikelihood
+from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     alike_as_one,
     options_problem,
     present_options,
     rank,
 )
-from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, softmax
+from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import MassSettings
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score

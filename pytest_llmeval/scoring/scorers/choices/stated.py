@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import regex
 
-from pytest_llmeval.scoring.mathematics.answers import last_box
+from pytest_llmeval.scoring.scorers.boxes import last_box
 
 __all__ = ["AROUND", "stated_answer"]
 

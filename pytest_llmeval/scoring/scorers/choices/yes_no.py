@@ -11,6 +11,7 @@ import regex
 
 from pytest_llmeval.scoring.base import Presented, reply_request
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values
+from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.scoring.metrics.summary import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import rank
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
@@ -19,7 +20,6 @@ from pytest_llmeval.scoring.scorers.responses import (
     loglikelihood_problem,
     loglikelihoods,
     reply,
-    softmax,
     status_of_credit,
     two_ends,
 )

@@ -42,4 +42,4 @@ def _data_folders() -> list[str]:
 @cache
 def _shared_process() -> BoundedProcess:
     """The one of this process, as for mathematics: it holds no result."""
-    return BoundedProcess(lambda: str(Path(__file__).with_name("text_worker.py")), "compares texts")
+    return BoundedProcess(lambda: str(Path(__file__).parents[2] / "text_worker.py"), "compares texts")

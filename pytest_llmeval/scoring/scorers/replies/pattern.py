@@ -9,23 +9,14 @@ from dataclasses import dataclass, field
 import regex
 
 from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.scorers.replies.regular_expressions import check_counts
 from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.schema import PatternSettings
 from pytest_llmeval.types import Response, Sample, Score
 
-__all__ = ["PatternScorer", "check_counts", "compile_pattern"]
-
-_MAX_UNROLLED = 100_000
-_COUNT = regex.compile(r"\{([0-9]+)(?:,[0-9]*)?\}")
-
-
-def check_counts(pattern: str) -> None:
-    """``ValueError`` for a pattern that the compiler of ``regex`` would write out without end."""
-    # The compiler writes counted repeats out: ((a{999}){999}){999} would take all memory before any time limit.
-    if _unrolled_size(pattern) > _MAX_UNROLLED:
-        raise ValueError(f"pattern {quote(pattern)} repeats more than {_MAX_UNROLLED} things by its counts in braces")
+__all__ = ["PatternScorer", "compile_pattern"]
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool) -> regex.Pattern[str]:
@@ -103,42 +94,3 @@ class PatternScorer(ReplyScorer):
 
     def _comparable(self, text: str) -> str:
         return text.strip().casefold() if self.settings.ignore_case else text.strip()
-
-
-def _unrolled_size(pattern: str) -> int:
-    """About how many things a pattern matches once its counted repeats are written out."""
-    sizes, last, position = [0], 0, 0
-    while position < len(pattern):
-        character = pattern[position]
-        count = _COUNT.match(pattern, position)
-        if count is not None:
-            times = int(count[1]) if len(count[1]) < 10 else _MAX_UNROLLED + 1
-            sizes[-1] += last * max(times - 1, 0)
-            last *= max(times, 1)
-            position = count.end()
-            continue
-        if character == "(":
-            sizes.append(0)
-            last = 0
-        elif character == ")" and len(sizes) > 1:
-            last = max(sizes.pop(), 1)
-            sizes[-1] += last
-        else:
-            last = 1
-            sizes[-1] += 1
-            position = _end_of_atom(pattern, position) - 1
-        position += 1
-    return sum(sizes)
-
-
-def _end_of_atom(pattern: str, position: int) -> int:
-    """Where an escaped character, a character class, or a plain character ends."""
-    if pattern[position] == "\\":
-        return position + 2
-    if pattern[position] == "[":
-        position += 2 if pattern.startswith("[^", position) else 1
-        while position + 1 < len(pattern):
-            position += 2 if pattern[position] == "\\" else 1
-            if pattern[position : position + 1] == "]":
-                break
-    return position + 1

@@ -18,10 +18,9 @@ from typing import Literal, TypeAlias
 
 import regex
 
-from pytest_llmeval.scoring.scorers.replies.pattern import check_counts
 from pytest_llmeval.scoring.scorers.targets import quote
 
-__all__ = ["Place", "PythonRegex", "found_text"]
+__all__ = ["Place", "PythonRegex", "check_counts", "found_text"]
 
 Place: TypeAlias = Literal["first", "last"] | int
 
@@ -169,3 +168,54 @@ def _set(pattern: str, start: int) -> tuple[str, int]:
     if negated:
         return f"(?:(?!{either}){f'[^{inside}]' if inside else '(?s:.)'})", end
     return f"(?:{f'[{inside}]|' if inside else ''}{either})", end
+
+
+_MAX_UNROLLED = 100_000
+
+_COUNTED = regex.compile(r"\{([0-9]+)(?:,[0-9]*)?\}")
+
+
+def check_counts(pattern: str) -> None:
+    """``ValueError`` for a pattern that the compiler of ``regex`` would write out without end."""
+    # The compiler writes counted repeats out: ((a{999}){999}){999} would take all memory before any time limit.
+    if _unrolled_size(pattern) > _MAX_UNROLLED:
+        raise ValueError(f"pattern {quote(pattern)} repeats more than {_MAX_UNROLLED} things by its counts in braces")
+
+
+def _unrolled_size(pattern: str) -> int:
+    """About how many things a pattern matches once its counted repeats are written out."""
+    sizes, last, position = [0], 0, 0
+    while position < len(pattern):
+        character = pattern[position]
+        count = _COUNTED.match(pattern, position)
+        if count is not None:
+            times = int(count[1]) if len(count[1]) < 10 else _MAX_UNROLLED + 1
+            sizes[-1] += last * max(times - 1, 0)
+            last *= max(times, 1)
+            position = count.end()
+            continue
+        if character == "(":
+            sizes.append(0)
+            last = 0
+        elif character == ")" and len(sizes) > 1:
+            last = max(sizes.pop(), 1)
+            sizes[-1] += last
+        else:
+            last = 1
+            sizes[-1] += 1
+            position = _end_of_atom(pattern, position) - 1
+        position += 1
+    return sum(sizes)
+
+
+def _end_of_atom(pattern: str, position: int) -> int:
+    """Where an escaped character, a character class, or a plain character ends."""
+    if pattern[position] == "\\":
+        return position + 2
+    if pattern[position] == "[":
+        position += 2 if pattern.startswith("[^", position) else 1
+        while position + 1 < len(pattern):
+            position += 2 if pattern[position] == "\\" else 1
+            if pattern[position : position + 1] == "]":
+                break
+    return position + 1

@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
-from pytest_llmeval.models.base import EngineUse
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Phases, Report, SuiteReport, Summary
-from pytest_llmeval.reporting.typed_fields import DamagedPart, check_fields, is_number
+from pytest_llmeval.reporting.storage.typed_fields import DamagedPart, check_fields, is_number
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.wording import describe
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["engine_from_json", "info_from_json", "report_from_json"]
 

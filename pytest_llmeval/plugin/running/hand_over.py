@@ -12,8 +12,8 @@ import pytest
 
 from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.options.settings import llm_session_key
 from pytest_llmeval.plugin.running.recording import payload_of
+from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.reporting.report.records import Payload
 
 __all__ = ["HandOver", "from_worker"]

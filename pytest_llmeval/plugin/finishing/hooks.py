@@ -1,0 +1,173 @@
+"""Hooks of the process that reports."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.process import runs_tests
+from pytest_llmeval.plugin.stash import is_sample_key, llm_session_key, num_deselected_key, recorder_key
+
+if TYPE_CHECKING:
+    from pytest_llmeval.plugin.finishing.session import LLMSession
+
+__all__ = ["LAST_WORD", "LastWord", "Reporting", "Writing", "expect_samples", "llm_session", "may_be_sample"]
+
+LAST_WORD = "llmeval-last-word"
+
+
+def llm_session(config: pytest.Config) -> LLMSession:
+    """The gathering side, made when there is something to gather."""
+    session: LLMSession | None = config.stash.get(llm_session_key, None)
+    if session is None:
+        from pytest_llmeval.plugin.finishing.session import LLMSession
+
+        session = config.stash[llm_session_key] = LLMSession(config, config.stash[settings_key])
+    return session
+
+
+def may_be_sample(nodeid: str) -> bool:
+    return ".yaml::" in nodeid or ".yml::" in nodeid or (".py::" in nodeid and nodeid.count("::") > 1)
+
+
+def expect_samples(config: pytest.Config, nodeids: Sequence[str]) -> None:
+    from pytest_llmeval.plugin.models.required import require_model
+
+    require_model(config, nodeids)
+    if nodeids:
+        llm_session(config).expect(nodeids)
+
+
+class Reporting:
+    """Hooks of the process that reports: the only one, or the controller of pytest-xdist."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._is_armed = False
+        self._uncollected: dict[str, str] = {}
+        self._failed: set[str] = set()
+
+    @property
+    def _session(self) -> LLMSession | None:
+        """What was gathered; None as long as nothing of ours has run."""
+        return self._config.stash.get(llm_session_key, None)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._uncollected[report.nodeid] = str(report.longrepr)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.add(report.nodeid)  # also before anything of ours has run
+        session = llm_session(self._config) if "llm_payload" in report.__dict__ else self._session
+        if session is not None:
+            session.add(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
+        status = getattr(report, "llm_status", None)
+        if report.passed and report.when == "call" and status == "wrong":
+            return "wrong", "w", ("WRONG", {"yellow": True})
+        if report.passed and report.when == "call" and status == "unscored":
+            return "unscored", "u", ("UNSCORED", {"yellow": True})
+        return None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        self._is_armed = runs_tests(self._config) and not (
+            session.testsfailed and not self._config.option.continue_on_collection_errors
+        )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        output = getattr(node, "workeroutput", {})
+        if "llmeval_handed_over" in output:
+            from pytest_llmeval.plugin.running.hand_over import from_worker
+
+            for payload in from_worker(output):
+                llm_session(self._config).take_over(payload)
+        told = output.get("llmeval_suites")
+        if told is not None:
+            from pytest_llmeval.plugin.collection.selection import told_suites
+
+            suites, self._config.stash[num_deselected_key] = told_suites(told)
+            llm_session(self._config).know_collected(suites)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Before others write what they heard of tests: gates are among them."""
+        if self._session is not None:
+            for nodeid, reason in self._uncollected.items():
+                self._session.cannot_collect(nodeid, reason)
+            self._session.finish(session, self._failed)
+            if self._is_armed:
+                from pytest_llmeval.plugin.finishing.gate_reports import decide_and_log
+
+                self._session.gates = decide_and_log(session, self._session)
+            elif session.testsfailed and runs_tests(self._config):
+                self._session.fail(session)  # what could not be collected stopped it
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
+        if "llm_status" in report.__dict__:
+            from pytest_llmeval.plugin.finishing.wrong_answers import mark_html_row
+
+            mark_html_row(report, cells)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._config.option.no_summary or self._session is None or self._session.report is None:
+            return
+        if self._session.has_news:
+            from pytest_llmeval.reporting.terminal.summary import write_summary
+
+            self._session.write_wrong_answers(terminalreporter)
+            write_summary(terminalreporter, self._session.report, self._session.writer.written)
+        from pytest_llmeval.plugin.finishing.github_actions import tell_github
+
+        tell_github(terminalreporter, self._session.report)
+
+
+class LastWord:
+    """What is decided when all other plugins and each conftest.py have had their say."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """The record of a test: pytest-retry runs it again in a wrapper of its own, and the last try counts."""
+        report = yield
+        takes_records = "llm_record" in getattr(item, "fixturenames", ())
+        if takes_records or is_sample_key in item.stash or recorder_key in item.stash:
+            from pytest_llmeval.plugin.running.recording import attach
+
+            attach(item, report)
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
+        """The exit code: a failed gate stays failed, whatever a conftest.py makes of it."""
+        try:
+            code = yield
+        except SystemExit as error:  # sys.exit() in a hook
+            raise SystemExit(_held(config, error.code)) from None
+        return _held(config, code)
+
+
+def _held(config: pytest.Config, code: Any) -> Any:
+    session: LLMSession | None = config.stash.get(llm_session_key, None)
+    return code if session is None else session.exit_code(code)
+
+
+class Writing:
+    """The report is written when all others have had their say on the exit code."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        gathered: LLMSession | None = session.config.stash.get(llm_session_key, None)
+        if gathered is not None:
+            from pytest_llmeval.plugin.finishing.session import remember
+
+            gathered.write(session)
+            remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())

@@ -1,0 +1,59 @@
+"""Keys under which the plugin's parts keep what they share in pytest's stashes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_llmeval.inference.lookahead import Lookahead
+    from pytest_llmeval.reporting.report.records import Record
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "SampleKey",
+    "collected_suites_key",
+    "is_sample_key",
+    "llm_session_key",
+    "lookahead_key",
+    "model_key",
+    "num_deselected_key",
+    "process_key",
+    "record_key",
+    "recorder_key",
+    "suite_paths_key",
+]
+
+is_sample_key = pytest.StashKey[bool]()
+"""In the stash of every item that is a sample of a suite."""
+
+model_key = pytest.StashKey[str]()
+"""Where several models are given, in the stash of every item that one of them answers: which, as it was written."""
+
+llm_session_key = pytest.StashKey[Any]()
+"""The ``LLMSession`` of the process that reports, once there is something to gather."""
+
+collected_suites_key = pytest.StashKey[list[Any]]()
+"""The ``SuiteInfo`` of each suite that this process has collected, selected or not."""
+
+process_key = pytest.StashKey[int]()
+"""The process that pytest was configured in."""
+
+num_deselected_key = pytest.StashKey[int]()
+"""How many tests were collected and left out, by whatever option."""
+
+recorder_key = pytest.StashKey[Any]()
+"""The ``Recorder`` of an item that has asked for ``llm_record``."""
+
+SampleKey: TypeAlias = tuple[str, str | None, str]
+"""Suite, model where several are given (as it was written), sample id."""
+
+lookahead_key: pytest.StashKey[Lookahead] = pytest.StashKey()
+
+record_key: pytest.StashKey[Record] = pytest.StashKey()
+
+suite_paths_key = pytest.StashKey[dict[str, str]]()
+"""In the session's stash: the node id of each suite, by its name."""
