@@ -1,4 +1,7 @@
-"""Fixtures for plugin tests, and the rules that hold for every test here: no warnings, no network, no clock."""
+"""Fixtures for plugin tests, and the rules that hold for every test here: no warnings, no network, no clock.
+
+A bare ``pytest`` uses all cores and leaves out the tests marked ``slow`` (``-m "slow or not slow"`` runs all).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -15,6 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import pytest_llmeval
+from tests.fork_server import NEEDS_TORCH, PRELOADED
+from tests.forked import ForkServer, forked_workers
 from tests.support import clean_environment
 
 pytest_plugins = ["pytester"]
@@ -23,13 +28,28 @@ pytest_plugins = ["pytester"]
 settings.register_profile("repository", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repository")
 
-_HEAVY = (
-    *("jinja2", "jsonschema", "numpy", "pydantic", "regex", "tabulate", "yaml"),
-    *("scipy.optimize", "scipy.special", "scipy.stats"),
-)
-_NOT_PRELOADED = "pytest_llmeval.models.huggingface"
-
 _TESTS = Path(__file__).resolve().parent
+
+# One torch thread for each process that the tests start: more only wait for each other. Before anything imports torch.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads how many workers are asked for
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Leave out the slow tier, and use as many workers as there are cores, where the command line says nothing else."""
+    option = config.option
+    names_a_test = any("::" in argument for argument in config.args)
+    if not option.markexpr and not names_a_test:
+        option.markexpr = "not slow"
+    is_whole_run = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not is_whole_run or not config.pluginmanager.has_plugin("xdist") or hasattr(config, "workerinput"):
+        return
+    wants_one_process = option.collectonly or option.usepdb or option.trace
+    if option.numprocesses is None and option.dist == "no" and not option.tx and not wants_one_process:
+        option.numprocesses = "logical"
+        option.dist = (
+            "worksteal"  # each worker starts on a part of its own: modules stay whole, and so do their fixtures
+        )
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -46,11 +66,19 @@ def preloaded() -> None:
     One import serves all of them, which makes them five times as fast; some modules, numpy for one, cannot be loaded
     twice. Not torch and transformers, which most sessions do not need, nor what belongs to an extra.
     """
-    for name in _HEAVY:
+    for name in PRELOADED:
         importlib.import_module(name)
     for info in pkgutil.walk_packages(pytest_llmeval.__path__, "pytest_llmeval."):
-        if not info.name.startswith(_NOT_PRELOADED):
+        if not info.name.startswith(NEEDS_TORCH):
             importlib.import_module(info.name)
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Where the workers of sessions in this process come from; started once."""
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 class _LoadedOnce(Loader):
@@ -72,8 +100,13 @@ class _LoadedOnce(Loader):
 
 
 @pytest.fixture
-def llm_pytester(preloaded: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """``pytester`` with the installed plugin, offline, and nothing of the surrounding run in its environment."""
+def llm_pytester(
+    preloaded: None, fork_server: ForkServer, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
+    """``pytester`` with the installed plugin, offline, and nothing of the surrounding run in its environment.
+
+    The workers of a session in this process (``runpytest("-n2")``) are forks of one that has loaded all it needs.
+    """
     if not pytester._request.config.pluginmanager.has_plugin("llmeval_suites"):
         pytest.fail("the plugin is not installed here: pip install -e '.[dev]'", pytrace=False)
     kept = {"PYTEST_DEBUG_TEMPROOT", "PYTEST_CURRENT_TEST", "PYTEST_VERSION"}  # pytest's and pytester's own
@@ -82,6 +115,7 @@ def llm_pytester(preloaded: None, pytester: pytest.Pytester, monkeypatch: pytest
         monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("execnet.gateway_io.Popen2IOMaster", forked_workers(fork_server))
     monkeypatch.setattr(sys, "meta_path", [_LoadedOnce(), *sys.meta_path])
     # Plugins of this environment that these sessions have no use for: a quarter of the time that each takes.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest -p no:anyio")

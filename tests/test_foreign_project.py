@@ -285,25 +285,25 @@ def test_the_plugin_is_installed() -> None:
             ["-v", "-rA", "--durations=3", "--durations-min=60", "--setup-show"],
             1,
             id="verbose",
-            marks=pytest.mark.heavy,
+            marks=pytest.mark.slow,
         ),
         pytest.param(["-W", "error"], 1, id="warnings-are-errors"),
         pytest.param(["--strict-markers", "--strict-config"], 1, id="strict"),
         pytest.param(["-n2"], 1, id="n2"),
         pytest.param(["-n2", "tests/test_speed.py"], 0, id="n2-named"),
-        pytest.param(["-n2", "-v", "--dist=loadscope"], 1, id="n2-loadscope", marks=pytest.mark.heavy),
-        pytest.param(["-p", "no:xdist", "-p", "no:cacheprovider"], 1, id="fewer-plugins", marks=pytest.mark.heavy),
-        pytest.param(["--collect-only", "-q"], 0, id="collect-only", marks=pytest.mark.heavy),
-        pytest.param(["-x", "-k", "fails or text"], 1, id="first-failure", marks=pytest.mark.heavy),
-        pytest.param(["-m", "slow"], 1, id="marks", marks=pytest.mark.heavy),
+        pytest.param(["-n2", "-v", "--dist=loadscope"], 1, id="n2-loadscope", marks=pytest.mark.slow),
+        pytest.param(["-p", "no:xdist", "-p", "no:cacheprovider"], 1, id="fewer-plugins", marks=pytest.mark.slow),
+        pytest.param(["--collect-only", "-q"], 0, id="collect-only", marks=pytest.mark.slow),
+        pytest.param(["-x", "-k", "fails or text"], 1, id="first-failure", marks=pytest.mark.slow),
+        pytest.param(["-m", "slow"], 1, id="marks", marks=pytest.mark.slow),
         pytest.param(
             ["tests/test_functions.py::test_text", "tests/test_speed.py", "chart", "config", "playbooks"],
             0,
             id="paths",
-            marks=pytest.mark.heavy,
+            marks=pytest.mark.slow,
         ),
-        pytest.param(["--doctest-modules", "--ignore=specs"], 1, id="doctest", marks=pytest.mark.heavy),
-        pytest.param(["-k", "nothing_has_this_name"], 5, id="nothing-selected", marks=pytest.mark.heavy),
+        pytest.param(["--doctest-modules", "--ignore=specs"], 1, id="doctest", marks=pytest.mark.slow),
+        pytest.param(["-k", "nothing_has_this_name"], 5, id="nothing-selected", marks=pytest.mark.slow),
     ],
 )
 def test_no_difference(arguments: list[str], exit_code: int, tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_no_difference(arguments: list[str], exit_code: int, tmp_path: Path) -> 
     assert without.stdout
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_no_difference_in_a_rerun_of_failures(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     runs: list[Run] = []

@@ -10,7 +10,7 @@ from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 from tests.bench import gate_false_alarms, gate_power
 from tests.bench.gate_simulation import failed
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.slow
 
 
 def test_false_alarms(capsys: pytest.CaptureFixture[str]) -> None:

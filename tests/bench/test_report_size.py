@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import REPOSITORY, clean_environment
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("budget_mib", "code"), [("2000", 0), ("1", 1)])

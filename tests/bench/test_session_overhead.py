@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import REPOSITORY, clean_environment
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("shots", ["0", "2"])

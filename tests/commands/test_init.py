@@ -125,7 +125,7 @@ def test_the_workflows_run_line(llm_pytester: pytest.Pytester, workers: list[str
         assert any(line.startswith(f"failed: first, {gate}") for line in failed.outlines)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_the_commands_that_it_prints_work(llm_pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", str(llm_pytester.path)]) == 0
     shown = capsys.readouterr().out

@@ -32,7 +32,7 @@ pytest.importorskip("datasets", reason="datasets is not installed")
 side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
 synthetic = pytest.importorskip("tests.lm_eval_tasks.synthetic")
 
-pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 
 NUM_LEAVES = 4537
 NUM_COMPARED = 320

@@ -27,7 +27,7 @@ yaml_loader = pytest.importorskip("lm_eval.tasks._yaml_loader", reason="lm_eval[
 side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
 made_rows = pytest.importorskip("tests.lm_eval_tasks.test_task_code")
 
-pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 
 TASKS = ("hellaswag", "winogrande", "drop")
 

@@ -23,7 +23,7 @@ datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 yaml_loader = pytest.importorskip("lm_eval.tasks._yaml_loader", reason="lm_eval[hf]==0.4.13 is not installed")
 side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
 
-pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 
 Row = dict[str, Any]
 WORDS = ("river", "stone", "lamp", "garden", "winter", "copper", "candle", "forest")

@@ -16,7 +16,7 @@ from pytest_llmeval.types import GenerateRequest, GenerateResponse, Loglikelihoo
 from tests.models.architectures_for_tests import make_random
 from tests.models.support import naive_loglikelihood
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.slow
 
 _COMMON = {
     "hidden_size": 32,

@@ -111,7 +111,7 @@ def test_a_model_goes_on_after_what_was_begun(architecture: Literal["llama", "t5
         assert replace(first, seconds=0.0) != replace(other, seconds=0.0)
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # lm-eval's own and its libraries'
 @pytest.mark.parametrize("begun", BEGUN)
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -26,7 +26,7 @@ from tests.models.support import load
 from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint, make_tokenizer
 
 pytestmark = [
-    pytest.mark.heavy,
+    pytest.mark.slow,
     pytest.mark.filterwarnings("default"),  # lm-eval's own and its libraries'
 ]
 needs_lm_eval = pytest.mark.skipif(

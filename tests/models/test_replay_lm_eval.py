@@ -15,7 +15,7 @@ from pytest_llmeval.models.specs import demo_folder
 from tests.support import clean_environment
 
 pytestmark = [
-    pytest.mark.heavy,
+    pytest.mark.slow,
     pytest.mark.skipif(
         importlib.util.find_spec("lm_eval") is None,
         reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'",

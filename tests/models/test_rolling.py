@@ -90,7 +90,7 @@ def test_a_stride_gives_each_token_the_context_of_the_guide_or_more(case: tuple[
         assert found[token] >= context
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("lm_eval") is None, reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'"
 )

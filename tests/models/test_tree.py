@@ -23,7 +23,7 @@ from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model
 from tests.models.support import one_line_of
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.slow
 
 HEADER = "Answer the questions.\n\nQ: Which town lies by the sea?\nA: Brighton\n\n"
 QUESTIONS = ["Which river runs through Ulm?", "Is it late?", "What is two and two, and who says so?", "Why"]

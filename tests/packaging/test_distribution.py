@@ -16,7 +16,7 @@ import pytest
 
 from tests.support import REPOSITORY, clean_environment
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.slow
 
 PACKAGE = REPOSITORY / "pytest_llmeval"
 JUNK = {"__pycache__", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "build", "dist"}

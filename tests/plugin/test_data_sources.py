@@ -19,7 +19,7 @@ score: exact
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_workers_share_the_cache_of_a_hub_data_set(
     llm_pytester: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

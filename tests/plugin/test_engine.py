@@ -131,7 +131,7 @@ def test_an_engine_that_does_not_exist(llm_pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*--llm-engine*expected*auto*tree*plain*treee*"])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_both_engines_on_the_demo_model(llm_pytester: pytest.Pytester) -> None:
     """Equal scores; the tree cannot be asked of what is generated, and nobody does."""
     llm_pytester.makefile(".yaml", capitals=CAPITALS)

@@ -295,7 +295,7 @@ def test_a_session_without_samples_is_left_to_pytest_xdist(llm_pytester: pytest.
         result.stdout.fnmatch_lines(["scheduler.pending=[[]] heavy=set()"])
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_real_model_answers_alike_whatever_the_workers(llm_pytester: pytest.Pytester) -> None:
     rows = [f'  - {{id: c{n}, question: "Is {n} more than 9?", choices: ["yes", "no"], target: 0}}' for n in range(20)]
     text = [

@@ -17,7 +17,7 @@ from pytest_llmeval.suites.presets import all_presets, load_preset
 from tests.presets import rows
 from tests.presets.lm_eval_side import Peer, Row, arguments_of, comparable, values_of
 
-pytestmark = pytest.mark.heavy  # lm-eval takes seconds to import
+pytestmark = pytest.mark.slow  # lm-eval takes seconds to import
 
 
 @dataclass

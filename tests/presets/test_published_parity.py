@@ -20,7 +20,7 @@ DATA = REPOSITORY.parent / "shared" / "data"
 NUM_ROWS = 150
 
 pytestmark = [
-    pytest.mark.heavy,
+    pytest.mark.slow,
     pytest.mark.skipif(not DATA.is_dir(), reason=f"the published data sets are not here: no folder {DATA}"),
 ]
 

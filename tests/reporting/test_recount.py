@@ -251,7 +251,7 @@ TAMPERED: list[tuple[str, Callable[[Document], None], str]] = [
 ]
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize(("tamper", "told"), [case[1:] for case in TAMPERED], ids=[case[0] for case in TAMPERED])
 def test_what_was_tampered_with(real: Document, tamper: Callable[[Document], object], told: str) -> None:
     document = copy.deepcopy(real)
@@ -263,7 +263,7 @@ def test_what_was_tampered_with(real: Document, tamper: Callable[[Document], obj
     assert "\n" not in found
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_report_as_it_was_written_fits(real: Document) -> None:
     report = read(real)
     again = fitting(report, "r.json", bounds_of=("ece",))

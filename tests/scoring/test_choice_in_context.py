@@ -86,7 +86,7 @@ def winogrande_task(monkeypatch: pytest.MonkeyPatch, *, with_shots: bool) -> Any
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("with_shots", [False, True])
 def test_requests_are_those_of_lm_evals_winogrande(
@@ -99,7 +99,7 @@ def test_requests_are_those_of_lm_evals_winogrande(
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(answers=st.lists(st.tuples(st.floats(-60, -0.01), st.booleans()), min_size=2, max_size=2))

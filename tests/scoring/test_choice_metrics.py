@@ -97,7 +97,7 @@ def test_an_option_that_cannot_stand_alone_is_unscored() -> None:
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(st.lists(ANSWERS, min_size=3, max_size=3))

@@ -60,7 +60,7 @@ def test_f1_of_two_classes_is_nothing_for_three() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="lm_eval is not installed")
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @given(BINARY)
 def test_values_are_those_of_lm_evals_aggregations(answers: Answers) -> None:

@@ -48,7 +48,7 @@ def test_by_hand() -> None:
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @given(st.lists(st.tuples(st.floats(-60, 0), st.booleans()), min_size=1, max_size=20))
 def test_metrics_are_those_of_lm_eval(answers: list[tuple[float, bool]]) -> None:
@@ -61,7 +61,7 @@ def test_metrics_are_those_of_lm_eval(answers: list[tuple[float, bool]]) -> None
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_requests_are_those_of_lm_evals_lambada(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     template, target = "{{ text.split(' ')[:-1]|join(' ') }}", "{{ ' ' + text.split(' ')[-1] }}"

@@ -58,7 +58,7 @@ def test_mass_is_that_of_scipys_softmax(values: list[float], data: st.DataObject
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @given(st.lists(LOGLIKELIHOODS, min_size=2, max_size=12), st.data())
 def test_it_is_lm_evals_mc2(values: list[float], data: st.DataObject) -> None:

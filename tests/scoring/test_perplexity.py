@@ -113,7 +113,7 @@ def test_what_is_no_text_and_no_loglikelihood_is_refused() -> None:
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @given(st.text(st.sampled_from("ab \n\té\u00a0\U0001f600"), max_size=30))
 def test_words_and_bytes_are_those_of_lm_eval(text: str) -> None:
@@ -139,7 +139,7 @@ def test_by_hand() -> None:
 
 
 @needs_lm_eval
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @given(st.lists(TEXTS, min_size=1, max_size=20))
 def test_values_are_those_of_lm_eval(scores: list[Score]) -> None:

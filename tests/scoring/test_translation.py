@@ -179,7 +179,7 @@ ALL: list[tuple[Settings, tuple[str, ...]]] = [
 
 
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="lm_eval is not installed")
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @given(st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=9).map(" ".join), TEXTS), min_size=1, max_size=8))
 def test_values_are_those_of_lm_evals_aggregations(items: list[tuple[str, str]]) -> None:

@@ -367,7 +367,7 @@ print(json.dumps([sample.question for sample in suite.samples]))
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_processes_do_not_fight_for_the_cache(load: Load, home: Path) -> None:
     """Three at once, with a cache in which no table was made yet, as the workers of pytest-xdist begin."""
     Path("s.yaml").write_text(SUITE % "hub: org/several, config: anatomy, split: test", encoding="utf-8")

@@ -19,7 +19,7 @@ from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, Prompt, Sample
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")
-pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 
 Row = dict[str, Any]
 NAMES = ("apple", "pear", "fig", "plum", "date")

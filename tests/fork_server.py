@@ -1,0 +1,142 @@
+"""A process that has loaded what sessions of pytest need, and forks a child for each one that is to run on its own.
+
+To start an interpreter and to load pytest, the plugin and its libraries takes a second; to fork one that has them, a
+hundredth. The child is a process of its own: it may die, be killed, and change what it likes. What a fresh interpreter
+alone shows (what is loaded when, what ``PYTHON...`` variables do) is for tests that start one.
+
+Run as a file, so that no module called ``tests`` is loaded in its children: ``fork_server.py SOCKET TORCH``, the
+number of a socket that it inherits, and ``torch`` or ``-``. Each message on it carries four files: stdin, stdout,
+stderr, and a socket with the call as JSON, ``{"code", "arguments", "folder", "environment"}``, on which the child's
+number and, in the end, its exit status are answered, a line each.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+import types
+from typing import Any, NoReturn
+
+import pytest
+
+__all__ = ["NEEDS_TORCH", "PRELOADED"]
+
+PRELOADED = (
+    *("execnet", "execnet.gateway_io", "xdist.dsession", "xdist.looponfail", "xdist.remote", "xdist.workermanage"),
+    *("jinja2", "jsonschema", "numpy", "pydantic", "regex", "tabulate", "yaml"),
+    *("scipy.optimize", "scipy.special", "scipy.stats"),
+)
+NEEDS_TORCH = "pytest_llmeval.models.huggingface"
+"""Modules of this folder load torch and transformers."""
+
+
+class _Preloads:
+    """Loads everything in a session of pytest, whose assertion rewriting is what later sessions find."""
+
+    def __init__(self, *, torch: bool) -> None:
+        self._torch = torch
+
+    def pytest_configure(self) -> None:
+        """Load what every session needs."""
+        import pytest_llmeval
+
+        for name in PRELOADED:
+            importlib.import_module(name)
+        for info in pkgutil.walk_packages(pytest_llmeval.__path__, "pytest_llmeval."):
+            if self._torch or not info.name.startswith(NEEDS_TORCH):
+                importlib.import_module(info.name)
+        if self._torch:
+            for name in ("torch", "transformers", "tokenizers", "safetensors.torch"):
+                importlib.import_module(name)
+
+
+def main() -> None:
+    """Serve until the other end of the socket closes."""
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    del sys.path[0]  # the folder of this file
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        os.chdir(folder)
+        arguments = ["-qq", "--collect-only", "-p", "no:cacheprovider", "--rootdir", folder, folder]
+        pytest.main(arguments, plugins=[_Preloads(torch=sys.argv[2] == "torch")])
+        os.chdir("/")
+    gc.collect()
+    gc.freeze()
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, 1, 4)
+        if not message:
+            return
+        if os.fork() == 0:
+            requests.close()
+            _serve(files)
+        for file in files:
+            os.close(file)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+
+
+def _serve(files: list[int]) -> None:
+    """Fork the process that was asked for, and answer its number and how it ended; ends in both processes."""
+    answers = files.pop()
+    with open(answers, encoding="ascii", closefd=False) as lines:
+        call = json.loads(lines.readline())
+    child = os.fork()
+    if child == 0:
+        os.close(answers)
+        _run(call, files)
+    for file in files:
+        os.close(file)
+    os.write(answers, b"%d\n" % child)
+    status = os.waitpid(child, 0)[1]
+    with contextlib.suppress(BrokenPipeError, ConnectionError):
+        os.write(answers, b"%d\n" % os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def _run(call: dict[str, Any], files: list[int]) -> NoReturn:
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(call["environment"])
+    os.chdir(call["folder"])
+    sys.argv = ["-c", *call["arguments"]]
+    sys.path[:0] = ["", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
+    vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    status: object = 0
+    try:
+        exec(call["code"], module.__dict__)
+    except SystemExit as stop:
+        status = stop.code
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    # What an interpreter does at its end, without taking all modules apart, which takes longer than all else here.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if isinstance(status, str):
+        sys.stderr.write(f"{status}\n")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status if isinstance(status, int) else int(status is not None))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""What a bare ``pytest`` runs here, and with how many workers; the command line overrules ``tests/conftest.py``."""
+
+from __future__ import annotations
+
+import pytest
+
+_PROJECT = """\
+[pytest]
+testpaths = tests
+markers = slow
+"""
+_CONFTEST = """\
+from tests.conftest import pytest_cmdline_main
+
+def pytest_report_header(config):
+    return f"workers: {config.getoption('numprocesses', None)}, OMP_NUM_THREADS {os.environ['OMP_NUM_THREADS']}"
+"""
+_TESTS = """\
+import pytest
+
+@pytest.mark.slow
+def test_slow(): pass
+
+def test_quick(): pass
+
+@pytest.mark.odd
+@pytest.mark.slow
+def test_odd(): pass
+"""
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project whose tests folder has the hooks of this one's, on a machine of three cores."""
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "3")
+    llm_pytester.makeini(_PROJECT + "    odd\n")
+    llm_pytester.mkdir("tests").joinpath("conftest.py").write_text("import os\n" + _CONFTEST)
+    llm_pytester.path.joinpath("tests", "test_it.py").write_text(_TESTS)
+    return llm_pytester
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workers", "names"),
+    [
+        ((), "3", ["test_quick"]),
+        (("-m", "slow or not slow"), "3", ["test_odd", "test_quick", "test_slow"]),
+        (("-m", "slow"), "3", ["test_odd", "test_slow"]),
+        (("-m", "odd"), "3", ["test_odd"]),
+        (("-n0",), "0", ["test_quick"]),
+        (("-n1",), "1", ["test_quick"]),
+        (("-p", "no:xdist"), "None", ["test_quick"]),
+        (("--pdb",), "None", ["test_quick"]),
+        (("tests",), "None", ["test_quick"]),
+        (("tests/test_it.py",), "None", ["test_quick"]),
+        (("tests/test_it.py::test_slow",), "None", ["test_slow"]),
+    ],
+    ids=" ".join,
+)
+def test_tiers_and_workers(
+    project: pytest.Pytester, arguments: tuple[str, ...], workers: str, names: list[str]
+) -> None:
+    result = project.runpytest(*arguments, "-rA")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"workers: {workers}, OMP_NUM_THREADS 1"])
+    passed = sorted(line.rpartition("::")[2] for line in result.outlines if line.startswith("PASSED "))
+    assert passed == names
+    ran_on = {line.split()[0] for line in result.outlines if line.startswith("created: ")}
+    assert bool(ran_on) == (workers not in ("None", "0"))
+
+
+def test_collecting_starts_no_workers(project: pytest.Pytester) -> None:
+    result = project.runpytest("--collect-only")
+    result.stdout.fnmatch_lines(["workers: None*", "*1/3 tests collected (2 deselected)*"])
+    result.stdout.no_fnmatch_line("*gw0*")
