@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.commands.output import check_no_input, write_file, write_out
-from pytest_llmeval.errors import ReportError
+from pytest_llmeval.commands.output import check_no_input, write_out
+from pytest_llmeval.errors import LLMEvalError, ReportError
+from pytest_llmeval.reporting.writers.formats import FORMATS, ReportFormat, export_formats
 
 __all__ = ["add_parser", "run"]
 
@@ -19,49 +20,53 @@ _CHUNK_CHARACTERS = 1 << 16
 
 def add_parser(commands: Any) -> None:
     """Add the command to argparse's sub-parsers."""
+    ours = [one for one in FORMATS if one.is_export]
+    binary = ", ".join(one.name for one in ours if not one.is_text)
     parser = commands.add_parser(
         "export",
-        help="write a report as CSV, JSON lines, Markdown, Parquet, or questions and answers",
-        description="Write a report for other programs. csv, jsonl and parquet hold a row for each sample; md is the "
-        "report to read; questions is JSON, {benchmark, metrics: {accuracy, credit, correct, total, unscored}, "
-        "questions: [{qid, question, gold, pred, correct}]}, of several suites a list of these. Missing folders are "
-        "made.",
+        help="write a report for other programs: CSV, JSON lines, Markdown, Parquet, questions and answers, …",
+        description=f"Write a report for other programs. {'; '.join(map(_described, ours))}. Packages can add formats. "
+        "Missing folders are made.",
     )
     parser.add_argument("report", type=Path, help="a report (.json), or a journal")
     parser.add_argument(
-        *("--to", "--format"), dest="to", choices=("csv", "jsonl", "md", "parquet", "questions"), required=True
+        *("--to", "--format"), dest="to", type=_format, required=True, metavar="|".join(one.name for one in ours)
     )
-    parser.add_argument("-o", "--output", type=Path, help="the file; without it, standard output (not for parquet)")
+    parser.add_argument("-o", "--output", type=Path, help=f"the file; without it, standard output (not for {binary})")
     parser.set_defaults(run=run, wrong_call=parser.error)
+
+
+def _described(one: ReportFormat) -> str:
+    return f"{one.name} is {one.description}"
+
+
+def _format(name: str) -> ReportFormat:
+    """For argparse; not its ``choices``, since the packages that add some are looked up for this command alone."""
+    known = export_formats()
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(known)})")
+    return known[name]
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code. Raises ``LLMEvalError``."""
-    if options.to == "parquet" and options.output is None:
-        options.wrong_call("--to parquet needs a file: name one with --output")
+    to: ReportFormat = options.to
+    if options.output is None and not to.is_text:
+        options.wrong_call(f"--to {to.name} needs a file: name one with --output")
     check_no_input(options.output, [options.report])
     from pytest_llmeval.reporting.storage.read import read_report
 
     report = read_report(options.report)
-    if options.to == "parquet":
-        from pytest_llmeval.reporting.writers.parquet import write_parquet
-
-        write_parquet(report, options.output)
-    elif options.to == "questions":
-        from pytest_llmeval.reporting.writers.questions_json import questions_json
-
-        write_file(questions_json(report), options.output)
-    else:
-        from pytest_llmeval.reporting.writers.targets import WRITERS
-
-        write = WRITERS[f".{options.to}"]
-        if options.output is not None:
-            write(report, options.output)
-            return 0
-        with _temporary_folder() as folder:
-            path = folder / "report"
-            write(report, path)
+    if options.output is not None:
+        to.write(report, options.output)
+        return 0
+    with _temporary_folder() as folder:
+        path = folder / "report"
+        to.write(report, path)
+        try:
             write_out(_chunks(path))
+        except UnicodeDecodeError:
+            raise LLMEvalError(f"--to {to.name} is no text: name a file with --output") from None
     return 0
 
 

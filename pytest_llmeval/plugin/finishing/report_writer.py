@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pytest_llmeval.errors import ReportError
+from pytest_llmeval.errors import LLMEvalError, ReportError
 from pytest_llmeval.reporting.report.groups import Group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report
@@ -88,9 +88,9 @@ class ReportWriter:
             try:
                 written = write_report_file(whole, target)
                 self.written.append(given if written == target else given / written.name)
-            except (ReportError, OSError) as error:
+            except (LLMEvalError, OSError) as error:
                 are_written = False
-                text = str(error) if isinstance(error, ReportError) else f"cannot write the report {given}: {error}"
+                text = str(error) if isinstance(error, LLMEvalError) else f"cannot write the report {given}: {error}"
                 self._tell(text)
         if self._journal is not None:
             self._journal.close(discard=are_written)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_llmeval.plugin.options import parsers
+from pytest_llmeval.reporting.writers.formats import folder_suffix, suffixes
 
 __all__ = ["OPTIONS", "Option"]
 
@@ -161,8 +162,8 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         metavar="FILE",
         parse=parsers.report,
-        help="Write the report: metrics, and a record for every sample, as FILE.json, .md, .csv or .jsonl; a folder is "
-        "given a file .md with a name made of the model and the time. Can be given several times.",
+        help=f"Write the report: metrics, and a record for every sample, as FILE{suffixes()}; a folder is given a file "
+        f"{folder_suffix()} with a name made of the model and the time. Can be given several times.",
     ),
     Option(
         name="report_prompts",

@@ -45,11 +45,11 @@ def whole_file(path: Path, *, encoding: str = "ascii", newline: str | None = Non
 
 
 @contextmanager
-def whole_path(path: Path) -> Iterator[Path]:
+def whole_path(path: Path, *, suffix: str = ".tmp") -> Iterator[Path]:
     """A file to write that takes the place of ``path`` once the block is done: until then ``path`` holds what it held.
 
-    Its folder is made where there is none. A link stays, and what it points to is replaced. A pipe or a device is the
-    file itself. Raises ``ReportError`` where it cannot be written.
+    Its own name ends in ``suffix``. Its folder is made where there is none. A link stays, and what it points to is
+    replaced. A pipe or a device is the file itself. Raises ``ReportError`` where it cannot be written.
     """
     try:
         if _is_special(path):
@@ -57,7 +57,7 @@ def whole_path(path: Path) -> Iterator[Path]:
             return
         target = _target(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=".tmp")
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=suffix)
         os.close(descriptor)
         temporary = Path(name)
         try:

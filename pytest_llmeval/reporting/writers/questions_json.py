@@ -6,15 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.spool import Spool
+from pytest_llmeval.reporting.storage.whole_file import whole_file
 from pytest_llmeval.reporting.terminal.sample_text import as_text
 from pytest_llmeval.types import JSON
 
-__all__ = ["questions_json"]
+__all__ = ["write_questions"]
 
 
 @dataclass(slots=True)
@@ -59,9 +61,9 @@ class _Counts:
         }
 
 
-def questions_json(report: Report) -> Iterator[str]:
-    """Lines of JSON: ``{benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions}``; a list where
-    several.
+def write_questions(report: Report, path: Path) -> None:
+    """Write JSON: ``{benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions}``; a list where
+    several. Raises ``ReportError``.
 
     A question is ``{qid, question, gold, pred, correct}``, on a line of its own. With several models there is one entry
     for each suite and model, which it has under ``model``. ``accuracy`` is ``credit / total``, ``correct`` a number
@@ -72,6 +74,11 @@ def questions_json(report: Report) -> Iterator[str]:
     as ``unscored``, and so are those that a session which stopped early did not come to. ``correct`` of a sample that
     is neither right nor wrong is null, and so is ``pred`` of an unscored one, and the accuracy of no samples.
     """
+    with whole_file(path) as file:
+        file.writelines(_parts(report))
+
+
+def _parts(report: Report) -> Iterator[str]:
     compared = compared_models(report)
     counts: dict[Group, _Counts] = {}
     for suite in report.suites:

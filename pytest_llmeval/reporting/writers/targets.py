@@ -1,4 +1,4 @@
-"""Where reports go and in which form: what ``--llm-report`` takes, by suffix."""
+"""Where reports go: what ``--llm-report`` takes, a file of some form or a folder."""
 
 from __future__ import annotations
 
@@ -6,51 +6,43 @@ import os
 import re
 import tempfile
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.whole_file import check_writable
-from pytest_llmeval.reporting.writers.csv_rows import write_csv
-from pytest_llmeval.reporting.writers.jsonl import write_jsonl
-from pytest_llmeval.reporting.writers.markdown.report import write_markdown
+from pytest_llmeval.reporting.writers.formats import folder_suffix, report_formats
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.redaction import redact
 
-__all__ = ["WRITERS", "check_target", "final_path", "is_folder", "parse_target", "write_report_file"]
-
-WRITERS: Mapping[str, Callable[[Report, Path], None]] = MappingProxyType(
-    {".json": write_report, ".md": write_markdown, ".csv": write_csv, ".jsonl": write_jsonl}
-)
+__all__ = ["check_target", "final_path", "is_folder", "parse_target", "write_report_file"]
 
 _MAX_MODEL_BYTES = 100
 """Of the models' names in a file name: file systems take 255 for the whole of it."""
 
 
 def parse_target(text: str) -> Path:
-    """A file with one of the suffixes of ``WRITERS``, or a folder: one that exists, or with a slash at its end.
+    """A file with one of the suffixes of ``report_formats``, or a folder: one that exists, or with a slash at its end.
 
-    ``ValueError`` says what is expected.
+    ``ValueError`` says what is expected. Raises ``ReportError`` as ``report_formats`` does.
     """
     if not text.strip() or "\0" in text:
         raise ValueError("expected the name of a file or folder")
     path = Path(text)
     if os.path.isdir(path):  # not Path's: that raises for a name that is too long
         return path
-    suffix = path.suffix.lower()
+    suffix, known = path.suffix.lower(), report_formats()
     if text.endswith(("/", os.sep)):
-        if suffix in WRITERS:
+        if suffix in known:
             raise ValueError(f"expected a file or a folder: a folder called {path.name} must exist")
         return path
-    if suffix in WRITERS:
+    if suffix in known:
         return path
     if suffix == ".xml":
         raise ValueError("expected another suffix: --junitxml=FILE.xml is pytest's own and writes the JUnit file")
-    raise ValueError(f"expected a name that ends in {', '.join(WRITERS)}, or a folder: with / at its end, it is made")
+    raise ValueError(f"expected a name that ends in {', '.join(known)}, or a folder: with / at its end, it is made")
 
 
 def check_target(path: Path) -> None:
@@ -59,6 +51,7 @@ def check_target(path: Path) -> None:
     Folders that are not there are made: that of a file, one that is the target itself, and those above them.
     """
     if not is_folder(path):
+        report_formats()[path.suffix.lower()].check()
         check_writable(path)
         return
     try:
@@ -81,15 +74,16 @@ def final_path(path: Path, report: Report) -> Path:
     models = _models_part([str(model["name"]) for model in report.models])
     parts = ["eval_report", *["mcq"] * lettered, *[models] * bool(models), _time_part(report.created)]
     stem, number = "_".join(parts), 1
-    found = path / f"{stem}.md"
+    suffix = folder_suffix()
+    found = path / f"{stem}{suffix}"
     while found.exists():
         number += 1
-        found = path / f"{stem}-{number}.md"
+        found = path / f"{stem}-{number}{suffix}"
     return found
 
 
 def write_report_file(report: Report, path: Path) -> Path:
-    """Write the report in the form that the suffix says; returns the file. Raises ``ReportError``.
+    """Write the report in the form that the suffix says; returns the file. Raises ``LLMEvalError``.
 
     The file holds all of the report, or what it held before. Its folder is made where there is none: after a long run
     it is too late to complain of one that has gone.
@@ -99,13 +93,13 @@ def write_report_file(report: Report, path: Path) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ReportError(f"cannot write the report {file}: {error.strerror or error}") from None
-    WRITERS[file.suffix.lower()](report, file)
+    report_formats()[file.suffix.lower()].write(report, file)
     return file
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``WRITERS``."""
-    return os.path.isdir(path) or path.suffix.lower() not in WRITERS
+    """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``report_formats``."""
+    return os.path.isdir(path) or path.suffix.lower() not in report_formats()
 
 
 def _models_part(models: Sequence[str]) -> str:

@@ -1,0 +1,176 @@
+"""The forms that a report is written in, each once: what options, help texts, commands and the reference derive from.
+
+Like ``plugin/options/table.py``, this module is imported by every pytest run that has the plugin installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
+
+from pytest_llmeval.errors import LLMEvalError, ReportError
+
+if TYPE_CHECKING:
+    from pytest_llmeval.reporting.report.report import Report
+
+__all__ = ["ENTRY_POINTS", "FORMATS", "ReportFormat", "export_formats", "folder_suffix", "report_formats", "suffixes"]
+
+ENTRY_POINTS = "pytest_llmeval.reports"
+"""The group of entry points by which other packages add formats: ``txt = "their_package:write_text"``.
+
+Not a hook of pytest: ``llmeval export`` has the formats too, and runs without pytest and its plugins.
+"""
+
+_OURS = "pytest-llmeval-suites"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFormat:
+    """One form of a report.
+
+    ``writer`` is where the function lies that takes the report and the path of the file to write, ``module:function``:
+    it is imported when it is used. ``description`` follows the name in a help text. ``is_report`` formats are those
+    that ``--llm-report`` writes to a file with ``suffix``, ``is_export`` ones those of ``llmeval export --to NAME``.
+    ``is_for_folders`` marks the one that is written where ``--llm-report`` names a folder. ``is_text`` is text in
+    UTF-8, which standard output can show. ``package`` is the distribution that it comes from.
+    """
+
+    name: str
+    writer: str
+    description: str
+    is_report: bool = True
+    is_export: bool = True
+    is_for_folders: bool = False
+    is_text: bool = True
+    package: str = _OURS
+
+    @property
+    def suffix(self) -> str:
+        return f".{self.name}"
+
+    def check(self) -> None:
+        """Find out before a long run that another package's writer cannot be imported. Raises ``ReportError``."""
+        if self.package != _OURS:
+            self._foreign_writer()
+
+    def write(self, report: Report, path: Path) -> None:
+        """Write the report: the file holds all of it, or what it held before. Raises ``LLMEvalError``."""
+        if self.package == _OURS:
+            resolve_name(self.writer)(report, path)
+            return
+        from pytest_llmeval.reporting.storage.whole_file import whole_path
+
+        write = self._foreign_writer()
+        with whole_path(path, suffix=self.suffix) as temporary:
+            try:
+                write(report, temporary)
+            except (LLMEvalError, OSError):
+                raise
+            except Exception as error:
+                raise self._failed(f"cannot write the report {path}", error) from error
+
+    def _foreign_writer(self) -> Callable[[Report, Path], None]:
+        try:
+            writer: Callable[[Report, Path], None] = resolve_name(self.writer)
+        except Exception as error:
+            raise self._failed(f"there is no writer of reports {self.suffix}", error) from error
+        return writer
+
+    def _failed(self, what: str, error: Exception) -> ReportError:
+        from pytest_llmeval.text.redaction import describe
+
+        return ReportError(f"{what}: {self.writer} of the package {self.package} failed: {describe(error)}")
+
+
+FORMATS: tuple[ReportFormat, ...] = (
+    ReportFormat(
+        name="json",
+        writer="pytest_llmeval.reporting.storage.json_report:write_report",
+        description="the whole report",
+        is_export=False,
+    ),
+    ReportFormat(
+        name="md",
+        writer="pytest_llmeval.reporting.writers.markdown.report:write_markdown",
+        description="the report to read",
+        is_for_folders=True,
+    ),
+    ReportFormat(
+        name="csv",
+        writer="pytest_llmeval.reporting.writers.csv_rows:write_csv",
+        description="a row for each sample",
+    ),
+    ReportFormat(
+        name="jsonl",
+        writer="pytest_llmeval.reporting.writers.jsonl:write_jsonl",
+        description="a record of JSON on each line",
+    ),
+    ReportFormat(
+        name="parquet",
+        writer="pytest_llmeval.reporting.writers.parquet:write_parquet",
+        description="a row for each sample",
+        is_report=False,
+        is_text=False,
+    ),
+    ReportFormat(
+        name="questions",
+        writer="pytest_llmeval.reporting.writers.questions_json:write_questions",
+        description="JSON, {benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions: [{qid, "
+        "question, gold, pred, correct}]}, of several suites a list of these",
+        is_report=False,
+    ),
+)
+"""The formats of this package, in the order in which they are listed."""
+
+
+def suffixes() -> str:
+    """Those of our own formats in a help text: ``.json, .md, .csv or .jsonl``."""
+    *most, last = (one.suffix for one in FORMATS if one.is_report)
+    return f"{', '.join(most)} or {last}"
+
+
+def folder_suffix() -> str:
+    """That of a report whose file is not named."""
+    return next(one.suffix for one in FORMATS if one.is_for_folders)
+
+
+def report_formats() -> Mapping[str, ReportFormat]:
+    """What ``--llm-report`` writes, by suffix. Raises ``ReportError`` where two packages offer one name."""
+    return {one.suffix: one for one in _all(tuple(sys.path)) if one.is_report}
+
+
+def export_formats() -> Mapping[str, ReportFormat]:
+    """What ``llmeval export`` writes, by name. Raises ``ReportError`` where two packages offer one name."""
+    return {one.name: one for one in _all(tuple(sys.path)) if one.is_export}
+
+
+@cache
+def _all(search_path: tuple[str, ...]) -> tuple[ReportFormat, ...]:
+    """Ours, and those of the packages that are installed in these folders."""
+    found = {one.name: one for one in FORMATS}
+    for one in _installed():
+        other = found.setdefault(one.name, one)
+        if other is not one:
+            raise ReportError(
+                f"two packages offer the report format {one.suffix}: {other.package} and {one.package}; "
+                f"uninstall {one.package}, or give its format another name"
+            )
+    return tuple(found.values())
+
+
+def _installed() -> Iterator[ReportFormat]:
+    from importlib.metadata import entry_points  # takes 10 ms, which not every session has to pay
+
+    for point in entry_points(group=ENTRY_POINTS):
+        package = "an unknown package" if point.dist is None else point.dist.name
+        yield ReportFormat(
+            name=point.name.lower(),
+            writer=f"{point.module}:{point.attr}",
+            description=f"of the package {package}",
+            package=package,
+        )
