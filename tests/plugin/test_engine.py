@@ -13,7 +13,7 @@ from tests.support import fake_model_conftest, model_calls
 
 _AUDITED = '''
 
-from pytest_llmeval.models.base import EngineUse
+from pytest_llmeval.types import EngineUse
 
 
 class Plain:

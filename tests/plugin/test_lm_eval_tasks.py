@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
@@ -220,10 +221,10 @@ metric_list:
 """
 
 
+@pytest.mark.skipif(find_spec("datasets") is None, reason="a task's process_docs works on a table of datasets")
 def test_trusted_code_of_the_installed_package_runs(
     folder: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: list[str]
 ) -> None:
-    pytest.importorskip("datasets", reason="a task's process_docs works on a table of datasets")
     install(folder, monkeypatch, wet_yaml=WET + CODED, utils_py=CODE)
     monkeypatch.setenv("HF_HOME", str(folder.path / "cache"))
     folder.makeconftest(fake_model_conftest(likely={"WATER": "yes", "FIRE": "yes", "SNOW": "yes"}))
