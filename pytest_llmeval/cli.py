@@ -22,7 +22,7 @@ _INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """A wrong call is one line, as every other mistake is."""
+    """Reports a usage error in one line, like every other mistake."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
@@ -39,11 +39,11 @@ class _Version(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit code: 0, 1 for what cannot be done and failed gates, 2 for a wrong call."""
+    """Run the command. Returns the exit code: 0; 1 if it cannot be done or if a gate failed; 2 for a usage error."""
     parser = _Parser(
         prog="llmeval",
-        description="LLM benchmarks as pytest suites: what can be done without running one.",
-        epilog="Exit codes: 0; 1 for what cannot be done, and for a gate that failed; 2 for a wrong call.",
+        description="LLM benchmarks as pytest suites: work with reports, presets and the suite format.",
+        epilog="Exit codes: 0; 1 if the command cannot be carried out or a gate failed; 2 for a usage error.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

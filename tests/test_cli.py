@@ -205,7 +205,7 @@ def test_convert_to_standard_output_is_for_the_tasks_folder(
     assert len(load_suite(tmp_path / "tasks" / "suite.yaml").samples) == 1
     with pytest.raises(SystemExit):
         main(["convert", "--help"])
-    assert "on standard output, from the task file's folder" in " ".join(capsys.readouterr().out.split())
+    assert "with standard output, to the task file's folder" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_family_is_not_listed_as_a_preset(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,8 +27,8 @@ def add_parser(commands: Any) -> None:
         help="compare a report with a baseline, as the gate does",
         description="Compare every suite of a report with the same suite of a baseline, sample by sample, as "
         "pytest --llm-baseline does.",
-        epilog="Exit codes: 0 where no gate failed; 1 where one did, where the two cannot be compared, and where the "
-        "report has problems; 2 for a wrong call.",
+        epilog="Exit codes: 0 if no gate failed; 1 if a gate failed, if the two cannot be compared, or if the report "
+        "has problems; 2 for a usage error.",
     )
     parser.add_argument("baseline", type=Path, help="the earlier report (.json)")
     parser.add_argument("report", type=Path, help="the report that is judged (.json)")

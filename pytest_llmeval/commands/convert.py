@@ -16,8 +16,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "convert",
         help="write an lm-eval task file as a suite of our own format",
-        description="Write an lm-eval task file as a suite of our own format. Data files are named as seen from the "
-        "folder of the suite file; on standard output, from the task file's folder: put the suite there.",
+        description="Write an lm-eval task file as a suite of our own format. Paths of data files are relative to the "
+        "folder of the suite file; with standard output, to the task file's folder: save the suite there.",
     )
     parser.add_argument("task", type=Path, help="lm-eval's task file (.yaml)")
     parser.add_argument("-o", "--output", type=Path, help="the suite file; without it, standard output")

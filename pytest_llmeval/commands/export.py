@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
         "export",
         help="write a report for other programs: CSV, JSON lines, Markdown, Parquet, questions and answers, …",
         description=f"Write a report for other programs. {'; '.join(map(_described, ours))}. Packages can add formats. "
-        "Missing folders are made.",
+        "Missing folders are created.",
     )
     parser.add_argument("report", type=Path, help="a report (.json), or a journal")
     parser.add_argument(

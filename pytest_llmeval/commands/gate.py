@@ -26,10 +26,10 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "gate",
         help="decide gates on a saved report",
-        description="Decide gates on a saved report: those of --gate and --baseline, or without either those of its "
-        "own suites anew. Nothing is run.",
-        epilog="Exit codes: 0 where no gate failed; 1 where one did, where none was decided, and where the report has "
-        "problems; 2 for a wrong call.",
+        description="Decide gates on a saved report: those of --gate and --baseline; without either, those of its "
+        "own suites again. Nothing is run.",
+        epilog="Exit codes: 0 if no gate failed; 1 if a gate failed, if none was decided, or if the report has "
+        "problems; 2 for a usage error.",
     )
     parser.add_argument("report", type=Path, help="a report (.json)")
     add_gate_option(
@@ -38,7 +38,8 @@ def add_parser(commands: Any) -> None:
         action="append",
         type=given_gate,
         metavar="'SUITE: RULE'",
-        help="a gate: 'boolq: accuracy >= 0.6', 'ci_low(accuracy) > 0.5' for every suite that has the metric; repeats",
+        help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
+        "can be repeated",
     )
     add_gate_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
     add_baseline_options(parser)
@@ -49,7 +50,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     if options.baseline is None and (used := used_baseline_options(options)):
-        options.wrong_call(f"{used[0]} is about a comparison: name the other report with --baseline")
+        options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
     check_no_input(options.output, inputs)
     report = read_fitting(options.report, options.gate or ())
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         require=options.require,
     )
     nothing = (
-        "no gate was decided: the suites have none of their own that the report decides, and those that the run had "
-        "from its command line or the ini file are not kept in a report; give them as --gate 'boolq: accuracy >= 0.6'"
+        "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
+        "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"
     )
     return conclude(report, results, options, nothing=nothing)

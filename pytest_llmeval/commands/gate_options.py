@@ -49,7 +49,7 @@ def add_baseline_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=_explained(_margin),
         metavar="METRIC=DROP",
-        help="a drop that is allowed, in the metric's unit: 'accuracy=0.01', 'boolq: accuracy=0.02'; repeats",
+        help="a drop that is allowed, in the metric's unit: 'accuracy=0.01', 'boolq: accuracy=0.02'; can be repeated",
     )
     add_gate_option(
         group,

@@ -24,9 +24,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "init",
         help="write a first suite and a CI workflow",
-        description=f"Write {' and '.join(_FILES.values())}. A file that exists is never written over.",
+        description=f"Write {' and '.join(_FILES.values())}. An existing file is never overwritten.",
     )
-    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="of the project; default: this one")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="project folder; default: this one")
     parser.set_defaults(run=run)
 
 

@@ -16,19 +16,19 @@ def add_parser(commands: Any) -> None:
     """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "merge",
-        help="make one report of those of a run's shards",
-        description="Make one report of the reports of a run that was made in parts (pytest --llm-shard 1/5, 2/5, …), "
-        "on whatever machines. Suites, models and metrics have to be the same, and no sample may be in two of them. "
-        "Every number is computed from the samples anew. Gates are decided on the whole afterwards: llmeval gate.",
-        epilog="Exit codes: 0; 1 where the parts do not make a whole run, and without --partial where one of them has "
-        "problems; 2 for a wrong call.",
+        help="merge the reports of a run's shards",
+        description="Merge the reports of a run that was made in parts (pytest --llm-shard 1/5, 2/5, …), on one "
+        "machine or several, into one report. Suites, models and metrics have to be the same, and no sample may be in "
+        "two of them. Every number is computed from the samples again. Afterwards, decide gates: llmeval gate.",
+        epilog="Exit codes: 0; 1 if the parts do not make up a whole run, or, without --partial, if one of them has "
+        "problems; 2 for a usage error.",
     )
     parser.add_argument("reports", type=Path, nargs="+", metavar="report", help="the parts' reports (.json)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the merged report (.json)")
     parser.add_argument(
         "--partial",
         action="store_true",
-        help="merge although shards are missing, did not end well or lack a suite, and say so in it",
+        help="merge even if shards are missing, did not end well or lack a suite; the merged report says so",
     )
     parser.set_defaults(run=run)
 
@@ -60,8 +60,8 @@ def run(options: argparse.Namespace) -> int:
     if any(report.gates or (report.exit_code, merged.exit_code) == (1, 0) for _, report in reports):
         say(
             "merge",
-            f"its exit code {merged.exit_code} counts problems and unscored samples, and not the parts' gates: decide "
-            f"them on the whole with llmeval gate {options.output}",
+            f"its exit code {merged.exit_code} is about problems and unscored samples, not about the parts' gates: "
+            f"decide those on the whole with llmeval gate {options.output}",
         )
     return 1 if merged.problems and not options.partial else 0
 

@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser("presets", help="list the published benchmarks that `preset:` knows, or show one")
     parser.add_argument("name", nargs="?", help="a preset, or the beginning of several names")
-    parser.add_argument("--json", action="store_true", help="as JSON; of a preset that is named, with its defaults")
+    parser.add_argument("--json", action="store_true", help="print JSON; for a named preset, with its defaults")
     parser.set_defaults(run=run)
 
 

@@ -37,15 +37,15 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "show",
         help="print the summary of a report, or samples of it",
-        description="Print the summary of a report as the session printed it; with --samples, --category or --id the "
-        "samples. The journal of a run that was killed is a report of what it had finished.",
+        description="Print the summary of a report as the session printed it; with --samples, --category or --id, its "
+        "samples. The journal of a killed run is a report of the samples that it had finished.",
     )
     parser.add_argument("report", type=Path, help="a report (.json), or a journal")
     parser.add_argument("--samples", choices=tuple(_WHICH), metavar="WHICH", help=f"samples: {', '.join(_WHICH)}")
     parser.add_argument("--category", help="samples of this category")
-    parser.add_argument("--id", action="append", metavar="ID", help="this sample, whole and with its prompt; repeats")
-    parser.add_argument("--suite", help="of this suite only")
-    parser.add_argument("--model", help="of this model only")
+    parser.add_argument("--id", action="append", metavar="ID", help="this sample, in full; can be repeated")
+    parser.add_argument("--suite", help="show this suite only")
+    parser.add_argument("--model", help="show this model only")
     parser.add_argument("--prompts", action="store_true", help="show the prompts of samples")
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
     parser.set_defaults(run=run)

@@ -212,7 +212,7 @@ def _check_complete(suite: SuiteReport, session: _Session) -> None:
         raise _Fails(f"nothing ran{skipped}")
     num_missing = summary.num_expected - num_run
     if num_missing > 0:
-        raise _Fails(f"{num_missing} of {_samples(summary.num_expected)} did not come back")
+        raise _Fails(f"{num_missing} of {_samples(summary.num_expected)} have no result")
 
 
 def _subject(rule: GateRule, suite: SuiteReport) -> GateSubject:

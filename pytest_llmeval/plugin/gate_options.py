@@ -96,12 +96,12 @@ def check_gates(config: pytest.Config, settings: Settings) -> None:
     for name in ("max_drop", "gate_mode", "compare", "alpha"):
         if path is None and config.getoption(f"llm_{name}", None) is not None:
             flag = "--llm-" + name.replace("_", "-")
-            raise OptionError(f"{flag} is about a baseline: give --llm-baseline REPORT.json as well")
+            raise OptionError(f"{flag} applies to a comparison only: give --llm-baseline REPORT.json as well")
     for target in settings.report:
         if path is not None and target.exists() and path.exists() and target.samefile(path):
             raise OptionError(
-                f"--llm-report {target} is the baseline too: this run would take its place, and the next one would be "
-                "compared with this; name another file"
+                f"--llm-report {target} is also the baseline: this run would overwrite it, and the next run would be "
+                "compared with this one; name another file"
             )
 
 

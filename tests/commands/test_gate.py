@@ -85,9 +85,8 @@ def test_nothing_to_decide_is_no_pass(form: str, tmp_path: Path, capsys: pytest.
     code, _, err = run(capsys, "gate", path, "--format", form)
     assert code == 1
     assert err == (
-        "llmeval gate: no gate was decided: the suites have none of their own that the report decides, and those that "
-        "the run had from its command line or the ini file are not kept in a report; give them as "
-        "--gate 'boolq: accuracy >= 0.6'\n"
+        "llmeval gate: no gate was decided: the suites have no gates of their own that the report can decide, and gates "
+        "of the command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'\n"
     )
 
 
@@ -369,8 +368,8 @@ def test_alpha_is_what_pytest_takes() -> None:
         (["gate"], "the following arguments are required: report"),
         (["gate", "r.json", "--gate", "accuracy => 1"], "found 'accuracy => 1'"),
         (["gate", "r.json", "--gate", "accuracy >= \x1b[31m"], r"\x1b[31m"),
-        (["gate", "r.json", "--max-drop", "accuracy=0.1"], "--max-drop is about a comparison"),
-        (["gate", "r.json", "--alpha", "0.1"], "--alpha is about a comparison"),
+        (["gate", "r.json", "--max-drop", "accuracy=0.1"], "--max-drop applies to a comparison only"),
+        (["gate", "r.json", "--alpha", "0.1"], "--alpha applies to a comparison only"),
         (["gate", "r.json", "--allow-unscored", "-1"], "expected a whole number of 0 or more, found '-1'"),
         (["compare", "a.json", "b.json", "--alpha", "1"], f"{ALPHA}, found '1'"),
         (["compare", "a.json", "b.json", "--alpha", "0.5"], f"{ALPHA}, found '0.5'"),

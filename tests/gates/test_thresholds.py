@@ -174,10 +174,10 @@ FAILS_CLOSED = {
         suite("accuracy < 2", summary=summary(scored=198, unscored=2)),
         "2 of 200 samples unscored",
     ),
-    "missing": (suite("accuracy < 2", summary=summary(scored=199)), "1 of 200 samples did not come back"),
+    "missing": (suite("accuracy < 2", summary=summary(scored=199)), "1 of 200 samples have no result"),
     "missing beside unscored": (
         suite("accuracy < 2", summary=summary(scored=197, unscored=2)),
-        "1 of 200 samples did not come back",
+        "1 of 200 samples have no result",
     ),
     "no value": (suite("accuracy < 2", summary=summary({"accuracy": NONE})), "accuracy has no value, n 0"),
     "a count of nothing": (

@@ -198,7 +198,7 @@ def test_the_report_does_not_take_the_place_of_its_baseline(project: pytest.Pyte
     arguments = ["--llm-baseline=main.json", "--llm-report=./main.json", "sums.yaml"]
     result = project.runpytest(*workers, replies(project, range(20)), *arguments)
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--llm-report main.json is the baseline too*"])
+    result.stderr.fnmatch_lines(["*--llm-report main.json is also the baseline*"])
 
 
 def test_samples_that_were_chosen_for_being_wrong_are_not_compared(

@@ -105,8 +105,8 @@ def test_a_tag_is_a_mark_without_a_warning(llm_pytester: pytest.Pytester, worker
             ["--strict-markers"],
             "'europe' is not among the registered markers, and --strict-markers is on",
         ),
-        ("skip", [], "'skip' is the name of a mark with a meaning of its own"),
-        ("llm_suite", [], "'llm_suite' is the name of a mark with a meaning of its own"),
+        ("skip", [], "'skip' is the name of a mark that already has a meaning"),
+        ("llm_suite", [], "'llm_suite' is the name of a mark that already has a meaning"),
     ],
 )
 def test_tags_that_are_refused(llm_pytester: pytest.Pytester, tag: str, options: list[str], message: str) -> None:

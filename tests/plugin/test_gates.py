@@ -88,7 +88,7 @@ def test_a_gate_that_failed_is_told_once_in_full(gated: pytest.Pytester) -> None
         [
             "*= FAILURES =*",
             "_* sums: accuracy > 0.9 _*",
-            "sums.yaml:8: what was found stands below, under gates",
+            "sums.yaml:8: see what was found below, under gates",
             "*= LLM evaluation: *",
             "gates: 1 failed",
             "failed: sums, accuracy > 0.9: accuracy 0.500 [[]0.150, 0.850], n 4: *",
@@ -207,7 +207,7 @@ def test_a_gate_of_a_suite_that_did_not_run_fails(sums: pytest.Pytester, workers
     [
         ("--llm-gate=sums: accuracy", "*--llm-gate: found *accuracy*, expected a metric, >=*"),
         ("--llm-gate=accuracy >= many", "*--llm-gate: *'many' is no finite number*"),
-        ("--llm-max-drop=accuracy=0.1", "*--llm-max-drop is about a baseline: give --llm-baseline*"),
+        ("--llm-max-drop=accuracy=0.1", "*--llm-max-drop applies to a comparison only: give --llm-baseline*"),
         ("--llm-max-drop=accuracy=5", "*--llm-max-drop: *allows every drop*between 0 and 1; did you mean 0.05?"),
         ("--llm-baseline=nowhere.json", "*--llm-baseline: *nowhere.json*"),
         ("--llm-gate-mode=loose", "*--llm-gate-mode: expected significant, margin or non-inferior, found 'loose'*"),

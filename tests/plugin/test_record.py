@@ -187,7 +187,10 @@ def test_a_number_without_right_or_wrong(tests: pytest.Pytester) -> None:
         ("suite='s', id='1', correct=True, values=[1]", "TypeError: llm_record: values must map metric names*"),
         ("suite='s', id='1', correct=True, values={'accuracy': 0.5}", "ValueError: llm_record: 'accuracy' is not for*"),
         ("suite='s', id='1', correct=True, chance=1", "ValueError: llm_record: chance must be at least 0 and below 1*"),
-        ("suite='s', id='1', score=1, values={'brier': 5}", "ValueError: llm_record: brier lies from 0 to 1, found 5*"),
+        (
+            "suite='s', id='1', score=1, values={'brier': 5}",
+            "ValueError: llm_record: brier must be from 0 to 1, found 5*",
+        ),
     ],
 )
 def test_what_cannot_be_recorded(tests: pytest.Pytester, arguments: str, message: str) -> None:

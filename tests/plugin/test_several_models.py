@@ -276,7 +276,7 @@ def test_what_cannot_be_is_refused_before_the_run(llm_pytester: pytest.Pytester,
     ("models", "message"),
     [
         (["demo", "demo"], "ERROR: --llm-model demo was given twice: *"),
-        (["./here", "here"], "ERROR: --llm-model ./here and --llm-model here are one model: name it once"),
+        (["./here", "here"], "ERROR: --llm-model ./here and --llm-model here are the same model: give it once"),
         (["demo", " "], "ERROR: --llm-model: expected some text, found ' '"),
     ],
 )

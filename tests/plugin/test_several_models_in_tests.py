@@ -142,7 +142,7 @@ def test_a_test_that_does_not_say_that_it_needs_a_model(tests: pytest.Pytester) 
     result = tests.runpytest(*MODELS)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["test_it asks for llm_model while it runs, *let the test take llm_model as an argument*"]
+        ["test_it requests llm_model at run time, *let the test take llm_model as an argument*"]
     )
 
 

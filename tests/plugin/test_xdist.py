@@ -105,8 +105,8 @@ def test_what_is_lost_when_restarts_are_used_up(llm_pytester: pytest.Pytester) -
     assert len(report["records"]) == report["suites"][0]["num_expected"] == NUM_SAMPLES
     reasons = {record["reason"] for record in report["records"] if record["status"] == "unscored"}
     assert len(reasons) == 1
-    assert re.fullmatch("did not run: [23] workers died, and none was left to take over", reasons.pop())
-    result.stdout.fnmatch_lines([f"problem: {len(lost)} of 32 samples did not come back"])
+    assert re.fullmatch("did not run: [23] workers died, and no worker was left to take over", reasons.pop())
+    result.stdout.fnmatch_lines([f"problem: {len(lost)} of 32 samples have no result"])
     assert set(answered(llm_pytester.path, killers).values()) <= {1}
 
 
@@ -120,7 +120,7 @@ def test_what_is_lost_with_the_last_worker_is_counted(llm_pytester: pytest.Pytes
     found = statuses(report)
     assert {name for name, status in found.items() if status == "correct"} == {"k0", "k1", "k2", "k3"}
     assert Counter(found.values()) == {"correct": 4, "unscored": 28}
-    reason = "did not run: a worker died, and none was left to take over"
+    reason = "did not run: a worker died, and no worker was left to take over"
     assert {record["reason"] for record in report["records"] if record["status"] == "unscored"} == {reason}
     result.stdout.fnmatch_lines([f"problem: test_plain.py::test_plain: {reason}"])
 

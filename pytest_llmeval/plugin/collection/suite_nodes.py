@@ -149,7 +149,7 @@ class SuiteNode(pytest.Collector):
             where = ("tags", place)
             if tag in _marks_with_meaning(self.config):
                 raise self.evaluation.suite.error(
-                    f"{tag!r} is the name of a mark with a meaning of its own", keys=where
+                    f"{tag!r} is the name of a mark that already has a meaning", keys=where
                 )
             try:
                 with warnings.catch_warnings():

@@ -54,7 +54,7 @@ class _Failure:
 
     def toterminal(self, terminal: Any) -> None:
         if terminal is self.session_terminal:
-            where = f"{self.reprcrash.path}:{self.reprcrash.lineno}: what was found stands below, under gates"
+            where = f"{self.reprcrash.path}:{self.reprcrash.lineno}: see what was found below, under gates"
             for line in wrapped_lines(where, width=terminal.fullwidth, indent="  "):
                 terminal.line(line)
             return

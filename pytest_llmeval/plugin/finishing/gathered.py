@@ -63,15 +63,17 @@ class Gathered:
     def find_mixtures(self) -> None:
         """One group's numbers are of one suite and one model: a problem for each that mixes them."""
         models: dict[Group, dict[str, None]] = {}
-        strangers: dict[str, str] = {}
+        conflicting_records: dict[str, str] = {}
         for (group, _), record in self.records.items():
             if record.model is not None:
                 models.setdefault(group, {})[record.model] = None
             if record.suite in self.suites and record.nodeid not in self.expected:
-                strangers.setdefault(record.suite, record.nodeid)
-        for suite, nodeid in strangers.items():
+                conflicting_records.setdefault(record.suite, record.nodeid)
+        for suite, nodeid in conflicting_records.items():
             path = self.suites[suite].path
-            self.problems.append(f"suite {suite!r} is {path}, and {nodeid} records to it too: give its records another")
+            self.problems.append(
+                f"suite {suite!r} is {path}, and {nodeid} records to it too: give those records another suite"
+            )
         for group, names in models.items():
             if len(names) > 1:
                 self.problems.append(
@@ -133,7 +135,7 @@ class Gathered:
                 names = expanded(info.metrics, [record.score for record in own])
                 comparisons += compare_models(suite, by_model, order, names)
             except Exception as error:
-                self.problems.append(f"suite {suite!r} has no comparison of its models: {describe(error)}")
+                self.problems.append(f"the models of suite {suite!r} could not be compared: {describe(error)}")
         return tuple(comparisons)
 
 

@@ -95,7 +95,7 @@ class ReportWriter:
         if self._journal is not None:
             self._journal.close(discard=are_written)
             if not are_written:
-                self._tell(f"what was finished is in {self._journal.path}: llmeval show {self._journal.path}")
+                self._tell(f"the finished samples are in {self._journal.path}: llmeval show {self._journal.path}")
         return are_written
 
     def _whole(self, records: Sequence[Record], places: Sequence[int | None]) -> Sequence[Record]:

@@ -69,7 +69,7 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
         location = os.path.realpath(spec.location) if spec.kind in ("folder", "replay") else spec.location
         other = known.setdefault((spec.runs_here or spec.kind, location, repr(sorted(spec.arguments.items()))), spec)
         if other is not spec:
-            raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are one model: name it once")
+            raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
     if loads:
         for spec in specs:
             check_model(spec, model_settings)
@@ -110,7 +110,7 @@ def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
         return device if slot is None else device_of_worker(device, slot)
     except LLMEvalError as error:
         message = str(error)
-    _stop(request, f"device {settings.device} is not here", message)
+    _stop(request, f"device {settings.device} is not available", message)
 
 
 def load(request: pytest.FixtureRequest, settings: Settings) -> Model:

@@ -115,7 +115,7 @@ def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
 
 def _refuse(request: pytest.FixtureRequest) -> NoReturn:
     pytest.fail(
-        f"{request.node.name} asks for llm_model while it runs, and does not say for which of the models of "
+        f"{request.node.name} requests llm_model at run time, which does not say for which of the models of "
         "--llm-model: let the test take llm_model as an argument",
         pytrace=False,
     )

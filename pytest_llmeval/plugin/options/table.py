@@ -128,7 +128,7 @@ OPTIONS: tuple[Option, ...] = (
         name="lm_eval",
         kind="flag",
         parse=parsers.flag,
-        help="Collect lm-eval's task files where pytest finds them; those named on the command line are always.",
+        help="Collect lm-eval's task files from folders too; those named on the command line are always collected.",
     ),
     Option(
         name="trust_task_code",
@@ -162,8 +162,8 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         metavar="FILE",
         parse=parsers.report,
-        help=f"Write the report: metrics, and a record for every sample, as FILE{suffixes()}; a folder is given a file "
-        f"{folder_suffix()} with a name made of the model and the time. Can be given several times.",
+        help=f"Write the report: metrics, and a record for every sample, as FILE{suffixes()}; in a folder, a "
+        f"{folder_suffix()} file that is named after the model and the time. Can be given several times.",
     ),
     Option(
         name="report_prompts",
@@ -178,8 +178,8 @@ OPTIONS: tuple[Option, ...] = (
         metavar="'SUITE: RULE'",
         parse=parsers.text,
         help="Fail the run unless the rule holds: 'boolq: accuracy >= 0.6', 'mmlu: ci_low(category.law.accuracy) > "
-        "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file add to these, and "
-        "see whole suites only.",
+        "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file are added to these, "
+        "and are decided on whole suites only.",
     ),
     Option(
         name="baseline",
@@ -221,7 +221,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
         kind="number",
         parse=parsers.count,
-        help="Let up to N samples of the session's suites be unscored without failing it or closing its gates.",
+        help="Let up to N samples of the session's suites be unscored without failing it or its gates.",
     ),
     Option(
         name="require_gates",

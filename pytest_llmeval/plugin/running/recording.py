@@ -159,7 +159,7 @@ def _number(name: str, value: object) -> float:
     metric = definition(name)
     if not metric.lowest <= number <= metric.highest:
         limits = f"from {metric.lowest:g} to {metric.highest:g}"
-        raise ValueError(f"llm_record: {name} lies {limits}, found {value!r}; give the metric another name")
+        raise ValueError(f"llm_record: {name} must be {limits}, found {value!r}; give the metric another name")
     return number
 
 

@@ -199,7 +199,7 @@ def _comparisons(
         try:
             yield from list(compare_models(name, by_model, order, names))
         except Exception as error:
-            problems.append(f"suite {name!r} has no comparison of its models: {describe(error)}")
+            problems.append(f"the models of suite {name!r} could not be compared: {describe(error)}")
 
 
 def _place_of(model: str | None, compared: tuple[str, ...]) -> int:

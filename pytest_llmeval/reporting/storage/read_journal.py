@@ -181,4 +181,4 @@ def _comparisons(
             names = expanded(_info(suite, found, own).metrics, [record.score for record in own])
             yield from list(compare_models(suite, by_model, list(by_model), names))
         except Exception as error:
-            problems.append(f"suite {suite!r} has no comparison of its models: {describe(error)}")
+            problems.append(f"the models of suite {suite!r} could not be compared: {describe(error)}")
