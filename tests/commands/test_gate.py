@@ -85,8 +85,9 @@ def test_nothing_to_decide_is_no_pass(form: str, tmp_path: Path, capsys: pytest.
     code, _, err = run(capsys, "gate", path, "--format", form)
     assert code == 1
     assert err == (
-        "llmeval gate: no gate was decided: the suites have no gates of their own that the report can decide, and gates "
-        "of the command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'\n"
+        "llmeval gate: no gate was decided: the suites have no gates of their own that the report can decide, and "
+        "gates of the command line or the ini file are not saved in a report; give them as "
+        "--gate 'boolq: accuracy >= 0.6'\n"
     )
 
 
