@@ -14,7 +14,7 @@ from pytest_llmeval.gates.subjects import (
     found_in_none,
 )
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
+from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GivenGate
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import quoted
 
@@ -78,19 +78,15 @@ def higher_is_better(suite: Suite, metrics: Sequence[str]) -> bool | None:
     return known.higher_is_better
 
 
-def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, Iterable[str]]) -> None:
+def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, Iterable[GivenGate]]) -> None:
     """Raise ``SuiteError`` for a gate from outside that names this suite and is about what it does not have.
 
-    ``given`` are the gates by where they come from, such as ``--llm-gate``, as texts. One for every suite is for those
-    that have its metric.
+    ``given`` are the gates by where they come from, such as ``--llm-gate``. One for every suite is for those that have
+    its metric.
     """
     categories: tuple[str, ...] | None = None
-    for where, texts in given.items():
-        for text in texts:
-            try:
-                gate = GivenGate.parse(text)
-            except GateRuleError as error:
-                raise suite.origin.source.error(f"{where}: {error}") from None
+    for where, gates in given.items():
+        for gate in gates:
             if not gate.matches(suite.name):
                 continue
             categories = _categories(suite) if categories is None else categories
@@ -99,31 +95,29 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
             except (SubjectError, BoundError) as error:
                 if isinstance(error, SubjectError) and gate.suite == ANY_SUITE:
                     continue
-                raise suite.origin.source.error(f"{where} {quoted(text)}: {error}") from None
+                raise suite.origin.source.error(f"{where} {quoted(gate.text)}: {error}") from None
 
 
 def unmatched_gates(
-    given: Mapping[str, Iterable[str]], suites: Sequence[Gated], categories: Mapping[str, Collection[str]]
+    given: Mapping[str, Iterable[GivenGate]], suites: Sequence[Gated], categories: Mapping[str, Collection[str]]
 ) -> list[str]:
     """A line for each gate for every suite that is about what none of the suites has; none where there is no suite.
 
     ``given`` is as ``check_given_gates`` takes it, ``categories`` are those of each suite by its name. For where all
-    suites are known before anything runs: hand-written tests tell of theirs as they record. ``GateRuleError`` for a
-    text that is no gate.
+    suites are known before anything runs: hand-written tests tell of theirs as they record.
     """
     has = [(suite.metrics, categories.get(suite.name, ())) for suite in suites]
     messages = []
-    for where, texts in given.items():
-        for text in texts:
-            gate = GivenGate.parse(text)
+    for where, gates in given.items():
+        for gate in gates:
             subject = gate.rule.subject
-            if has and gate.suite == ANY_SUITE and not _is_had(subject, has):
+            if has and gate.suite == ANY_SUITE and not _exists_in(subject, has):
                 end = found_in_none(subject, has)
-                messages.append(f"{where} {quoted(text)}: no suite has {quoted(subject)}{end}")
+                messages.append(f"{where} {quoted(gate.text)}: no suite has {quoted(subject)}{end}")
     return messages
 
 
-def _is_had(subject: str, suites: Iterable[tuple[Sequence[str], Collection[str]]]) -> bool:
+def _exists_in(subject: str, suites: Iterable[tuple[Sequence[str], Collection[str]]]) -> bool:
     for metrics, categories in suites:
         try:
             find_subject(subject, metrics, categories)

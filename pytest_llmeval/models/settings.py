@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.types import JSON
 
-__all__ = ["DTYPES", "ENGINES", "MODEL_ARGS", "ModelSettings", "check_settings", "parse_model_arg"]
+__all__ = ["DTYPES", "ENGINES", "MODEL_ARGS", "ModelArg", "ModelSettings", "check_settings", "parse_model_arg"]
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 ENGINES = ("auto", "tree", "plain")
@@ -55,8 +56,16 @@ class ModelSettings:
     model_args: Mapping[str, JSON] = field(default_factory=dict)
 
 
-def parse_model_arg(text: str) -> tuple[str, JSON]:
-    """``max_length=2048`` → ``("max_length", 2048)``; numbers, true and false, and mappings are read as JSON.
+class ModelArg(NamedTuple):
+    """A setting of ``--llm-model-arg``; ``text`` is what the user wrote."""
+
+    key: str
+    value: JSON
+    text: str
+
+
+def parse_model_arg(text: str) -> ModelArg:
+    """``max_length=2048`` → key ``max_length``, value 2048; numbers, true and false, and mappings are read as JSON.
 
     Raises ``OptionError`` for an unknown key, with the nearest known one, and for a value of the wrong type.
     """
@@ -68,7 +77,7 @@ def parse_model_arg(text: str) -> tuple[str, JSON]:
     value = value.strip()
     if key not in _JSON_KEYS:
         _check_value(key, value)
-        return key, value
+        return ModelArg(key, value, text)
     try:
         parsed: JSON = json.loads(value, parse_constant=_no_constant)
     except ValueError:
@@ -76,7 +85,7 @@ def parse_model_arg(text: str) -> tuple[str, JSON]:
             raise OptionError(f"--llm-model-arg {key}: the value {value!r} is not valid JSON") from None
         parsed = {"true": True, "false": False}.get(value.lower(), value)
     _check_value(key, parsed)
-    return key, parsed
+    return ModelArg(key, parsed, text)
 
 
 def check_settings(settings: ModelSettings) -> None:

@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
             from pytest_llmeval.plugin.collection.task_nodes import add_named_suites
 
             add_named_suites(config, settings)
-        if any(model.startswith("python:") for model in settings.models):
+        if any(spec.kind == "python" for spec in settings.model_specs):
             from pytest_llmeval.plugin.models.loading import make_importable
 
             make_importable(config)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import collected_suites_key, is_sample_key
-from pytest_llmeval.suites.format.gate_rules import GateRuleError, GivenGate
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.baseline.compare import BaselineSettings
-    from pytest_llmeval.gates.baseline.margins import Margin
     from pytest_llmeval.gates.decide import GateOptions
 
 __all__ = [
@@ -25,7 +23,6 @@ __all__ = [
     "check_matched",
     "describe_baseline",
     "gate_options",
-    "given_gates",
     "read_baseline",
 ]
 
@@ -33,28 +30,12 @@ baseline_key = pytest.StashKey[Any]()
 """The ``Report`` that is the baseline of the session."""
 
 
-def given_gates(settings: Settings) -> tuple[tuple[GivenGate, Literal["ini", "option"]], ...]:
-    """The gates of the ini file, the command line and the environment. Raises ``OptionError``."""
-    found: list[tuple[GivenGate, Literal["ini", "option"]]] = []
-    origins: tuple[tuple[Literal["ini", "option"], str, tuple[str, ...]], ...] = (
-        ("ini", "llm_gate", settings.project_gate),
-        ("option", "--llm-gate", settings.gate),
-    )
-    for origin, where, texts in origins:
-        for text in texts:
-            try:
-                found.append((GivenGate.parse(text), origin))
-            except GateRuleError as error:
-                raise OptionError(f"{where}: {error}") from None
-    return tuple(found)
-
-
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
-    """What the gates of the session are to do. Raises ``OptionError``."""
+    """What the gates of the session are to do."""
     from pytest_llmeval.gates.decide import GateOptions
 
     return GateOptions(
-        given=given_gates(settings),
+        given=(*((gate, "ini") for gate in settings.project_gate), *((gate, "option") for gate in settings.gate)),
         comparison=None if baseline_path(config, settings) is None else _comparison(settings),
         origin="ini" if settings.baseline is None else "option",
         allow_unscored=settings.allow_unscored,
@@ -66,17 +47,8 @@ def _comparison(settings: Settings) -> BaselineSettings:
     from pytest_llmeval.gates.baseline.compare import BaselineSettings
 
     return BaselineSettings(
-        mode=settings.gate_mode, margins=_margins(settings), compare=settings.compare, alpha=settings.alpha
+        mode=settings.gate_mode, margins=settings.max_drop, compare=settings.compare, alpha=settings.alpha
     )
-
-
-def _margins(settings: Settings) -> tuple[Margin, ...]:
-    from pytest_llmeval.gates.baseline.margins import Margin
-
-    try:
-        return tuple(map(Margin.parse, settings.max_drop))
-    except GateRuleError as error:
-        raise OptionError(f"--llm-max-drop: {error}") from None
 
 
 def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
@@ -89,9 +61,7 @@ def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
 
 
 def check_gates(config: pytest.Config, settings: Settings) -> None:
-    """Refuse gates that cannot be read, and settings that mean nothing. Raises ``OptionError``."""
-    given_gates(settings)
-    _margins(settings)
+    """Refuse settings that mean nothing. Raises ``OptionError``."""
     path = baseline_path(config, settings)
     for name in ("max_drop", "gate_mode", "compare", "alpha"):
         if path is None and config.getoption(f"llm_{name}", None) is not None:

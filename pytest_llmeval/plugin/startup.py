@@ -11,11 +11,6 @@ __all__ = ["check"]
 
 def check(config: pytest.Config, settings: Settings, *, runs_tests: bool) -> None:
     """Refuse options that cannot be used; where nothing will run, only their wording. Raises ``LLMEvalError``."""
-    if settings.set:
-        from pytest_llmeval.suites.format.overrides import parse_override
-
-        for text in settings.set:
-            parse_override(text)
     if settings.models:
         from pytest_llmeval.plugin.models.loading import check_model_options
 

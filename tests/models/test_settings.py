@@ -27,7 +27,7 @@ from tests.models.support import one_line_of
     ],
 )
 def test_parse_model_arg(text: str, expected: tuple[str, object]) -> None:
-    assert parse_model_arg(text) == expected
+    assert parse_model_arg(text) == (*expected, text)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,70 @@ def test_the_place_of_a_bad_value_is_named(capitals: pytest.Pytester, monkeypatc
     result.stderr.fnmatch_lines(["ERROR: PYTEST_LLM_BATCH_SIZE: expected a whole number above 0, found 'lots'"])
 
 
+def test_a_rule_that_cannot_be_read_says_what_was_found_once(
+    capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: list[str]
+) -> None:
+    found = "found 'accuracy', expected a metric, >=, >, <= or <, and a number, such as 'accuracy >= 0.6' or "
+    found += "'ci_low(accuracy) > 0.55'"
+    result = capitals.runpytest(*workers, "--llm-gate=capitals: accuracy", "capitals.yaml")
+    result.stderr.fnmatch_lines([f"ERROR: --llm-gate: {found}"])
+    monkeypatch.setenv("PYTEST_LLM_GATE", "accuracy > 0\naccuracy")
+    result = capitals.runpytest(*workers, "capitals.yaml")
+    result.stderr.fnmatch_lines([f"ERROR: PYTEST_LLM_GATE: {found}"])
+    monkeypatch.delenv("PYTEST_LLM_GATE")
+    capitals.makeini("[pytest]\nllm_gate = accuracy\n")
+    result = capitals.runpytest(*workers, "capitals.yaml")
+    result.stderr.fnmatch_lines([f"ERROR: llm_gate in tox.ini: {found}"])
+
+
+_COUNTED = """
+import collections
+
+import pytest
+from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.models import settings as model_settings, specs
+from pytest_llmeval.suites.format import overrides
+from pytest_llmeval.suites.format.gate_rules import GivenGate
+
+PARSED = collections.Counter()
+
+def counted(parse):
+    def parsed(text):
+        PARSED[text] += 1
+        return parse(text)
+    return parsed
+
+GivenGate.parse, Margin.parse = counted(GivenGate.parse), counted(Margin.parse)
+overrides.parse_override = counted(overrides.parse_override)
+specs.parse_model_spec = counted(specs.parse_model_spec)
+model_settings.parse_model_arg = counted(model_settings.parse_model_arg)
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    with open(config.rootpath / "parsed.txt", "a") as file:
+        print(dict(sorted(PARSED.items())), file=file)
+"""
+
+
+def test_each_process_parses_each_option_once(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    llm_pytester.runpytest("--llm-model=random", "--llm-report=main.json", "capitals.yaml")
+    llm_pytester.makeconftest(_COUNTED)
+    llm_pytester.makeini("[pytest]\nllm_gate = brier < 2\n")
+    given = {
+        "--llm-gate": "capitals: accuracy >= 0",
+        "--llm-max-drop": "accuracy=0.5",
+        "--llm-set": "capitals: category=null",
+        "--llm-model": "random?seed=3",
+        "--llm-model-arg": "max_length=99",
+    }
+    options = [f"{name}={value}" for name, value in given.items()]
+    result = llm_pytester.runpytest_subprocess(*workers, *options, "--llm-baseline=main.json", "capitals.yaml")
+    result.stdout.fnmatch_lines(["*gates*"])
+    once = str(dict.fromkeys(sorted([*given.values(), "brier < 2"]), 1))
+    assert (llm_pytester.path / "parsed.txt").read_text().splitlines() == [once] * (3 if "-n2" in workers else 1)
+
+
 def test_set_changes_a_key(capitals: pytest.Pytester, workers: list[str]) -> None:
     options = ("--llm-set", "capitals: category=null", "--llm-set", "capitals: prompt.template='{{ question }}!'")
     result = capitals.runpytest(*workers, *options, "capitals.yaml")

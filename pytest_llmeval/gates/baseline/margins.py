@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRuleError
@@ -16,11 +16,15 @@ _EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """``value`` is the drop of ``metric`` that is allowed, in its unit, in ``suite`` (``*``: in all that have it)."""
+    """``value`` is the drop of ``metric`` that is allowed, in its unit, in ``suite`` (``*``: in all that have it).
+
+    ``text`` is what the user wrote, where it was read from a text.
+    """
 
     suite: str
     metric: str
     value: float
+    text: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Margin:
@@ -44,7 +48,7 @@ class Margin:
                 f"found {quoted(text)}, which allows every drop, for {metric} lies between {known.lowest:g} and "
                 f"{known.highest:g}{hint}"
             )
-        return cls(suite or ANY_SUITE, metric, value)
+        return cls(suite or ANY_SUITE, metric, value, text)
 
     def matches(self, suite: str) -> bool:
         """Whether it is for the suite of this name."""

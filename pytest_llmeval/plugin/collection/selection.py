@@ -20,7 +20,6 @@ from pytest_llmeval.plugin.stash import (
 from pytest_llmeval.plugin.told_once import speaks_for_all, tell_once
 from pytest_llmeval.plugin.xdist.distribution import USAGE_NODEID
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.suites.format.overrides import parse_override
 
 __all__ = [
     "LimitSamples",
@@ -133,11 +132,10 @@ def check_overrides(session: pytest.Session) -> None:
     paths: dict[str, str] = session.stash.get(suite_paths_key, {})
     names = sorted(paths)
     messages = []
-    for text in config.stash[settings_key].set:
-        wanted = parse_override(text)
+    for wanted in config.stash[settings_key].set:
         if not any(map(wanted.matches, names)):
             hint = nearest_or_all(wanted.suite, names, names)
-            messages.append(f"--llm-set {text!r}: no suite {wanted.suite!r} was collected{hint}")
+            messages.append(f"--llm-set {wanted.text!r}: no suite {wanted.suite!r} was collected{hint}")
     if not messages:
         return
     if not names or not was_given(config, "set") or getattr(config.option, "lf", False):

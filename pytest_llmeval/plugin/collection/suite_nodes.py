@@ -32,7 +32,7 @@ from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.reference_scripts import script_warnings
 from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
-from pytest_llmeval.suites.format.overrides import Override, parse_override
+from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.own_responses import has_own_responses
 from pytest_llmeval.suites.loading.suite import Suite
@@ -73,7 +73,7 @@ class SuiteNode(pytest.Collector):
     def collect(self) -> Iterator[SampleItem | SuiteModel]:
         """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
         settings = self.config.stash[settings_key]
-        suite = self.load([parse_override(text) for text in settings.set], registered_scorers(self))
+        suite = self.load(settings.set, registered_scorers(self))
         paths = self.session.stash.setdefault(suite_paths_key, {})
         other = paths.setdefault(suite.name, self.nodeid)
         if other != self.nodeid:

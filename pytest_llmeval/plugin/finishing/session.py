@@ -14,7 +14,7 @@ from pytest_llmeval.plugin.collection.last_failed import is_misread
 from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
-from pytest_llmeval.plugin.options.settings import Limit, Settings
+from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.reporting.report.engine_uses import merged
 from pytest_llmeval.reporting.report.environment import describe_environment
 from pytest_llmeval.reporting.report.gate_results import GateResult
@@ -364,13 +364,12 @@ def _options(settings: Settings) -> dict[str, JSON]:
     options: dict[str, JSON] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if value == field.default or field.name == "written_models":
+        if value == field.default:
             continue
-        name = "model" if field.name == "models" else field.name
-        if isinstance(value, Limit):
-            value = f"first:{value.count}" if value.first else str(value.count)
-        if isinstance(value, tuple):
-            options[name] = [redact(str(one)) for one in value]
+        if field.name == "model_specs":
+            options["model"] = [redact(model) for model in settings.models]
+        elif isinstance(value, tuple):
+            options[field.name] = [redact(str(getattr(one, "text", one))) for one in value]
         else:
-            options[name] = value if isinstance(value, bool) else redact(str(value))
+            options[field.name] = value if isinstance(value, bool) else redact(str(value))
     return options

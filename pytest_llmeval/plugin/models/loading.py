@@ -13,8 +13,8 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.base import Model, answers_samples
 from pytest_llmeval.models.registry import check_model, load_model
-from pytest_llmeval.models.settings import ModelSettings, parse_model_arg
-from pytest_llmeval.models.specs import ModelSpec, parse_model_spec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
@@ -44,7 +44,7 @@ _WHAT = {"replay": "replies from a file", "python": "Python code", "guessing": "
 
 
 def model_options(settings: Settings, device: str | None) -> ModelSettings:
-    """How models are to be loaded. Raises ``OptionError``."""
+    """How models are to be loaded."""
     return ModelSettings(
         device=device,
         dtype=settings.dtype,
@@ -53,7 +53,7 @@ def model_options(settings: Settings, device: str | None) -> ModelSettings:
         revision=settings.revision,
         trust_remote_code=settings.trust_remote_code,
         allow_pickle=settings.allow_pickle,
-        model_args=dict(parse_model_arg(text) for text in settings.model_arg),
+        model_args={arg.key: arg.value for arg in settings.model_arg},
     )
 
 
@@ -63,15 +63,14 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     Raises ``OptionError`` and ``ModelError``, also for two names of one model.
     """
     model_settings = model_options(settings, settings.device)
-    specs = [parse_model_spec(settings.written(model)) for model in settings.models]
     known: dict[object, ModelSpec] = {}
-    for spec in specs:
+    for spec in settings.model_specs:
         location = os.path.realpath(spec.location) if spec.kind in ("folder", "replay") else spec.location
         other = known.setdefault((spec.runs_here or spec.kind, location, repr(sorted(spec.arguments.items()))), spec)
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
     if loads:
-        for spec in specs:
+        for spec in settings.model_specs:
             check_model(spec, model_settings)
 
 
@@ -82,7 +81,7 @@ def describe_models(settings: Settings) -> list[str]:
     model_settings = model_options(settings, settings.device)
     return [
         f"{spec.name} ({_WHAT.get(spec.kind) or f'log-likelihoods: {describe_engine(spec, model_settings)}'})"
-        for spec in (parse_model_spec(settings.written(model)) for model in settings.models)
+        for spec in settings.model_specs
     ]
 
 
@@ -95,7 +94,7 @@ def make_importable(config: pytest.Config) -> None:
 
 def device_for(request: pytest.FixtureRequest, settings: Settings, model: str) -> str:
     """The device that this model is put on; whoever runs on none does not have to wait until one is found."""
-    needed = parse_model_spec(settings.written(model)).runs_here
+    needed = settings.spec(model).runs_here
     return str(request.getfixturevalue("llm_device")) if needed else "cpu"
 
 
@@ -126,7 +125,7 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
 
 def load_configured(settings: Settings, model: str, device: str) -> Model:
     """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
-    spec = parse_model_spec(settings.written(model))
+    spec = settings.spec(model)
     if not spec.runs_here:
         return load_model(spec, model_options(settings, device))
     with waiting_briefly():
@@ -156,12 +155,12 @@ def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callab
     Else each of its samples would fail alike.
     """
     settings = config.stash[settings_key]
-    for model in settings.models:
-        if model.startswith("replay:") and not is_overridden(config, file):
+    for spec in settings.model_specs:
+        if spec.kind == "replay" and not is_overridden(config, file):
             held = config.stash.setdefault(_replays_key, {})
-            if model not in held:
-                held[model] = load_configured(settings, model, "cpu")
-            loaded = held[model]
+            if spec.name not in held:
+                held[spec.name] = load_configured(settings, spec.name, "cpu")
+            loaded = held[spec.name]
             if answers_samples(loaded):
                 loaded.prepare(suite, samples())
 
@@ -175,16 +174,15 @@ def check_abilities(config: pytest.Config, file: Path, evaluation: Evaluation) -
     from pytest_llmeval.scoring.abilities import inability, method_of
 
     settings = config.stash[settings_key]
-    kinds = {model: parse_model_spec(settings.written(model)) for model in settings.models}
-    checked = {model: spec for model, spec in kinds.items() if spec.kind in ("python", "replay")}
+    checked = [spec for spec in settings.model_specs if spec.kind in ("python", "replay")]
     if not checked or is_overridden(config, file):
         return
     method = method_of(evaluation)
-    for model, spec in checked.items():
-        replay = held_replay(config, model)
+    for spec in checked:
+        replay = held_replay(config, spec.name)
         lacks = getattr(replay, "lacks_method", None)
         if lacks(evaluation.suite.name, method) if lacks is not None else lacks_method(spec, method):
-            raise inability(evaluation, model, method)
+            raise inability(evaluation, spec.name, method)
 
 
 def held_replay(config: pytest.Config, model: str) -> Model | None:

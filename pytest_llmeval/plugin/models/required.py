@@ -71,7 +71,6 @@ def _brings_responses(config: pytest.Config, file: Path) -> bool | None:
 
 
 def _own_responses(config: pytest.Config, file: Path) -> bool | None:
-    from pytest_llmeval.suites.format.overrides import parse_override
     from pytest_llmeval.suites.format.sniff import is_suite_file
     from pytest_llmeval.suites.loading.loader import load_suite
     from pytest_llmeval.suites.loading.own_responses import has_own_responses
@@ -79,8 +78,6 @@ def _own_responses(config: pytest.Config, file: Path) -> bool | None:
     if file.suffix not in (".yaml", ".yml") or not is_suite_file(file):
         return None
     try:
-        return has_own_responses(
-            load_suite(file, overrides=[parse_override(one) for one in config.stash[settings_key].set])
-        )
+        return has_own_responses(load_suite(file, overrides=config.stash[settings_key].set))
     except LLMEvalError:
         return None

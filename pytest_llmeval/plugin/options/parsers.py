@@ -1,6 +1,8 @@
-"""From an option's text to its value. Each raises ``ValueError`` with what is expected.
+"""From an option's text to its value.
 
-Like ``options.py``, this module is imported by every pytest run that has the plugin installed.
+Each raises ``ValueError`` with what is expected, or with what was found and expected, or ``OptionError`` with the whole
+message. Like ``table.py``, this module is imported by every pytest run that has the plugin installed: what few runs
+need is imported when its option is given.
 """
 
 from __future__ import annotations
@@ -9,6 +11,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.models.settings import ModelArg
+    from pytest_llmeval.models.specs import ModelSpec
+    from pytest_llmeval.suites.format.gate_rules import GivenGate
+    from pytest_llmeval.suites.format.overrides import Override
 
 __all__ = ["Limit", "Shard"]
 
@@ -19,6 +29,9 @@ class Limit:
 
     count: int
     first: bool = False
+
+    def __str__(self) -> str:
+        return f"first:{self.count}" if self.first else str(self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +51,34 @@ def text(value: str) -> str:
     return value
 
 
-def model(value: str) -> str:
-    return text(value).strip()
+def model(value: str) -> ModelSpec:
+    from pytest_llmeval.models.specs import parse_model_spec
+
+    return parse_model_spec(text(value))
+
+
+def model_arg(value: str) -> ModelArg:
+    from pytest_llmeval.models.settings import parse_model_arg
+
+    return parse_model_arg(text(value))
+
+
+def override(value: str) -> Override:
+    from pytest_llmeval.suites.format.overrides import parse_override
+
+    return parse_override(text(value))
+
+
+def gate(value: str) -> GivenGate:
+    from pytest_llmeval.suites.format.gate_rules import GivenGate
+
+    return GivenGate.parse(text(value))
+
+
+def margin(value: str) -> Margin:
+    from pytest_llmeval.gates.baseline.margins import Margin
+
+    return Margin.parse(text(value))
 
 
 def flag(value: str) -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import pytest
 
@@ -20,7 +19,12 @@ from pytest_llmeval.plugin.options.parsers import Limit, Shard
 from pytest_llmeval.plugin.options.table import OPTIONS, Option
 
 if TYPE_CHECKING:
+    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.models.settings import ModelArg
+    from pytest_llmeval.models.specs import ModelSpec
     from pytest_llmeval.reporting.report.gate_results import GateMode
+    from pytest_llmeval.suites.format.gate_rules import GivenGate
+    from pytest_llmeval.suites.format.overrides import Override
 
 __all__ = [
     "OPTIONS",
@@ -42,14 +46,13 @@ ReportPrompts: TypeAlias = Literal["none", "hash", "full"]
 class Settings:
     """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
 
-    ``models`` are those of ``--llm-model``, in order and each once, as they were written, but for secrets: what records
-    and node names are made of. ``written_models`` has those that were written otherwise. ``gate`` are the gates of the
-    command line or the environment, which always decide; ``project_gate`` those of the ini file, which add to them.
-    ``project_baseline`` and ``project_require_gates`` are the ini file's too: they hold for sessions with suites alone.
+    ``model_specs`` are those of ``--llm-model``, in order and each once; what they are given may be secret.
+    ``gate`` are the gates of the command line or the environment, which always decide; ``project_gate`` those of the
+    ini file, which add to them. ``project_baseline`` and ``project_require_gates`` are the ini file's too: they hold
+    for sessions with suites alone.
     """
 
-    models: tuple[str, ...] = ()
-    written_models: Mapping[str, str] = field(default_factory=dict, repr=False)
+    model_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
     engine: str | None = None
     revision: str | None = None
     device: str | None = None
@@ -57,8 +60,8 @@ class Settings:
     batch_size: int | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
-    model_arg: tuple[str, ...] = ()
-    set: tuple[str, ...] = ()
+    model_arg: tuple[ModelArg, ...] = ()
+    set: tuple[Override, ...] = ()
     suite: tuple[str, ...] = ()
     lm_eval: bool = False
     trust_task_code: bool = False
@@ -68,11 +71,11 @@ class Settings:
     show_wrong: int | None = None
     report: tuple[Path, ...] = ()
     report_prompts: ReportPrompts = "full"
-    gate: tuple[str, ...] = ()
-    project_gate: tuple[str, ...] = ()
+    gate: tuple[GivenGate, ...] = ()
+    project_gate: tuple[GivenGate, ...] = ()
     baseline: Path | None = None
     project_baseline: Path | None = None
-    max_drop: tuple[str, ...] = ()
+    max_drop: tuple[Margin, ...] = ()
     gate_mode: GateMode = "significant"
     compare: Literal["all", "common"] = "all"
     alpha: float = 0.05
@@ -81,9 +84,14 @@ class Settings:
     project_require_gates: bool = False
     shard: Shard | None = None
 
-    def written(self, model: str) -> str:
-        """One of ``models`` with its secrets: what it is loaded by, and nobody else's business."""
-        return self.written_models.get(model, model)
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models as they were written, but for secrets: what records and node names are made of."""
+        return tuple(spec.name for spec in self.model_specs)
+
+    def spec(self, model: str) -> ModelSpec:
+        """What one of ``models`` means."""
+        return next(spec for spec in self.model_specs if spec.name == model)
 
 
 settings_key = pytest.StashKey[Settings]()
@@ -116,12 +124,23 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_named(config: pytest.Config, name: str) -> Any:
     """The parsed value of the option called ``name``. Raises ``OptionError``."""
-    return _read(config, next(option for option in OPTIONS if option.name == name))
+    return _read(config, _named(name))
 
 
 def was_given(config: pytest.Config, name: str) -> bool:
     """Whether the command line or the environment sets the option called ``name``, which the ini file may set too."""
-    return _read_given(config, next(option for option in OPTIONS if option.name == name)) is not None
+    return _find_given(config, _named(name)) is not None
+
+
+def _named(name: str) -> Option:
+    return next(option for option in OPTIONS if option.name == name)
+
+
+class _Found(NamedTuple):
+    """What a place says of an option: texts, except that a flag may be a bool."""
+
+    where: str
+    values: list[Any]
 
 
 def _read(config: pytest.Config, option: Option) -> Any:
@@ -129,66 +148,60 @@ def _read(config: pytest.Config, option: Option) -> Any:
 
     Raises ``OptionError`` naming the place, the value and what is expected.
     """
-    given = _read_given(config, option)
-    return _read_ini(config, option) if given is None and option.ini_field is None else given
+    given = _find_given(config, option)
+    return _parse(option, _find_in_ini(config, option) if given is None and option.ini_field is None else given)
 
 
-def _read_given(config: pytest.Config, option: Option) -> Any:
-    """From the command line or the environment."""
+def _find_given(config: pytest.Config, option: Option) -> _Found | None:
+    """On the command line or in the environment."""
     given = config.getoption(f"llm_{option.name}", None)
     if given is not None:
-        return _parse(option, option.flag, given)
+        return _Found(option.flag, given if isinstance(given, list) else [given])
     text = os.environ.get(option.variable)
-    if text:
-        lines = [line for line in _LINE_END.split(text) if line.strip()] if option.kind == "list" else [text]
-        return _parse(option, option.variable, lines)
-    return None
+    if not text:
+        return None
+    lines = [line for line in _LINE_END.split(text) if line.strip()] if option.kind == "list" else [text]
+    return _Found(option.variable, lines)
 
 
-def _read_ini(config: pytest.Config, option: Option) -> Any:
+def _find_in_ini(config: pytest.Config, option: Option) -> _Found | None:
     where = f"{option.ini} in {config.inipath.name if config.inipath else 'the ini file'}"
     try:
         value = config.getini(option.ini)
     except (TypeError, ValueError) as error:
         raise OptionError(f"{where}: {error}") from None
-    if value is None or value == []:
+    return None if value is None or value == [] else _Found(where, value if isinstance(value, list) else [value])
+
+
+def _parse(option: Option, found: _Found | None) -> Any:
+    if found is None:
         return None
-    return _parse(option, where, value if isinstance(value, list) else [value])
-
-
-def _parse(option: Option, where: str, values: Any) -> Any:
-    if option.kind == "flag":
-        (value,) = values if isinstance(values, list) else [values]
-        return value if isinstance(value, bool) else _explained(option, where, str(value))
+    where, values = found
     if option.kind == "list":
         return tuple(_explained(option, where, value) for value in values)
     if len(values) > 1:
         raise OptionError(f"{where} was given {len(values)} times ({', '.join(map(repr, values))}): give it once")
-    return _explained(option, where, str(values[0]))
+    (value,) = values
+    return value if isinstance(value, bool) and option.kind == "flag" else _explained(option, where, str(value))
 
 
 def _explained(option: Option, where: str, text: str) -> Any:
     try:
         return option.parse(text)
     except ValueError as error:
-        raise OptionError(f"{where}: {error}, found {text!r}") from None
-
-
-def _without_secrets(settings: Settings) -> Settings:
-    if not any("?" in model for model in settings.models):
-        return settings
-    from pytest_llmeval.models.spec_arguments import hide_secrets
-
-    shown = tuple(map(hide_secrets, settings.models))
-    return replace(settings, models=shown, written_models=dict(zip(shown, settings.models, strict=True)))
+        found = "" if str(error).startswith("found ") else f", found {text!r}"
+        raise OptionError(f"{where}: {error}{found}") from None
 
 
 def read_settings(config: pytest.Config) -> Settings:
     """All options as ``Settings``. Raises ``OptionError``."""
     given: dict[str, Any] = {option.field or option.name: _read(config, option) for option in OPTIONS}
-    given.update({option.ini_field: _read_ini(config, option) for option in OPTIONS if option.ini_field is not None})
-    settings = _without_secrets(Settings(**{name: value for name, value in given.items() if value is not None}))
-    for place, model in enumerate(settings.models):
-        if model in settings.models[:place]:
+    for option in OPTIONS:
+        if option.ini_field is not None:
+            given[option.ini_field] = _parse(option, _find_in_ini(config, option))
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    models = settings.models
+    for place, model in enumerate(models):
+        if model in models[:place]:
             raise OptionError(f"--llm-model {model} was given twice: a model is compared with others, not with itself")
     return settings

@@ -1,6 +1,6 @@
 """Every option, once: its name, what it means, and how its text becomes a value.
 
-Like ``options.py``, this module is imported by every pytest run that has the plugin installed.
+Like ``settings.py``, this module is imported by every pytest run that has the plugin installed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Option:
 OPTIONS: tuple[Option, ...] = (
     Option(
         name="model",
-        field="models",
+        field="model_specs",
         kind="list",
         metavar="SPEC",
         parse=parsers.model,
@@ -104,7 +104,7 @@ OPTIONS: tuple[Option, ...] = (
         name="model_arg",
         kind="list",
         metavar="KEY=VALUE",
-        parse=parsers.text,
+        parse=parsers.model_arg,
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
         "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. Can be given several times.",
     ),
@@ -112,7 +112,7 @@ OPTIONS: tuple[Option, ...] = (
         name="set",
         kind="list",
         metavar="'SUITE: KEY=VALUE'",
-        parse=parsers.text,
+        parse=parsers.override,
         help="Change a key of a suite for this run: 'mmlu: prompt.fewshot.count=5'; the suite '*' is every suite. "
         "Can be given several times.",
     ),
@@ -176,7 +176,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         ini_field="project_gate",
         metavar="'SUITE: RULE'",
-        parse=parsers.text,
+        parse=parsers.gate,
         help="Fail the run unless the rule holds: 'boolq: accuracy >= 0.6', 'mmlu: ci_low(category.law.accuracy) > "
         "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file are added to these, "
         "and are decided on whole suites only.",
@@ -192,7 +192,7 @@ OPTIONS: tuple[Option, ...] = (
         name="max_drop",
         kind="list",
         metavar="'METRIC=MARGIN'",
-        parse=parsers.text,
+        parse=parsers.margin,
         help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'. Default: 0, of "
         "each suite's primary metric. Can be given several times.",
     ),

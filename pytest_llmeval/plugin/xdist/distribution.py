@@ -46,11 +46,8 @@ def num_gpu_workers(config: pytest.Config) -> int | None:
         if not models or device in ("cpu", "mps"):
             return None
         num_gpus = num_visible_gpus(os.environ)
-        if num_gpus:
-            from pytest_llmeval.models.specs import parse_model_spec
-
-            if any(parse_model_spec(model).runs_here for model in models):
-                return 1 if device not in (None, "cuda") else num_gpus
+        if num_gpus and any(spec.runs_here for spec in models):
+            return 1 if device not in (None, "cuda") else num_gpus
     except LLMEvalError:
         pass
     return None

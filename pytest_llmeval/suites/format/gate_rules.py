@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
@@ -91,10 +91,14 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True)
 class GivenGate:
-    """A rule that is asked for from outside of a suite: ``suite`` is a name, or ``*`` for all that have the metric."""
+    """A rule that is asked for from outside of a suite: ``suite`` is a name, or ``*`` for all that have the metric.
+
+    ``text`` is what the user wrote, where it was read from a text.
+    """
 
     suite: str
     rule: GateRule
+    text: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str) -> GivenGate:
@@ -113,7 +117,7 @@ class GivenGate:
             is_named = bool(colon)
         if is_named and not suite.strip():
             raise GateRuleError(f"found {quoted(text)}: the name of the suite is missing before the colon")
-        return cls(suite.strip() or ANY_SUITE, GateRule.parse(rule))
+        return cls(suite.strip() or ANY_SUITE, GateRule.parse(rule), text)
 
     def matches(self, suite: str) -> bool:
         """Whether it is for the suite of this name."""
