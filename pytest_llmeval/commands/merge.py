@@ -36,9 +36,9 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     from pytest_llmeval.reporting.report.merge import merge_reports
+    from pytest_llmeval.reporting.storage.atomic_write import check_writable
     from pytest_llmeval.reporting.storage.json_report import write_report
     from pytest_llmeval.reporting.storage.read import read_report
-    from pytest_llmeval.reporting.storage.whole_file import check_writable
 
     if options.output.suffix.lower() != ".json":
         raise ReportError(f"cannot write the report {options.output}: expected a file name that ends in .json")

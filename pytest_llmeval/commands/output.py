@@ -67,10 +67,10 @@ def write_file(text: str | Iterable[str], path: Path | None) -> None:
     if path is None:
         write_out(text)
         return
-    from pytest_llmeval.reporting.storage.whole_file import whole_file
+    from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 
     try:
-        with whole_file(path, encoding="utf-8", newline="") as file:
+        with atomic_write(path, encoding="utf-8", newline="") as file:
             for part in (text,) if isinstance(text, str) else text:
                 file.write(part.encode("utf-8", "backslashreplace").decode("utf-8"))
     except ReportError as error:  # of that file, which is no report, or of what the text is made from

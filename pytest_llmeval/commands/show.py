@@ -135,10 +135,10 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
 
 
 def _told(report: Report, suite: str | None, model: str | None) -> list[Record]:
-    from pytest_llmeval.reporting.report.records import slim
+    from pytest_llmeval.reporting.report.records import without_texts
 
     return [
-        slim(record)
+        without_texts(record)
         for record in report.records
         if (record.status == "unscored" or record.no_answer)
         and suite in (None, record.suite)

@@ -241,12 +241,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if not is_worker(session.config):
             expect_samples(session.config, nodeids)
             for info in suite_infos(session.items):
-                llm_session(session.config).know(info)
+                llm_session(session.config).add_suite(info)
             check_matched(session)
             show_progress(session)
     collected: list[SuiteInfo] | None = session.config.stash.get(collected_suites_key, None)
     if collected is not None and not is_worker(session.config) and runs_tests(session.config):
-        llm_session(session.config).know_collected(collected)
+        llm_session(session.config).add_collected(collected)
 
 
 def _check_overrides(session: pytest.Session) -> None:

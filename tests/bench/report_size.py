@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmeval.reporting.report.environment import describe_environment
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import Report, definitions_of
 from pytest_llmeval.reporting.report.summaries import average_suites, grouped, summarize_suite
 from pytest_llmeval.reporting.storage.journal import Journal, journal_path
@@ -86,7 +86,7 @@ def take_in(count: int, path: Path) -> dict[str, float]:
     for record in records(count):
         begun = time.process_time()
         places.append(journal.add(record))
-        kept.append(slim(record))
+        kept.append(without_texts(record))
         spent_in_journal += time.process_time() - begun
     taken = time.process_time()
     groups = grouped(kept, ())

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.read import read_report
@@ -89,7 +89,7 @@ def test_any_record_comes_back(tmp_path_factory: pytest.TempPathFactory, records
 def test_a_report_is_written_from_it(path: Path) -> None:
     """The texts are in the report, though the session kept none."""
     journal = written(path, RECORDS)
-    report = make_report([slim(record) for record in RECORDS])
+    report = make_report([without_texts(record) for record in RECORDS])
     out = path.with_name("out.json")
     write_report(dataclasses.replace(report, records=journal.records([0, 1, 2])), out)
     journal.close(discard=True)
@@ -97,9 +97,9 @@ def test_a_report_is_written_from_it(path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["out.json"]
 
 
-def test_slim_records_give_the_same_numbers() -> None:
+def test_records_without_texts_give_the_same_numbers() -> None:
     for record in RECORDS:
-        kept = slim(record)
+        kept = without_texts(record)
         assert dataclasses.replace(record.score, answer=None) == kept.score
         changed = {
             field.name
@@ -107,7 +107,7 @@ def test_slim_records_give_the_same_numbers() -> None:
             if getattr(record, field.name) != getattr(kept, field.name)
         }
         assert changed <= {"question", "prompt", "choices", "target", "output", "answer", "details"}
-    assert make_report([slim(record) for record in RECORDS]).suites == make_report(RECORDS).suites
+    assert make_report([without_texts(record) for record in RECORDS]).suites == make_report(RECORDS).suites
 
 
 # Where it lies
@@ -194,7 +194,7 @@ def test_a_disk_that_is_full_is_told_once_and_costs_texts_alone(path: Path) -> N
     assert caught.value.place == 1
     assert journal.add(RECORDS[2]) == 2
     journal.add_suite(SuiteInfo(name="later"))
-    assert list(journal.records([2, 1, 0])) == [slim(RECORDS[2]), slim(RECORDS[1]), RECORDS[0]]
+    assert list(journal.records([2, 1, 0])) == [without_texts(RECORDS[2]), without_texts(RECORDS[1]), RECORDS[0]]
     journal.close(discard=False)
     assert list(read_report(path).records) == RECORDS[:1]
 

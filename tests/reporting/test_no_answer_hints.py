@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_llmeval.reporting.report.records import Record, slim
+from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.terminal.no_answer_hints import has_many, no_answer_lines
 from pytest_llmeval.reporting.terminal.summary import summary_lines
@@ -97,7 +97,7 @@ def test_the_filters_that_are_advised_find_the_answer(score: Any, reply: str, an
 
 def test_the_summary_has_it_from_records_without_their_texts() -> None:
     whole = report("no idea", scorer="number")
-    kept: list[Record] = [slim(record) for record in whole.records]
+    kept: list[Record] = [without_texts(record) for record in whole.records]
     assert [record.output for record in kept] == [None, "no idea", "later", "later", "later"]
     shown = list(summary_lines(replace(whole, records=tuple(kept)), width=60))
     place = next(place for place, line in enumerate(shown) if line.startswith("sums: 4 of 5 replies had no number"))

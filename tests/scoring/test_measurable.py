@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pytest_llmeval
-from pytest_llmeval.reporting.report.records import Payload, Record, slim
+from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, num_missing, why_not_measurable
 from pytest_llmeval.scoring.metrics.summary import Metric, summarize
@@ -112,7 +112,7 @@ def test_what_no_score_has_is_counted_under_the_name_that_its_scorer_gives_it() 
 
 def test_records_carry_it() -> None:
     record = Record(suite="s", id="1", nodeid="n", status="scored", not_measurable={"wit": "no joke"})
-    assert slim(record).score.not_measurable == {"wit": "no joke"}
+    assert without_texts(record).score.not_measurable == {"wit": "no joke"}
     assert Payload.decode(Payload(records=(record,)).encode()).records == (record,)
     assert Record.from_dict(json.loads(json.dumps(record.to_dict()))) == record
 

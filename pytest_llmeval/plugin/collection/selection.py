@@ -25,10 +25,10 @@ __all__ = [
     "LimitSamples",
     "ShardTests",
     "check_overrides",
+    "decode_suites",
     "remember_suites",
     "suite_infos",
     "suites_to_tell",
-    "told_suites",
 ]
 
 
@@ -113,7 +113,7 @@ def suites_to_tell(config: pytest.Config) -> str:
     return json.dumps([suites, config.stash.get(num_deselected_key, 0)])
 
 
-def told_suites(text: str) -> tuple[list[SuiteInfo], int]:
+def decode_suites(text: str) -> tuple[list[SuiteInfo], int]:
     """The opposite of ``suites_to_tell``."""
     suites, num_deselected = json.loads(text)
     return [SuiteInfo.from_dict(data) for data in suites], num_deselected

@@ -118,8 +118,8 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> tuple[GateR
 def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dict[str, str]) -> None:
     """Let every plugin that hears of test results hear of these."""
     manager = session.config.pluginmanager
-    deaf = [plugin for plugin in map(manager.get_plugin, _REMEMBERS) if plugin is not None]
-    log = manager.subset_hook_caller("pytest_runtest_logreport", remove_plugins=deaf)
+    excluded_plugins = [plugin for plugin in map(manager.get_plugin, _REMEMBERS) if plugin is not None]
+    log = manager.subset_hook_caller("pytest_runtest_logreport", remove_plugins=excluded_plugins)
     starts, finishes = manager.hook.pytest_runtest_logstart, manager.hook.pytest_runtest_logfinish
     terminal = manager.get_plugin("terminalreporter")
     if terminal is not None and results:

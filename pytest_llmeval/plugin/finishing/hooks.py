@@ -92,10 +92,10 @@ class Reporting:
                 llm_session(self._config).take_over(payload)
         told = output.get("llmeval_suites")
         if told is not None:
-            from pytest_llmeval.plugin.collection.selection import told_suites
+            from pytest_llmeval.plugin.collection.selection import decode_suites
 
-            suites, self._config.stash[num_deselected_key] = told_suites(told)
-            llm_session(self._config).know_collected(suites)
+            suites, self._config.stash[num_deselected_key] = decode_suites(told)
+            llm_session(self._config).add_collected(suites)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -121,7 +121,7 @@ class Reporting:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._config.option.no_summary or self._session is None or self._session.report is None:
             return
-        if self._session.has_news:
+        if self._session.should_print_summary:
             from pytest_llmeval.reporting.terminal.summary import write_summary
 
             self._session.write_wrong_answers(terminalreporter)

@@ -101,7 +101,7 @@ class ReportWriter:
     def _whole(self, records: Sequence[Record], places: Sequence[int | None]) -> Sequence[Record]:
         """The records with their texts, which the journal holds."""
         known = [place for place in places if place is not None]
-        # What a slim record keeps of a reply is for the summary: it is not the reply.
+        # What a record without texts keeps of a reply is for the summary: it is not the reply.
         records = [record if record.output is None else dataclasses.replace(record, output=None) for record in records]
         if self._journal is None or not known:
             return records

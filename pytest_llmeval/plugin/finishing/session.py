@@ -19,7 +19,7 @@ from pytest_llmeval.reporting.report.engine_uses import merged
 from pytest_llmeval.reporting.report.environment import describe_environment
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
-from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, slim
+from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
 from pytest_llmeval.reporting.report.report import Report, definitions_of
 from pytest_llmeval.suites.loading.loader import read_gates
 from pytest_llmeval.text.escaping import first_line
@@ -76,11 +76,11 @@ class LLMSession:
         self._is_open = True
         self._gathered.expected.update(dict.fromkeys(nodeids))
 
-    def know(self, info: SuiteInfo) -> None:
+    def add_suite(self, info: SuiteInfo) -> None:
         """This suite was collected, and samples of it are to run."""
         self._gathered.suites[info.name] = info
 
-    def know_collected(self, infos: Iterable[SuiteInfo]) -> None:
+    def add_collected(self, infos: Iterable[SuiteInfo]) -> None:
         """These suites were collected, whether samples of them are to run or not."""
         self._absent.update((info.name, info) for info in infos)
 
@@ -144,7 +144,7 @@ class LLMSession:
         key = (gathered.group_of(record), record.id)
         known = gathered.records.get(key)
         gathered.recorded.add(record.nodeid)
-        place, kept = self.writer.add(record), slim(record)
+        place, kept = self.writer.add(record), without_texts(record)
         if known is not None and known.nodeid != record.nodeid:
             # The order of arrival is the workers'; which one counts must not depend on it.
             first, other = sorted((known, kept), key=lambda one: one.nodeid)
@@ -187,7 +187,7 @@ class LLMSession:
             name, suites[info.name] = info.name, info
         return name
 
-    def lose(self, nodeids: Iterable[str], reason: str) -> None:
+    def mark_lost(self, nodeids: Iterable[str], reason: str) -> None:
         """These tests will not run, and nothing else tells of it: samples are unscored, other tests are a problem."""
         for nodeid in nodeids:
             self._lost[nodeid] = reason
@@ -306,7 +306,7 @@ class LLMSession:
         )
 
     @property
-    def has_news(self) -> bool:
+    def should_print_summary(self) -> bool:
         """Whether there is anything to tell: not where suites were met by the way and had no model to answer them."""
         named = self._config.args_source is self._config.ArgsSource.ARGS
         gathered = self._gathered

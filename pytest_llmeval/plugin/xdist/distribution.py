@@ -194,4 +194,4 @@ class Distribution:
             deaths = self._restarts.num_deaths
             workers = "a worker" if deaths == 1 else f"{deaths} workers"
             reason = f"did not run: {workers} died, and no worker was left to take over"
-            self._config.stash[llm_session_key].lose(lost, reason)
+            self._config.stash[llm_session_key].mark_lost(lost, reason)

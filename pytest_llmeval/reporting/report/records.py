@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pytest_llmeval.types import JSON, EngineUse, Score, Status
 
-__all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "slim"]
+__all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "without_texts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Record:
         return cls(**values)
 
 
-def slim(record: Record) -> Record:
+def without_texts(record: Record) -> Record:
     """The record without its texts and details: all that numbers are made of, in a fraction of the memory.
 
     Strings that records have in common are held once. Of a reply without an answer the beginning stays: the summary

@@ -24,7 +24,7 @@ from pytest_llmeval.reporting.report.groups import (
     group_of_record,
     group_of_suite,
 )
-from pytest_llmeval.reporting.report.records import Record, slim
+from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.report.summaries import average_suites, given_clusters
 from pytest_llmeval.scoring.comparison.differences import compare
@@ -140,7 +140,7 @@ def _groups(report: Report, compared: tuple[str, ...]) -> dict[Group, list[Recor
         if (group, record.id) in seen:
             raise _Misfit(f"sample {quoted(record.id)} of {described_group(group)} is in it twice")
         seen.add((group, record.id))
-        groups[group].append(_checked(slim(record)))
+        groups[group].append(_checked(without_texts(record)))
     return groups
 
 

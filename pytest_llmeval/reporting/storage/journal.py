@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.reporting.storage.json_report import finite, record_to_json
@@ -92,7 +92,7 @@ class Journal:
         place = len(self._offsets)
         self._offsets.append(self._end)
         if not self._add_line(f'{{"record": {record_to_json(record)}}}'):
-            self._kept[place] = slim(record)
+            self._kept[place] = without_texts(record)
             if not self._is_told:
                 self._is_told = True
                 raise JournalError(str(self._problem), place)

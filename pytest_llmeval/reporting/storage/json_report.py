@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Report, SuiteReport, Summary
-from pytest_llmeval.reporting.storage.whole_file import whole_file
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.types import JSON
 
@@ -22,7 +22,7 @@ def write_report(report: Report, path: Path) -> None:
 
     Records are taken one by one, so that they may lie on disk.
     """
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.writelines(_lines(report))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.groups import Group, compared_models
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
 from pytest_llmeval.reporting.report.summaries import compare_models, grouped
@@ -105,7 +105,7 @@ def _take(found: _Found, offset: int, data: object) -> None:
         raise ValueError(f"found {describe_value(value)}, expected a {kind}")
     match kind:
         case "record":
-            record = slim(record_from_json(value))
+            record = without_texts(record_from_json(value))
             found.records[record.suite, record.model, record.id] = (offset, record)
         case "suite":
             info = info_from_json(value, kind)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.spool import Spool
-from pytest_llmeval.reporting.storage.whole_file import whole_file
 from pytest_llmeval.scoring.metrics.definitions import shown_order
 from pytest_llmeval.text.escaping import csv_text
 from pytest_llmeval.types import JSON
@@ -38,7 +38,7 @@ def write_csv(report: Report, path: Path) -> None:
             names.update(dict.fromkeys(record.values))
             spool.add(None, [_cells(record), {name: _number(value) for name, value in record.values.items()}])
         ordered = sorted(names, key=shown_order)
-        with whole_file(path, encoding="utf-8", newline="") as file:
+        with atomic_write(path, encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             heads = [f"values.{name}" if name in COLUMNS else name for name in ordered]
             writer.writerow([*COLUMNS, *(csv_text(head) for head in heads)])

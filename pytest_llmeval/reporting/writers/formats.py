@@ -63,10 +63,10 @@ class ReportFormat:
         if self.package == _OURS:
             resolve_name(self.writer)(report, path)
             return
-        from pytest_llmeval.reporting.storage.whole_file import whole_path
+        from pytest_llmeval.reporting.storage.atomic_write import atomic_path
 
         write = self._foreign_writer()
-        with whole_path(path, suffix=self.suffix) as temporary:
+        with atomic_path(path, suffix=self.suffix) as temporary:
             try:
                 write(report, temporary)
             except (LLMEvalError, OSError):
@@ -112,7 +112,7 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="parquet",
-        writer="pytest_llmeval.reporting.writers.parquet:write_parquet",
+        writer="pytest_llmeval.reporting.writers.parquet_rows:write_parquet",
         description="a row for each sample",
         is_report=False,
         is_text=False,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.json_report import record_to_json
-from pytest_llmeval.reporting.storage.whole_file import whole_file
 
 __all__ = ["write_jsonl"]
 
 
 def write_jsonl(report: Report, path: Path) -> None:
     """Write each record as one line of ASCII JSON, as the JSON report has it. Raises ``ReportError``."""
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.writelines(record_to_json(record) + "\n" for record in report.records)

@@ -11,8 +11,8 @@ from pathlib import Path
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.spool import Spool
-from pytest_llmeval.reporting.storage.whole_file import whole_file
 from pytest_llmeval.reporting.terminal.sample_text import as_text
 from pytest_llmeval.types import JSON
 
@@ -74,7 +74,7 @@ def write_questions(report: Report, path: Path) -> None:
     as ``unscored``, and so are those that a session which stopped early did not come to. ``correct`` of a sample that
     is neither right nor wrong is null, and so is ``pred`` of an unscored one, and the accuracy of no samples.
     """
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.writelines(_parts(report))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo, slim
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.read import read_report
 from pytest_llmeval.scoring.metrics.metric_forms import metric_form
@@ -120,7 +120,7 @@ class LoadedReport:
         _check("suite", suite, dict.fromkeys(one.info.name for one in self.report.suites))
         _check("model", model, self._models())
         records = [
-            slim(record)
+            without_texts(record)
             for record in self.report.records
             if suite in (None, record.suite) and model in (None, record.model)
         ]

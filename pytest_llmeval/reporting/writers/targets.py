@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.whole_file import check_writable
+from pytest_llmeval.reporting.storage.atomic_write import check_writable
 from pytest_llmeval.reporting.writers.formats import folder_suffix, report_formats
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.redaction import redact

@@ -8,8 +8,8 @@ from pathlib import Path
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.spool import Spool
-from pytest_llmeval.reporting.storage.whole_file import whole_file
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
@@ -42,7 +42,7 @@ def write_markdown(report: Report, path: Path) -> None:
         for record in report.records:
             unscored.add(record)
             questions.add(record)
-        with whole_file(path, encoding="utf-8") as file:
+        with atomic_write(path, encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in _single_spaced(_lines(report, unscored, questions)))
 
 

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from pytest_llmeval.errors import ReportError
 
-__all__ = ["check_writable", "whole_file", "whole_path"]
+__all__ = ["atomic_path", "atomic_write", "check_writable"]
 
 _PREFIX = ".llmeval-"
 """Of temporary files: short, as a report's own name may be as long as the file system takes."""
@@ -38,14 +38,14 @@ def check_writable(path: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: Path, *, encoding: str = "ascii", newline: str | None = None) -> Iterator[TextIO]:
-    """A text file that takes the place of ``path`` as ``whole_path``'s does. Raises ``ReportError`` likewise."""
-    with whole_path(path) as temporary, temporary.open("w", encoding=encoding, newline=newline) as file:
+def atomic_write(path: Path, *, encoding: str = "ascii", newline: str | None = None) -> Iterator[TextIO]:
+    """A text file that takes the place of ``path`` as ``atomic_path``'s does. Raises ``ReportError`` likewise."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding=encoding, newline=newline) as file:
         yield file
 
 
 @contextmanager
-def whole_path(path: Path, *, suffix: str = ".tmp") -> Iterator[Path]:
+def atomic_path(path: Path, *, suffix: str = ".tmp") -> Iterator[Path]:
     """A file to write that takes the place of ``path`` once the block is done: until then ``path`` holds what it held.
 
     Its own name ends in ``suffix``. Its folder is made where there is none. A link stays, and what it points to is

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.storage.whole_file import check_writable, whole_file
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write, check_writable
 
 
 def write(path: Path, text: str = "new") -> None:
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write(text)
 
 
@@ -66,6 +66,6 @@ def test_a_device_stays_one() -> None:
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "out.json"
     path.write_text("old")
-    with pytest.raises(KeyError), whole_file(path):
+    with pytest.raises(KeyError), atomic_write(path):
         raise KeyError
     assert (path.read_text(), [entry.name for entry in tmp_path.iterdir()]) == ("old", ["out.json"])

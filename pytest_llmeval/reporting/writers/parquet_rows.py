@@ -10,7 +10,7 @@ from typing import Any
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.whole_file import whole_path
+from pytest_llmeval.reporting.storage.atomic_write import atomic_path
 from pytest_llmeval.reporting.writers.csv_rows import COLUMNS
 from pytest_llmeval.scoring.metrics.definitions import shown_order
 from pytest_llmeval.text.escaping import encodable, printable
@@ -51,7 +51,7 @@ def write_parquet(report: Report, path: Path) -> None:
         [(name, kinds.get(name, pyarrow.string())) for name in COLUMNS]
         + [(encodable(column), pyarrow.float64()) for column in columns.values()]
     )
-    with whole_path(path) as file:
+    with atomic_path(path) as file:
         try:
             with pyarrow.parquet.ParquetWriter(str(file), schema) as writer:
                 records = iter(report.records)
