@@ -6,7 +6,6 @@ need, it imports on first use.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -14,26 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.plugin import startup
 from pytest_llmeval.plugin.finishing.hooks import (
     LAST_WORD,
     LastWord,
-    Reporting,
-    Writing,
     expect_samples,
     llm_session,
     may_be_sample,
 )
 from pytest_llmeval.plugin.models.fixtures import llm_device, llm_model
 from pytest_llmeval.plugin.options import settings as options
-from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
-from pytest_llmeval.plugin.running.strict import Strict
 from pytest_llmeval.plugin.stash import (
     collected_suites_key,
     is_sample_key,
     num_deselected_key,
-    process_key,
     recorder_key,
 )
 
@@ -78,71 +73,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
-    try:
-        settings = config.stash[settings_key] = options.read_settings(config)
-        config.stash[process_key] = os.getpid()
-        if settings.suite:
-            from pytest_llmeval.plugin.collection.task_nodes import add_named_suites
-
-            add_named_suites(config, settings)
-        if any(spec.kind == "python" for spec in settings.model_specs):
-            from pytest_llmeval.plugin.models.loading import make_importable
-
-            make_importable(config)
-        if not is_worker(config):
-            if settings != Settings():
-                from pytest_llmeval.plugin.startup import check
-
-                check(config, settings, runs_tests=runs_tests(config))
-            asks = settings.report or settings.gate or settings.baseline is not None or settings.require_gates
-            if asks and runs_tests(config):
-                llm_session(config)
-            config.pluginmanager.register(Reporting(config), "llmeval-reporting")
-            config.pluginmanager.register(Writing(), "llmeval-writing")
-            if getattr(config.option, "tx", None) and config.option.dist != "no":
-                from pytest_llmeval.plugin.xdist.distribution import Distribution
-
-                config.pluginmanager.register(Distribution(config), "llmeval-distribution")
-    except LLMEvalError as error:
-        raise pytest.UsageError(str(error)) from None
-    if any(config.pluginmanager.hasplugin(name) for name in ("timeout", "pytest_timeout")):
-        from pytest_llmeval.plugin.models.loading_time import LoadingTime
-
-        config.pluginmanager.register(LoadingTime(config), "llmeval-loading-time")
-    if config.getoption("lf", False):
-        from pytest_llmeval.plugin.collection import last_failed
-
-        last_failed.register(config)
-    if settings.strict:
-        config.pluginmanager.register(Strict(), "llmeval-strict")
-    if settings.limit is not None:
-        from pytest_llmeval.plugin.collection.selection import LimitSamples
-
-        config.pluginmanager.register(LimitSamples(settings.limit), "llmeval-limit")
-    if settings.shard is not None:
-        from pytest_llmeval.plugin.collection.selection import ShardTests
-
-        config.pluginmanager.register(ShardTests(settings.shard), "llmeval-shard")
-    if len(settings.models) > 1:
-        from pytest_llmeval.plugin.models.several import ModelOrder
-
-        config.pluginmanager.register(ModelOrder(settings), "llmeval-model-order")
+    startup.configure(config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    settings = config.stash[settings_key]
-    if not settings.models:
-        return []
-    from pytest_llmeval.plugin.models.loading import describe_models
-
-    lines = [f"llm-model: {line}" for line in describe_models(settings)]
-    if settings.baseline is not None or settings.project_baseline is not None:
-        from pytest_llmeval.plugin.gate_options import describe_baseline
-
-        if (described := describe_baseline(config)) is not None:
-            lines.append(f"llm-baseline: {described}")
-    return lines
+    return startup.header_lines(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -161,37 +96,9 @@ def pytest_collect_file(
     collectors = yield
     if file_path.suffix not in (".yaml", ".yml"):
         return collectors
-    from pytest_llmeval.suites.format.sniff import find_suite_key
+    from pytest_llmeval.plugin.collection.yaml_files import collect_yaml_file
 
-    suite_key = find_suite_key(file_path)
-    if suite_key is not None and suite_key.is_first:
-        from pytest_llmeval.plugin.collection.suite_nodes import SuiteFile
-
-        return [*collectors, SuiteFile.of(parent, file_path)]
-    is_named = parent.session.isinitpath(file_path)
-    if is_named or parent.config.stash[settings_key].lm_eval:
-        from pytest_llmeval.suites.lm_eval.recognize import is_task_file
-
-        if is_task_file(file_path):
-            from pytest_llmeval.plugin.collection.task_nodes import collect_task_file
-
-            return [*collectors, *collect_task_file(parent, file_path)]
-    if not collectors and is_named:
-        from pytest_llmeval.plugin.collection.suite_nodes import NotASuite
-
-        return [NotASuite.from_parent(parent, path=file_path)]
-    if not collectors and suite_key is not None:
-        _tell_of_late_suite(file_path, suite_key.line, parent.config)
-    return collectors
-
-
-def _tell_of_late_suite(file_path: Path, line: int | None, config: pytest.Config) -> None:
-    """A file that would be a suite, but for the place of a key, must not be passed over in silence."""
-    from pytest_llmeval.plugin.told_once import tell_once
-
-    shown = os.path.relpath(file_path, config.invocation_params.dir)
-    message = f"{shown}:{line}: not collected as a suite: `suite` is not the first key; move it to the top"
-    tell_once(config, pytest.PytestCollectionWarning(message))
+    return collect_yaml_file(parent, file_path, collectors)
 
 
 def pytest_pycollect_makeitem(

@@ -1,29 +1,110 @@
-"""What is found out before a session runs: options that would spoil it."""
+"""What happens before a session: options are read and checked, and the plugins that they ask for are registered."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from pytest_llmeval.plugin.options.settings import Settings
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session
+from pytest_llmeval.plugin.options.settings import Settings, read_settings, settings_key
+from pytest_llmeval.plugin.process import is_worker, runs_tests
+from pytest_llmeval.plugin.running.strict import Strict
+from pytest_llmeval.plugin.stash import process_key
 
-__all__ = ["check"]
+__all__ = ["configure", "header_lines"]
 
 
-def check(config: pytest.Config, settings: Settings, *, runs_tests: bool) -> None:
+def configure(config: pytest.Config) -> None:
+    """Set the session up for its options. Raises ``pytest.UsageError`` for those that cannot be used."""
+    config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
+    try:
+        settings = config.stash[settings_key] = read_settings(config)
+        config.stash[process_key] = os.getpid()
+        if settings.suite:
+            from pytest_llmeval.plugin.collection.task_nodes import add_named_suites
+
+            add_named_suites(config, settings)
+        if any(spec.kind == "python" for spec in settings.model_specs):
+            from pytest_llmeval.plugin.models.loading import make_importable
+
+            make_importable(config)
+        if not is_worker(config):
+            if settings != Settings():
+                _check(config, settings)
+            if (settings.report or settings.asks_for_gates) and runs_tests(config):
+                llm_session(config)
+            _register_reporting(config)
+    except LLMEvalError as error:
+        raise pytest.UsageError(str(error)) from None
+    _register_helpers(config, settings)
+
+
+def _check(config: pytest.Config, settings: Settings) -> None:
     """Refuse options that cannot be used; where nothing will run, only their wording. Raises ``LLMEvalError``."""
+    is_run = runs_tests(config)
     if settings.models:
         from pytest_llmeval.plugin.models.loading import check_model_options
 
-        check_model_options(settings, loads=runs_tests)
+        check_model_options(settings, loads=is_run)
     from pytest_llmeval.plugin.gate_options import check_gates, read_baseline
 
     check_gates(config, settings)
-    if not runs_tests:
-        return
-    if settings.baseline is not None or settings.models:
+    if is_run and (settings.baseline is not None or settings.models):
         read_baseline(config, settings)
-    if settings.report:
+    if is_run and settings.report:
         from pytest_llmeval.reporting.writers.targets import check_target
 
         for target in settings.report:
             check_target(target)
+
+
+def _register_reporting(config: pytest.Config) -> None:
+    """Register what the only process needs, or the controller of pytest-xdist."""
+    config.pluginmanager.register(Reporting(config), "llmeval-reporting")
+    config.pluginmanager.register(Writing(), "llmeval-writing")
+    if getattr(config.option, "tx", None) and config.option.dist != "no":
+        from pytest_llmeval.plugin.xdist.distribution import Distribution
+
+        config.pluginmanager.register(Distribution(config), "llmeval-distribution")
+
+
+def _register_helpers(config: pytest.Config, settings: Settings) -> None:
+    """Register what every process needs. Of wrappers of one hook, the last that is registered is the outermost."""
+    manager = config.pluginmanager
+    if any(manager.hasplugin(name) for name in ("timeout", "pytest_timeout")):
+        from pytest_llmeval.plugin.models.loading_time import LoadingTime
+
+        manager.register(LoadingTime(config), "llmeval-loading-time")
+    if config.getoption("lf", False):
+        from pytest_llmeval.plugin.collection import last_failed
+
+        last_failed.register(config)
+    if settings.strict:
+        manager.register(Strict(), "llmeval-strict")
+    if settings.limit is not None:
+        from pytest_llmeval.plugin.collection.selection import LimitSamples
+
+        manager.register(LimitSamples(settings.limit), "llmeval-limit")
+    if settings.shard is not None:
+        from pytest_llmeval.plugin.collection.selection import ShardTests
+
+        manager.register(ShardTests(settings.shard), "llmeval-shard")
+    if len(settings.models) > 1:
+        from pytest_llmeval.plugin.models.several import ModelOrder
+
+        manager.register(ModelOrder(settings), "llmeval-model-order")
+
+
+def header_lines(config: pytest.Config) -> list[str]:
+    """The session's models and baseline, for its header."""
+    settings = config.stash[settings_key]
+    if not settings.models:
+        return []
+    from pytest_llmeval.plugin.gate_options import describe_baseline
+    from pytest_llmeval.plugin.models.loading import describe_models
+
+    lines = [f"llm-model: {line}" for line in describe_models(settings)]
+    described = describe_baseline(config)
+    return lines if described is None else [*lines, f"llm-baseline: {described}"]

@@ -94,8 +94,7 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> tuple[GateR
     """Decide the gates of a session that has run, and let pytest know."""
     config = session.config
     settings = config.stash[settings_key]
-    was_asked = settings.gate or settings.baseline is not None or settings.require_gates
-    if gathered.report is None or not (gathered.has_suites or was_asked):
+    if gathered.report is None or not (gathered.has_suites or settings.asks_for_gates):
         return ()
     results: list[GateResult] = []
     try:

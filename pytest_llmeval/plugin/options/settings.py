@@ -89,6 +89,11 @@ class Settings:
         """The models as they were written, but for secrets: what records and node names are made of."""
         return tuple(spec.name for spec in self.model_specs)
 
+    @property
+    def asks_for_gates(self) -> bool:
+        """Whether the command line or the environment does: such gates are decided where there are no suites, too."""
+        return bool(self.gate) or self.baseline is not None or self.require_gates
+
     def spec(self, model: str) -> ModelSpec:
         """What one of ``models`` means."""
         return next(spec for spec in self.model_specs if spec.name == model)
