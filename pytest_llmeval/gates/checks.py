@@ -64,7 +64,7 @@ def higher_is_better(suite: Suite, metrics: Sequence[str]) -> bool | None:
         raise suite.error(str(error), keys=("primary_metric",)) from None
     known = definition(name)
     if known.kind == "count":
-        message = f"{name} is a number of samples, which is not compared; expected a metric with a value for each"
+        message = f"{name} is a count of samples, which cannot be compared; expected a metric with a value for each"
         raise suite.error(message, keys=("primary_metric",))
     if primary.better is not None:
         is_higher = primary.better == "higher"
@@ -73,7 +73,7 @@ def higher_is_better(suite: Suite, metrics: Sequence[str]) -> bool | None:
             raise suite.error(f"{name} is better when it is {better}; remove `better`", keys=("primary_metric",))
         return is_higher
     if known.higher_is_better is None:
-        message = f"which direction of {name} is better is not known; write {{name: {name}, better: higher}}, or lower"
+        message = f"it is not known whether a higher {name} is better; write {{name: {name}, better: higher}}, or lower"
         raise suite.error(message, keys=("primary_metric",))
     return known.higher_is_better
 

@@ -78,7 +78,7 @@ def decide(
     if options.comparison is not None and baseline is not None and is_for_this:
         results += _compared(report, options, options.comparison, baseline, selection)
     if not results and options.require:
-        reason = "no gate was there to decide, and --llm-require-gates asks for one"
+        reason = "there was no gate to decide, and --llm-require-gates requires one"
         results.append(GateResult(name="required", kind="threshold", origin="option", outcome="failed", reason=reason))
     return tuple(results)
 
@@ -89,7 +89,7 @@ def _compared(
     from pytest_llmeval.gates.baseline.compare import compare_reports
 
     if selection.is_by_outcome:
-        reason = "these samples were chosen because they came out wrong: of them any other answer is an improvement"
+        reason = "these samples were selected because they were wrong: any other answer would be an improvement"
         return [
             GateResult(
                 name="baseline",

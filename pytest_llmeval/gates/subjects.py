@@ -63,7 +63,7 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
             found = f"all are of {quoted(next(iter(categories)))}" if categories else "none has one"
             raise SubjectError(f"{quoted(wanted)} is a mean over the categories of the samples, and {found}")
         if definition(metric).kind == "count":
-            raise SubjectError(f"{metric} is a number of samples, of which there is no mean over categories")
+            raise SubjectError(f"{metric} is a count of samples, which has no mean over categories")
         return GateSubject(metric=metric, is_macro=True)
     if wanted.startswith(_CATEGORY):
         return _of_category(wanted.removeprefix(_CATEGORY), metrics, categories)
@@ -118,7 +118,7 @@ def nearest_or_all(word: str, known: Iterable[str], there: Sequence[str]) -> str
 def check_bound(rule: GateRule, subject: GateSubject) -> None:
     """Raise ``BoundError`` where the rule asks for a bound of what is counted, and so has no interval."""
     if rule.bound != "value" and definition(subject.metric).kind == "count":
-        raise BoundError(f"{subject.metric} is a number of samples, which has no interval; leave out {rule.bound}")
+        raise BoundError(f"{subject.metric} is a count of samples, which has no interval; leave out {rule.bound}")
 
 
 def _of_category(text: str, metrics: Sequence[str], categories: Collection[str]) -> GateSubject:
@@ -132,7 +132,7 @@ def _of_category(text: str, metrics: Sequence[str], categories: Collection[str])
         if rest and _is_open_to(rest, metrics):
             return GateSubject(metric=rest, category=name)
     if not categories:
-        raise SubjectError("the samples have no categories; the suite's key category gives them some")
+        raise SubjectError("the samples have no categories; add the key category to the suite")
     if splits:
         name, rest = splits[0]
         raise SubjectError(f"there is no metric {quoted(rest)} of the category {quoted(name)}{_known(rest, metrics)}")

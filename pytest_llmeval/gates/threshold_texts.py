@@ -44,10 +44,10 @@ def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
 
 def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
     """Why a gate fails on a metric that some samples lack."""
-    lacking = f"{num_missing} of {num_scored} sample{'' if num_scored == 1 else 's'} that were scored"
+    lacking = f"{num_missing} of {num_scored} scored sample{'' if num_scored == 1 else 's'}"
     return (
-        f"{printable(metric)} is missing on {lacking}: their scores have no value of it, and do not say that it is not "
-        "measurable there (NotMeasurable, with the reason)"
+        f"{printable(metric)} is missing on {lacking}: their scores have no value for it, and do not report it as not "
+        "measurable (NotMeasurable, with the reason)"
     )
 
 

@@ -190,12 +190,12 @@ def _skipped(suite: SuiteReport) -> str | None:
 
 
 def _undecided(reason: str, session: _Session) -> str:
-    return f"{reason}; --llm-require-gates asks for a decision" if session.require else reason
+    return f"{reason}; --llm-require-gates requires a decision" if session.require else reason
 
 
 def _readable(gate: _Gate) -> GateRule:
     if gate.rule is None:
-        raise _Fails(f"{quoted(gate.text)} is no rule")
+        raise _Fails(f"{quoted(gate.text)} is not a valid rule")
     return gate.rule
 
 
@@ -212,7 +212,7 @@ def _check_complete(suite: SuiteReport, session: _Session) -> None:
         raise _Fails(f"nothing ran{skipped}")
     num_missing = summary.num_expected - num_run
     if num_missing > 0:
-        raise _Fails(f"{num_missing} of {_samples(summary.num_expected)} have no result")
+        raise _Fails(f"{num_missing} of {_samples(summary.num_expected)} without a result")
 
 
 def _subject(rule: GateRule, suite: SuiteReport) -> GateSubject:
@@ -243,11 +243,11 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
     if part.num_unscored and not session.is_tolerated:
         raise _Fails(f"{part.num_unscored} of {_samples(part.num_expected)} unscored")
     if num_stray and not session.is_tolerated:
-        raise _Fails(f"{_samples(num_stray, 'unscored ')} of no known category, which may be of this one")
+        raise _Fails(f"{_samples(num_stray, 'unscored ')} without a known category, which may belong to this one")
     if part.num_unscored:
         yield f"{_samples(part.num_unscored, 'unscored ')} allowed"
     if num_stray:
-        yield f"{_samples(num_stray, 'unscored ')} of no known category allowed"
+        yield f"{_samples(num_stray, 'unscored ')} without a known category allowed"
     measured = list(suite.categories.values()) if subject.is_macro else [part]
     num_missing = sum(_num_missing(subject.metric, one) for one in measured)
     num_scored = sum(one.num_scored for one in measured)

@@ -156,9 +156,9 @@ def test_parts_of_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_the_averages_of_the_only_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(tmp_path, "one.json", report_of([*samples("a", "cw"), *samples("b", "cc")]))
-    assert "mean over suites" in show(capsys, path)
+    assert "macro average over suites" in show(capsys, path)
     assert show(capsys, path, "--model", "demo") == show(capsys, path)
-    assert "mean over suites" not in show(capsys, path, "--suite", "a")
+    assert "average over suites" not in show(capsys, path, "--suite", "a")
 
 
 def test_what_could_not_be_scored(report: str, capsys: pytest.CaptureFixture[str]) -> None:

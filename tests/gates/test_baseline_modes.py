@@ -144,7 +144,7 @@ def test_a_margin_of_a_suite_that_is_spelt_otherwise() -> None:
 def test_a_margin_of_a_count_fails() -> None:
     one = ran([True, False], metrics=("accuracy", "correct"))
     results = compared(report(one), report(one), margins("correct=1"))
-    assert (results[1].outcome, results[1].reason.startswith("correct is a number of samples")) == ("failed", True)
+    assert (results[1].outcome, results[1].reason.startswith("correct is a count of samples")) == ("failed", True)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_gate_that_cannot_fail_says_so() -> None:
         ("accuracy vs baseline", "skipped"),
         ("baseline", "failed"),
     ]
-    assert results[0].reason.startswith("undecided, for no drop can be significant with so few samples (4): accuracy")
+    assert results[0].reason.startswith("undecided: too few samples for any drop to be significant (4): accuracy")
     assert the_one(ran([True] * 5), ran([False] * 5)).outcome == "failed"
     then, now = (report(*(ran([answer] * 5, name) for name in "abc")) for answer in (True, False))
     results = compared(then, now)

@@ -57,8 +57,9 @@ def test_another_suite_is_refused_and_says_what_differs() -> None:
     result = the_one(before, after)
     assert (result.outcome, result.name) == ("failed", "accuracy vs baseline")
     assert result.reason == (
-        "another suite than the baseline's: the prompt, the scorer ('choice' -> 'letter'); 1 sample is changed ('c'), "
-        "2 samples are new ('d', 'e'), 1 sample is gone ('a'); --llm-compare common compares the samples that agree"
+        "the suite differs from the baseline's: the prompt, the scorer ('choice' -> 'letter'); 1 sample is changed "
+        "('c'), 2 samples are new ('d', 'e'), 1 sample is gone ('a'); --llm-compare common compares the samples that "
+        "did not change"
     )
     assert result.regression is None
 
@@ -70,7 +71,7 @@ def test_other_settings_of_the_scorer_are_named() -> None:
 
 
 def test_what_differs_can_lie_outside_of_the_samples() -> None:
-    assert "other samples, or the categories" in the_one(ran([True]), ran([True], fingerprint="other")).reason
+    assert "and others, or the categories, differ" in the_one(ran([True]), ran([True], fingerprint="other")).reason
 
 
 def test_of_a_selection_nobody_knows_what_is_gone() -> None:
@@ -87,7 +88,7 @@ def test_common_compares_what_agrees() -> None:
     assert result.outcome == "failed"
     assert result.regression is not None
     assert (result.regression.n, result.regression.num_worse, result.regression.num_left_out) == (95, 15, 10)
-    assert "another suite than the baseline's: the 95 of 100 samples that agree" in result.notes
+    assert "the suite differs from the baseline's: 95 of 100 samples did not change" in result.notes
 
 
 def test_common_of_a_selection_is_told() -> None:
@@ -97,7 +98,7 @@ def test_common_of_a_selection_is_told() -> None:
     assert result.outcome == "passed"
     assert {
         "50 of 100 samples: a selection",
-        "another suite than the baseline's: the 49 of 100 samples that agree",
+        "the suite differs from the baseline's: 49 of 100 samples did not change",
     } <= {*result.notes}
     assert the_one(ran(before), after, COMMON, require=True).outcome == "failed"
 
@@ -113,7 +114,7 @@ def test_hand_written_tests_are_compared_by_id() -> None:
     assert result.outcome == "failed"
     assert result.regression is not None
     assert result.regression.n == 40
-    assert "another suite" in the_one(ran(before, fingerprint=None), ran(after)).reason
+    assert "the suite differs" in the_one(ran(before, fingerprint=None), ran(after)).reason
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_another_definition_of_the_metric_is_refused(definition: Mapping[str, ob
     one = ran([True, False])
     (result,) = compared(report(one, definitions={"accuracy": definition}), report(one))
     assert (result.outcome, result.regression) == ("failed", None)
-    assert result.reason == f"accuracy is not what it was in the baseline: {changed}"
+    assert result.reason == f"accuracy has another definition in the baseline: {changed}"
 
 
 def test_a_report_without_definitions_is_known_by_its_kinds() -> None:
@@ -141,7 +142,7 @@ def test_a_report_without_definitions_is_known_by_its_kinds() -> None:
         dataclasses.replace(one.suite, summary=dataclasses.replace(summary, metrics={"accuracy": other})), one.records
     )
     (result,) = compared(report(old, definitions={}), report(one))
-    assert result.reason == "accuracy is not what it was in the baseline: kind corpus -> proportion"
+    assert result.reason == "accuracy has another definition in the baseline: kind corpus -> proportion"
 
 
 @pytest.mark.parametrize(
@@ -205,13 +206,13 @@ def test_a_selection_is_compared_and_told() -> None:
     result = the_one(ran(before), after, require=True)
     assert (result.outcome, result.reason) == (
         "failed",
-        "50 of 1,000 samples: a selection, and --llm-require-gates asks for all",
+        "50 of 1,000 samples: a selection, and --llm-require-gates requires all",
     )
 
 
 def test_what_the_baseline_lacks_is_left_out() -> None:
     result = the_one(ran([True] * 8, num_samples=9), ran([True] * 9))
-    assert (result.outcome, "1 sample that the baseline lacks left out" in result.notes) == ("passed", True)
+    assert (result.outcome, "1 sample left out, not in the baseline" in result.notes) == ("passed", True)
 
 
 def test_nothing_in_common_fails() -> None:
@@ -255,7 +256,7 @@ def test_a_baseline_that_stopped_early_fails() -> None:
     found = "the baseline stopped early: interrupted; the baseline has problems: 'a', 'b\\n', 'c', and 2 more"
     (result,) = compared(broken, report(one))
     assert (result.outcome, result.suite, result.regression) == ("failed", "s", None)
-    assert result.reason == f"{found}; --llm-compare common compares what it has"
+    assert result.reason == f"{found}; --llm-compare common compares the samples that it has"
     (result,) = compared(broken, report(one), COMMON)
     assert result.outcome == "passed"
     assert result.notes == tuple(found.split("; "))
@@ -313,7 +314,7 @@ def test_samples_without_the_metric_in_the_baseline_are_told() -> None:
     assert the_one(before, after).outcome == "failed"
     result = the_one(before, after, COMMON)
     assert result.outcome == "passed"
-    assert "480 samples without f1 in the baseline left out" in result.notes
+    assert "480 samples left out, without f1 in the baseline" in result.notes
     assert result.regression is not None
     assert (result.regression.n, result.regression.num_left_out) == (20, 480)
 

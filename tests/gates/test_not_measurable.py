@@ -72,7 +72,7 @@ def test_what_is_not_measurable_is_left_out_and_told(before: bool, after: bool, 
     first, second = (report(lacking(is_said=True) if is_lacking else FULL) for is_lacking in (before, after))
     (result,) = compared(first, second, settings)
     assert result.outcome == "passed"
-    assert "7 samples on which wit is not measurable left out" in result.notes
+    assert "7 samples left out, on which wit is not measurable" in result.notes
     assert result.regression is not None
     assert (result.regression.n, result.regression.num_left_out) == (13, 7)
 

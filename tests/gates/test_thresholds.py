@@ -174,10 +174,10 @@ FAILS_CLOSED = {
         suite("accuracy < 2", summary=summary(scored=198, unscored=2)),
         "2 of 200 samples unscored",
     ),
-    "missing": (suite("accuracy < 2", summary=summary(scored=199)), "1 of 200 samples have no result"),
+    "missing": (suite("accuracy < 2", summary=summary(scored=199)), "1 of 200 samples without a result"),
     "missing beside unscored": (
         suite("accuracy < 2", summary=summary(scored=197, unscored=2)),
-        "1 of 200 samples have no result",
+        "1 of 200 samples without a result",
     ),
     "no value": (suite("accuracy < 2", summary=summary({"accuracy": NONE})), "accuracy has no value, n 0"),
     "a count of nothing": (
@@ -198,7 +198,7 @@ FAILS_CLOSED = {
     ),
     "a bound of a count": (
         suite("ci_low(correct) < 2000"),
-        "correct is a number of samples, which has no interval; leave out ci_low",
+        "correct is a count of samples, which has no interval; leave out ci_low",
     ),
     "no such metric": (
         suite("acuracy < 2"),
@@ -223,7 +223,7 @@ FAILS_CLOSED = {
             summary=summary(scored=199, unscored=1),
             categories={"y": summary(expected=100, scored=100), "x": summary(expected=99, scored=99)},
         ),
-        "1 unscored sample of no known category, which may be of this one",
+        "1 unscored sample without a known category, which may belong to this one",
     ),
     "an unscored sample under a mean over categories": (
         suite(
@@ -234,7 +234,7 @@ FAILS_CLOSED = {
         ),
         "1 of 200 samples unscored",
     ),
-    "no rule": (suite("accuracy"), "'accuracy' is no rule"),
+    "no rule": (suite("accuracy"), "'accuracy' is not a valid rule"),
 }
 
 
@@ -294,7 +294,7 @@ def test_an_unscored_sample_that_may_be_of_any_category() -> None:
     gates = asked("boolq: category.x.accuracy < 2", "boolq: category.y.accuracy < 2", "boolq: macro.accuracy < 2")
     strict = decide_thresholds(report(found), gates, allow_unscored=1)
     assert {one.outcome for one in strict} == {"failed"}
-    stray = "1 unscored sample of no known category allowed"
+    stray = "1 unscored sample without a known category allowed"
     tolerant = decide_thresholds(report(found), gates, allow_unscored=2)
     assert [(one.outcome, [note for note in one.notes if "unscored" in note]) for one in tolerant] == [
         ("passed", [stray]),
@@ -331,7 +331,7 @@ def test_a_metric_that_is_missing_passes_nothing(text: str, reasons: dict[str, i
     result = only(decide_thresholds(report(found), asked(f"boolq: {text}")))
     assert result.outcome == ("failed" if num_missing else "passed")
     num_scored = 200 if text.startswith("category") else 300
-    told = f"wit is missing on {num_missing} of {num_scored} samples that were scored: their scores have no value of it"
+    told = f"wit is missing on {num_missing} of {num_scored} scored samples: their scores have no value for it"
     assert result.reason.startswith(told) == bool(num_missing)
 
 
@@ -346,7 +346,7 @@ def test_a_selection_of_a_suite_skips_its_own_gates_and_those_of_the_ini_file(or
     assert (result.outcome, result.reason) == ("skipped", "a selection: 10 of 200 samples")
     result = only(decide_thresholds(report(found), given_gates, require=True))
     assert result.outcome == "failed"
-    assert result.reason == "a selection: 10 of 200 samples; --llm-require-gates asks for a decision"
+    assert result.reason == "a selection: 10 of 200 samples; --llm-require-gates requires a decision"
 
 
 @pytest.mark.parametrize("num_samples", [200, None])
@@ -363,7 +363,7 @@ def test_samples_that_were_skipped_leave_a_gate_undecided(num_samples: int | Non
     assert (result.outcome, result.reason) == ("skipped", "199 of 200 samples skipped")
     result = only(decide_thresholds(report(found), gates, require=True))
     assert result.outcome == "failed"
-    assert result.reason == "199 of 200 samples skipped; --llm-require-gates asks for a decision"
+    assert result.reason == "199 of 200 samples skipped; --llm-require-gates requires a decision"
 
 
 def test_samples_that_were_skipped_of_a_selection() -> None:
@@ -438,7 +438,7 @@ def test_absent_suites() -> None:
         ("mmlu", "brier <= 0.3", "skipped", nothing),
         ("mmlu", "accuracy >= 0.4", "failed", f"nothing ran; {nothing}"),
     ]
-    asks = f"{nothing}; --llm-require-gates asks for a decision"
+    asks = f"{nothing}; --llm-require-gates requires a decision"
     assert outcomes(require=True) == [
         *ran,
         ("mmlu", "accuracy >= 0.5", "failed", asks),
@@ -487,8 +487,8 @@ def test_gates_of_no_suite() -> None:
             None,
             None,
             "failed",
-            "no suite that ran has 'category.x.accuracy': the samples have no categories; the suite's key category "
-            "gives them some",
+            "no suite that ran has 'category.x.accuracy': the samples have no categories; add the key "
+            "category to the suite",
         ),
     ]
 

@@ -209,7 +209,7 @@ def test_samples_that_were_chosen_for_being_wrong_are_not_compared(
     assert project.runpytest(*workers, other, *BASELINE).ret == 0
     again = project.runpytest(*workers, other, "--lf", *BASELINE)
     assert again.ret == 0
-    again.stdout.fnmatch_lines(["gates: 1 skipped", "*chosen because they came out wrong*"])
+    again.stdout.fnmatch_lines(["gates: 1 skipped", "*selected because they were wrong*"])
     assert project.runpytest(*workers, other, "--lf", "--llm-require-gates", *BASELINE).ret == 1
 
 

@@ -61,7 +61,7 @@ def test_a_suite_is_audited_before_it_is_answered(llm_pytester: pytest.Pytester,
     llm_pytester.makefile(".yaml", capitals=longer, sums=SUMS)
     result = llm_pytester.runpytest_subprocess(*workers, "capitals.yaml", "sums.yaml", "--llm-report=r.json")
     result.stdout.fnmatch_lines(
-        ["log-likelihoods: tree (full attention); 4 requests were scored plain too, and differed by 3e-06 at most"]
+        ["log-likelihoods: tree (full attention); 4 requests were also scored plain, and differed by at most 3e-06"]
     )
     assert engines(llm_pytester.path) == {
         "capitals": {

@@ -166,7 +166,7 @@ def test_required_gates_fail_on_a_selection(gated: pytest.Pytester, workers: lis
 def test_required_gates_where_there_is_none(sums: pytest.Pytester, workers: list[str]) -> None:
     result = sums.runpytest(*workers, "--llm-require-gates", "sums.yaml")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["FAILED llmeval::gate[[]required] - no gate was there to decide*"])
+    result.stdout.fnmatch_lines(["FAILED llmeval::gate[[]required] - there was no gate to decide*"])
 
 
 def test_a_gate_of_the_command_line_decides_on_a_selection(sums: pytest.Pytester, workers: list[str]) -> None:

@@ -69,7 +69,7 @@ MISTAKES = {
     "a count's interval": (
         "",
         ["--llm-gate=ci_low(no_answer) >= 1"],
-        "sums.yaml: --llm-gate 'ci_low(no_answer) >= 1': no_answer is a number of samples, *",
+        "sums.yaml: --llm-gate 'ci_low(no_answer) >= 1': no_answer is a count of samples, *",
     ),
     "what llm-set sets": (
         "",
@@ -203,10 +203,10 @@ def test_a_sample_whose_worker_died_may_be_of_any_category(project: pytest.Pytes
     project.runpytest("-n2", "--llm-report=out.json")
     (gate,) = report_of(project)["gates"]
     assert gate["outcome"] == "failed"
-    assert gate["reason"] == "1 unscored sample of no known category, which may be of this one"
+    assert gate["reason"] == "1 unscored sample without a known category, which may belong to this one"
     project.runpytest("-n2", "--llm-allow-unscored=1", "--llm-report=out.json")
     (gate,) = report_of(project)["gates"]
-    assert (gate["outcome"], gate["notes"]) == ("passed", ["1 unscored sample of no known category allowed"])
+    assert (gate["outcome"], gate["notes"]) == ("passed", ["1 unscored sample without a known category allowed"])
 
 
 def test_a_gate_for_all_suites_is_not_for_one_that_was_not_selected(

@@ -51,10 +51,10 @@ def test_one_sample_shows_no_interval_and_says_why(llm_pytester: pytest.Pytester
     llm_pytester.makefile(".yaml", sums=SUMS.format(name="sums", key=""))
     result = llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-report=out.md", "sums.yaml::a")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["sums *1.000*", "sums: *no interval of accuracy (n is 1)*"])
+    result.stdout.fnmatch_lines(["sums *1.000*", "sums: *no interval for accuracy (n is 1)*"])
     result.stdout.no_fnmatch_line("*1.000 [[]*")
     written = (llm_pytester.path / "out.md").read_text(encoding="utf-8")
-    assert "no interval of accuracy (n is 1)" in written
+    assert "no interval for accuracy (n is 1)" in written
 
 
 def test_bleu_of_two_tokenizers_has_no_mean_over_suites(llm_pytester: pytest.Pytester) -> None:
@@ -63,16 +63,16 @@ def test_bleu_of_two_tokenizers_has_no_mean_over_suites(llm_pytester: pytest.Pyt
         llm_pytester.makefile(".yaml", **{name: BLEU.format(name=name, tokenize=tokenize)})
     result = llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-report=out.json")
     assert result.ret == 0
-    result.stdout.no_fnmatch_line("mean over suites*")
+    result.stdout.no_fnmatch_line("macro average over suites*")
     result.stdout.fnmatch_lines(
         [
-            "no mean over suites of bleu_4, sentence_bleu_4: tokenize 13a, smoothing exp, lowercase false in latin; "
-            "tokenize char,",
-            "  smoothing exp, lowercase false in letters",
+            "no average over suites for bleu_4, sentence_bleu_4: tokenize 13a, smoothing exp, lowercase false in "
+            "latin; tokenize",
+            "  char, smoothing exp, lowercase false in letters",
         ]
     )
     (averages,) = json.loads((llm_pytester.path / "out.json").read_text(encoding="ascii"))["averages"]
     assert (averages["macro"], averages["micro"]) == ({}, {})
     assert set(averages["unlike"]) == {"bleu_4", "sentence_bleu_4"}
     again = llm_pytester.run("llmeval", "show", "out.json")
-    again.stdout.fnmatch_lines(["no mean over suites of bleu_4, *"])
+    again.stdout.fnmatch_lines(["no average over suites for bleu_4, *"])

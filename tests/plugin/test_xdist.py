@@ -106,7 +106,7 @@ def test_what_is_lost_when_restarts_are_used_up(llm_pytester: pytest.Pytester) -
     reasons = {record["reason"] for record in report["records"] if record["status"] == "unscored"}
     assert len(reasons) == 1
     assert re.fullmatch("did not run: [23] workers died, and no worker was left to take over", reasons.pop())
-    result.stdout.fnmatch_lines([f"problem: {len(lost)} of 32 samples have no result"])
+    result.stdout.fnmatch_lines([f"problem: {len(lost)} of 32 samples without a result"])
     assert set(answered(llm_pytester.path, killers).values()) <= {1}
 
 

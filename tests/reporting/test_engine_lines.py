@@ -13,7 +13,7 @@ PLAIN = EngineUse(engine="plain", reason="ALiBi positions")
 
 def test_one_line_for_one_way() -> None:
     assert list(engine_lines([("a", TREE), ("b", TREE)])) == [
-        "log-likelihoods: tree (full attention); 8 requests were scored plain too, and differed by 1e-06 at most"
+        "log-likelihoods: tree (full attention); 8 requests were also scored plain, and differed by at most 1e-06"
     ]
     assert list(engine_lines([("a", PLAIN)])) == ["log-likelihoods: plain (ALiBi positions)"]
     assert list(engine_lines([])) == []
@@ -21,7 +21,7 @@ def test_one_line_for_one_way() -> None:
 
 def test_a_check_that_did_not_happen_is_none() -> None:
     (line,) = engine_lines([("a", EngineUse(engine="tree", reason="full attention"))])
-    assert line == "log-likelihoods: tree (full attention); nothing of it could be checked against plain scoring"
+    assert line == "log-likelihoods: tree (full attention); no request could be audited against plain scoring"
 
 
 def test_suites_are_named_where_ways_differ() -> None:
@@ -39,4 +39,4 @@ def test_workers_that_found_the_same_are_not_added_up() -> None:
 def test_a_suite_that_workers_scored_in_two_ways_says_so() -> None:
     for found in (merged(TREE, OFF), merged(OFF, TREE), merged(merged(OFF, TREE), TREE)):
         assert found.engine == "plain"
-        assert found.reason == "the tree was off; other workers passed the audit and went by the tree"
+        assert found.reason == "the tree was off; other workers passed the audit and used the tree"

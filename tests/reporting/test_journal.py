@@ -338,8 +338,8 @@ def test_a_journal_that_is_cut_anywhere_has_the_lines_before(path: Path) -> None
         ('{"engine": {"suite": "a"}}', "engine: there is no 'engine'"),
         ('{"suite": 3}', "found 3 (a whole number), expected a suite"),
         ('{"model": []}', "found an empty list, expected a model"),
-        ("[1, 2]", "found a list of 2, expected one thing"),
-        ("{}", "found an empty mapping, expected one thing"),
+        ("[1, 2]", "found a list of 2, expected a mapping with one key"),
+        ("{}", "found an empty mapping, expected a mapping with one key"),
     ],
 )
 def test_a_damaged_line_in_the_middle(path: Path, line: str, message: str) -> None:
@@ -354,7 +354,7 @@ def test_a_journal_of_another_schema(path: Path) -> None:
     text = path.read_text(encoding="ascii")
     path.write_text(text.replace('"schema": 2', '"schema": 3', 1), encoding="ascii")
     assert refused(path) == (
-        "cannot read the report out.json.journal: its schema is 3, and read are 1 and 2; "
+        "cannot read the report out.json.journal: its schema is 3, and this version reads 1 and 2; "
         "a newer version of pytest-llmeval-suites wrote it: install that"
     )
 

@@ -168,11 +168,11 @@ def test_the_parts_of_a_report(tmp_path: Path) -> None:
     lines = shown.splitlines()
     assert "gates: 1 failed, 1 passed" in lines
     assert "| failed | boolq | accuracy >= 0.6 | accuracy is 0.550, n 200 |" in lines
-    assert "- mean over suites, each suite alike: accuracy 0.790 [0.690, 0.890]" in lines
-    assert "- mean over suites, each sample alike: accuracy 0.783 [0.683, 0.883]" in lines
+    assert "- macro average over suites: accuracy 0.790 [0.690, 0.890]" in lines
+    assert "- micro average over suites: accuracy 0.783 [0.683, 0.883]" in lines
     assert "| boolq | 4 | 0.750 [0.650, 0.850] | 0.200 [0.100, 0.300] |" in lines
     assert "| north | 2 | 0.500 [0.400, 0.600] (n 4) |" in lines
-    assert "Mean over categories: accuracy 0.750 [0.650, 0.850]" in lines
+    assert "Macro average over categories: accuracy 0.750 [0.650, 0.850]" in lines
     assert "Counts: correct 3" in lines
     assert "| boolq | 4 | 1.30 ms | 1.10 ms | 2.00 ms | 2.40 ms |  |  |  |  |" in lines
     assert "\n\n\n" not in shown

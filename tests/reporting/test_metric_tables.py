@@ -235,7 +235,7 @@ def test_of_many_other_metrics_categories_show_the_first() -> None:
     assert lines[0].split() == ["by", "category", "n", "bleu_4", "bleu_3"]
     assert len(lines) == 2 + 1 + 50 + 2
     assert lines[-2:] == [
-        "  … and 10 categories more, all in the report",
+        "  … and 10 more categories, all in the report",
         "(other metrics by category: in the report)",
     ]
 

@@ -177,14 +177,17 @@ def test_schema_1() -> None:
     assert {record.cluster for record in report.records} == {None}
 
 
+NEWER = "a newer version of pytest-llmeval-suites wrote it: install that"
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (3, "its schema is 3, and read are 1 and 2; a newer version of pytest-llmeval-suites wrote it: install that"),
-        (0, "its schema is 0, and read are 1 and 2"),
-        ("2", "its schema is '2' (text), and read are 1 and 2"),
-        (True, "its schema is True, and read are 1 and 2"),
-        (None, "its schema is nothing (null), and read are 1 and 2"),
+        (3, f"its schema is 3, and this version reads 1 and 2; {NEWER}"),
+        (0, "its schema is 0, and this version reads 1 and 2"),
+        ("2", "its schema is '2' (text), and this version reads 1 and 2"),
+        (True, "its schema is True, and this version reads 1 and 2"),
+        (None, "its schema is nothing (null), and this version reads 1 and 2"),
     ],
 )
 @pytest.mark.parametrize("is_reformatted", [False, True])
@@ -225,10 +228,10 @@ def test_a_pipe(tmp_path: Path) -> None:
         (b" \n", "out.json: it is empty"),
         (b"suite: a\n", "out.json:1: it is not JSON (Expecting value)"),
         (b'{\n "schema": 2,\n "created" "x"\n}', "out.json:3: it is not JSON (Expecting ':' delimiter)"),
-        (b"\xff\x00\x80", "out.json: it is not JSON, nor any text"),
-        (b"[1]", "out.json: it is no report of this plugin: found a list of 1"),
-        (b"{}", "out.json: it is no report of this plugin: found JSON without a schema"),
-        (b'{"results": {"arc": 1}}', "out.json: it is no report of this plugin: found JSON without a schema"),
+        (b"\xff\x00\x80", "out.json: it is not JSON, and not text"),
+        (b"[1]", "out.json: it is not a report of this plugin: found a list of 1"),
+        (b"{}", "out.json: it is not a report of this plugin: found JSON without a schema"),
+        (b'{"results": {"arc": 1}}', "out.json: it is not a report of this plugin: found JSON without a schema"),
         (b'{"schema": 2, "created": ""}', "out.json: records: found nothing (null), expected a list"),
         (b'{"schema": 2, "created": "", "records": []}', "out.json: suites: there are none, expected a list"),
         (b"[" * 100_000, "out.json: it is nested too deeply for a report"),

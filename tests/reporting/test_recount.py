@@ -155,7 +155,7 @@ TAMPERED: list[tuple[str, Callable[[Document], None], str]] = [
     (
         "and every number",
         remove_record_and_compute_anew,
-        "suite 'every_key': its fingerprint is not that of its samples",
+        "suite 'every_key': its fingerprint does not match its samples",
     ),
     ("a record is copied", copy_record, "sample 'q01' of suite 'every_key' is in it twice"),
     ("a record is another's copy", copy_record_over_a_wrong_one, "sample 'q01' of suite 'every_key' is in it twice"),
@@ -182,7 +182,7 @@ TAMPERED: list[tuple[str, Callable[[Document], None], str]] = [
     (
         "a mean over suites",
         set_at("averages", 0, "macro", "accuracy", "value", to=1.0),
-        "each suite alike: accuracy is 1",
+        "macro average over suites: accuracy is 1",
     ),
     ("a bin", set_at("suites", 0, "reliability", 14, "n", to=30), "every_key': n of reliability[14] is 30, and its"),
     ("an outcome", turn_wrong_into_right, "suite 'every_key': accuracy is 0.90625, and its records give 0.9375"),
@@ -208,14 +208,14 @@ TAMPERED: list[tuple[str, Callable[[Document], None], str]] = [
     (
         "a sample's fingerprint",
         in_wrong_record("fingerprint", to="0" * 64),
-        "its fingerprint is not that of its samples",
+        "its fingerprint does not match its samples",
     ),
-    ("the suite's fingerprint", set_at("suites", 0, "fingerprint", to="0" * 64), "its fingerprint is not that of its"),
+    ("the suite's fingerprint", set_at("suites", 0, "fingerprint", to="0" * 64), "its fingerprint does not match its"),
     ("a sample's cluster", in_wrong_record("cluster", to="bedroom"), ": num_clusters is "),
     (
         "reasons that no sample gives",
         set_at("suites", 0, "not_measurable", to={"brier": {"no joke": 3}}),
-        "suite 'every_key': not_measurable is not what its records say",
+        "suite 'every_key': not_measurable differs from its records",
     ),
     ("a metric is removed", remove_metric, "it has no accuracy, and its records have one"),
     (
@@ -228,7 +228,7 @@ TAMPERED: list[tuple[str, Callable[[Document], None], str]] = [
     (
         "a suite is removed",
         lambda document: document["suites"].pop(0),
-        "is of suite 'every_key', of which it has no summary",
+        "is of suite 'every_key', which has no summary in it",
     ),
     (
         "and its records with it",

@@ -150,12 +150,12 @@ def test_means_over_suites() -> None:
     suites = [suite_report("a", models=["org/gpt2"]), suite_report("b", models=["org/gpt2"])]
     lines = list(summary_lines(report(suites, averages=(averages,)), width=100))
     assert lines[4:6] == [
-        "mean over suites, each suite alike: accuracy 0.790 [0.690, 0.890], Brier 0.200 [0.100, 0.300] (n 1)",
-        "mean over suites, each sample alike: accuracy 0.783 [0.683, 0.883]",
+        "macro average over suites: accuracy 0.790 [0.690, 0.890], Brier 0.200 [0.100, 0.300] (n 1)",
+        "micro average over suites: accuracy 0.783 [0.683, 0.883]",
     ]
     suites[1] = suite_report("b", models=["org/llama"])
-    (line,) = [line for line in summary_lines(report(suites, averages=(averages,)), width=100) if "each sample" in line]
-    assert line.startswith("mean over suites of gpt2, each sample alike: ")
+    (line,) = [line for line in summary_lines(report(suites, averages=(averages,)), width=100) if "micro" in line]
+    assert line.startswith("micro average over suites of gpt2: ")
 
 
 def test_metrics_of_several_definitions_are_told_together() -> None:
@@ -174,8 +174,8 @@ def test_metrics_of_several_definitions_are_told_together() -> None:
     assert all(len(line) <= 72 for line in lines)
     told = " ".join(line.strip() for line in lines[4:])
     assert told == (
-        "no mean over suites of bleu_4, bleu_1, sentence_bleu_4: tokenize 13a in a, c, e and 1 more; tokenize zh in b; "
-        "no settings in d no mean over suites of rouge_l: stemmer true in g; stemmer false in h"
+        "no average over suites for bleu_4, bleu_1, sentence_bleu_4: tokenize 13a in a, c, e and 1 more; tokenize zh "
+        "in b; no settings in d no average over suites for rouge_l: stemmer true in g; stemmer false in h"
     )
 
 
@@ -184,8 +184,8 @@ def test_a_mean_over_suites_without_an_interval_says_why() -> None:
     averages = Averages(model=None, macro={"rouge_l": bare}, micro={"rouge_l": replace(bare, n=1)})
     lines = list(summary_lines(report([suite_report("a"), suite_report("b")], averages=(averages,)), width=100))
     assert lines[4:6] == [
-        "mean over suites, each suite alike: rouge_l 0.400 (no interval: not each suite has one)",
-        "mean over suites, each sample alike: rouge_l 0.400 (no interval: n is 1)",
+        "macro average over suites: rouge_l 0.400 (no interval: not every suite has one)",
+        "micro average over suites: rouge_l 0.400 (no interval: n is 1)",
     ]
 
 

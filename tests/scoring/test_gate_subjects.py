@@ -62,7 +62,7 @@ HAS = "There is accuracy, skill, flexible.accuracy, pass@4, correct"
         (
             "macro.correct",
             CATEGORIES,
-            "correct is a number of samples, of which there is no mean over categories",
+            "correct is a count of samples, which has no mean over categories",
         ),
         (
             "category.law.civil.acuracy",
@@ -80,7 +80,7 @@ HAS = "There is accuracy, skill, flexible.accuracy, pass@4, correct"
         (
             "category.law.accuracy",
             (),
-            "the samples have no categories; the suite's key category gives them some",
+            "the samples have no categories; add the key category to the suite",
         ),
     ],
 )
@@ -144,4 +144,4 @@ def test_a_count_has_no_interval(bound: str) -> None:
     check_bound(GateRule.parse("correct >= 3"), subject)
     with pytest.raises(BoundError) as caught:
         check_bound(GateRule.parse(f"{bound}(correct) >= 3"), subject)
-    assert str(caught.value) == f"correct is a number of samples, which has no interval; leave out {bound}"
+    assert str(caught.value) == f"correct is a count of samples, which has no interval; leave out {bound}"

@@ -132,13 +132,11 @@ REFUSED_BY_THE_SCORER = {
     ),
     "a category without any": (
         HEAD + ONE + "gates: [category.x.accuracy >= 0.6]\n",
-        "4: gates.0: 'category.x.accuracy >= 0.6': the samples have no categories; the suite's key category gives them "
-        "some",
+        "4: gates.0: 'category.x.accuracy >= 0.6': the samples have no categories; add the key category to the suite",
     ),
     "an interval of a count": (
         HEAD + ONE + "gates: [no_answer <= 3, ci_low(no_answer) > 0]\n",
-        "4: gates.1: 'ci_low(no_answer) > 0': no_answer is a number of samples, which has no interval; leave out "
-        "ci_low",
+        "4: gates.1: 'ci_low(no_answer) > 0': no_answer is a count of samples, which has no interval; leave out ci_low",
     ),
     "a primary metric": (
         HEAD + ONE + "primary_metric: brier\n",
@@ -146,12 +144,13 @@ REFUSED_BY_THE_SCORER = {
     ),
     "a count as primary metric": (
         HEAD + ONE + "primary_metric: no_answer\n",
-        "4: primary_metric: no_answer is a number of samples, which is not compared; expected a metric with a value "
+        "4: primary_metric: no_answer is a count of samples, which cannot be compared; expected a metric with a value "
         "for each",
     ),
     "a primary metric of an unknown direction": (
         "suite: s\nscore: mine\n" + ONE + "primary_metric: wit\n",
-        "4: primary_metric: which direction of wit is better is not known; write {name: wit, better: higher}, or lower",
+        "4: primary_metric: it is not known whether a higher wit is better; write {name: wit, better: higher}, "
+        "or lower",
     ),
 }
 
@@ -305,7 +304,7 @@ def test_gates_from_outside(load: Load, given: str) -> None:
         ),
         (
             "*: ci_low(correct) >= 0.6",
-            "s.yaml: --llm-gate '*: ci_low(correct) >= 0.6': correct is a number of samples, which has no interval; ",
+            "s.yaml: --llm-gate '*: ci_low(correct) >= 0.6': correct is a count of samples, which has no interval; ",
         ),
     ],
 )

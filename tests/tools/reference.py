@@ -231,7 +231,7 @@ def _gates() -> Iterator[str]:
     subjects = [
         ("`METRIC`", "a [metric](#metrics) of the whole suite"),
         ("`category.NAME.METRIC`", "of the samples of one category"),
-        ("`macro.METRIC`", "the mean over the categories, each alike; of two categories or more"),
+        ("`macro.METRIC`", "the mean over the categories (macro average), of two categories or more"),
         ("`NAME.METRIC`", "with `score: several`, of the scorer of that name"),
         ("`ci_low(SUBJECT)`, `ci_high(SUBJECT)`", "an end of the 95% interval of any of these"),
     ]

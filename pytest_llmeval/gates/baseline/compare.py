@@ -185,7 +185,7 @@ def _test(
         return dataclasses.replace(gate, reason=metric.problem or "")
     changed = changed_definition(metric.name, plans_of.baseline, before, plan.after)
     if changed is not None:
-        return dataclasses.replace(gate, reason=f"{metric.name} is not what it was in the baseline: {changed}")
+        return dataclasses.replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
     try:
         paired = pair_metric(
             metric.name,
@@ -201,10 +201,10 @@ def _test(
         found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
         return dataclasses.replace(gate, reason=f"{found}; --llm-compare common leaves them out")
     if paired.num_unmeasured:
-        note = f"{counted(paired.num_unmeasured)} on which {metric.name} is not measurable left out"
+        note = f"{counted(paired.num_unmeasured)} left out, on which {metric.name} is not measurable"
         gate = dataclasses.replace(gate, notes=(*gate.notes, note))
     if paired.num_lacking:
-        note = f"{counted(paired.num_lacking)} without {metric.name} in the baseline left out"
+        note = f"{counted(paired.num_lacking)} left out, without {metric.name} in the baseline"
         gate = dataclasses.replace(gate, notes=(*gate.notes, note))
     num_left_out = pairs.num_left_out + paired.num_lacking + paired.num_unmeasured
     return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out)

@@ -144,12 +144,12 @@ def _gated(suite: SuiteReport, name: str, margin: float | None, *, is_primary: b
         is_higher = said
     problem = None
     if definition(name).kind == "count":
-        problem = f"{name} is a number of samples, which is not compared; name a metric with a value for each"
+        problem = f"{name} is a count of samples, which cannot be compared; name a metric with a value for each"
     elif is_primary and suite.info.primary_metric is not None and (why := _why_unknown(suite, name)) is not None:
         problem = why
     elif is_higher is None:
         problem = (
-            f"which direction of {name} is better is not known: write `primary_metric: {{name: {name}, "
+            f"it is not known whether a higher {name} is better: write `primary_metric: {{name: {name}, "
             "better: higher}` (or lower) in the suite"
         )
     return GatedMetric(name=name, higher_is_better=is_higher, margin=margin, problem=problem)

@@ -39,13 +39,13 @@ class Margin:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value < 0:
-            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is no allowed drop; {_EXAMPLE}")
+            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is not a valid drop; {_EXAMPLE}")
         known = definition(metric)
         widest = known.highest - known.lowest
         if value >= widest:
             hint = f"; did you mean {value / 100:g}?" if value / 100 < widest else ""
             raise GateRuleError(
-                f"found {quoted(text)}, which allows every drop, for {metric} lies between {known.lowest:g} and "
+                f"found {quoted(text)}, which allows every drop: {metric} lies between {known.lowest:g} and "
                 f"{known.highest:g}{hint}"
             )
         return cls(suite or ANY_SUITE, metric, value, text)

@@ -38,7 +38,7 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
 def undecided_reason(found: Regression) -> str:
     """Of a test that passes whatever happened: a gate that cannot fail decides nothing."""
     units, count = ("samples", found.n) if found.num_clusters is None else ("clusters", found.num_clusters)
-    return f"undecided, for no drop can be significant with so few {units} ({count:,})"
+    return f"undecided: too few {units} for any drop to be significant ({count:,})"
 
 
 def _effect(found: Regression) -> str:

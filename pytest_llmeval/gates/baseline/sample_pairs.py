@@ -77,16 +77,16 @@ def pair_samples(
     if not is_same:
         agree = [sample_id for sample_id in both if _agree(first[sample_id], second[sample_id])]
         if not agree:
-            raise Refusal(f"the suites differ, and of {len(both):,} samples of one id no fingerprints agree")
+            raise Refusal(f"the suites differ: no fingerprints agree for the {len(both):,} samples with the same id")
         num_all = len(first.keys() | second.keys())
-        notes.append(f"another suite than the baseline's: the {len(agree):,} of {num_all:,} samples that agree")
+        notes.append(f"the suite differs from the baseline's: {len(agree):,} of {num_all:,} samples did not change")
         both = agree
     notes += _selection(after, first, second, pairing, is_same=is_same)
     scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
     if not scored:
         raise Refusal("no sample that both reports scored")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
-        notes.append(f"{counted(num_new)} that the baseline lacks left out")
+        notes.append(f"{counted(num_new)} left out, not in the baseline")
     clusters = {sample_id: second[sample_id].cluster or first[sample_id].cluster for sample_id in scored}
     num_scored = sum(map(_is_scored, first.values())) + sum(map(_is_scored, second.values()))
     return SamplePairs(
@@ -153,7 +153,7 @@ def _selection(
         return ()
     selection = f"{num_expected:,} of {num_samples:,} samples: a selection"
     if pairing.require:
-        raise Refusal(f"{selection}, and --llm-require-gates asks for all")
+        raise Refusal(f"{selection}, and --llm-require-gates requires all")
     return [selection]
 
 
@@ -173,8 +173,9 @@ def _what_differs(
         if ids
     ]
     found = "; ".join(filter(None, [", ".join(parts), ", ".join(samples)]))
-    others = "what differs is no sample that ran: other samples, or the categories"
-    return f"another suite than the baseline's: {found or others}; --llm-compare common compares the samples that agree"
+    others = "the samples that ran are the same, and others, or the categories, differ"
+    hint = "--llm-compare common compares the samples that did not change"
+    return f"the suite differs from the baseline's: {found or others}; {hint}"
 
 
 def _parts_that_differ(before: SuiteInfo, after: SuiteInfo) -> list[str]:

@@ -53,7 +53,7 @@ class SuitePlans:
                 yield Plan(after=after, result=self.result(after, name, "failed", reason))
                 continue
             if incomplete and self.compare == "all":
-                reason = f"{'; '.join(incomplete)}; --llm-compare common compares what it has"
+                reason = f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
                 yield Plan(after=after, result=self.result(after, name, "failed", reason))
                 continue
             partners = [one for one in self.baseline.suites if one.info.name == after.info.name]

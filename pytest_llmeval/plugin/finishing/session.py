@@ -219,7 +219,7 @@ class LLMSession:
         if missing and stopped is None:
             for nodeid in missing:
                 self._add_missing(nodeid, self._lost.get(nodeid, "did not run"))
-            self._problem(f"{len(missing)} of {len(gathered.expected)} samples have no result")
+            self._problem(f"{len(missing)} of {len(gathered.expected)} samples without a result")
         for path in dict.fromkeys(SampleNode.parse(nodeid).path for nodeid in gathered.expected):
             self._suite_at(path)
         for unrecorded in self._unrecorded.values():

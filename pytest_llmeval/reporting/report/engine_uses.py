@@ -8,7 +8,7 @@ from pytest_llmeval.types import EngineUse
 
 __all__ = ["merged"]
 
-_MIXED = "; other workers passed the audit and went by the tree"
+_MIXED = "; other workers passed the audit and used the tree"
 
 
 def merged(one: EngineUse | None, other: EngineUse) -> EngineUse:

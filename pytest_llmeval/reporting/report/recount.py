@@ -136,7 +136,7 @@ def _groups(report: Report, compared: tuple[str, ...]) -> dict[Group, list[Recor
     for record in report.records:
         group = group_of_record(record, compared)
         if group not in groups:
-            raise _Misfit(f"sample {quoted(record.id)} is of {described_group(group)}, of which it has no summary")
+            raise _Misfit(f"sample {quoted(record.id)} is of {described_group(group)}, which has no summary in it")
         if (group, record.id) in seen:
             raise _Misfit(f"sample {quoted(record.id)} of {described_group(group)} is in it twice")
         seen.add((group, record.id))
@@ -201,7 +201,7 @@ def _check_summary(summary: Summary, records: Sequence[Record], where: str = "")
             _differ(f"{where}{name}", value, found)
     scores = (record.score for record in records if record.not_measurable)
     if count_not_measurable(scores, [*summary.metrics]) != summary.not_measurable:
-        raise _Misfit(f"{where}not_measurable is not what its records say")
+        raise _Misfit(f"{where}not_measurable differs from its records")
 
 
 def _check_fingerprint(suite: SuiteReport, records: Sequence[Record]) -> None:
@@ -215,7 +215,7 @@ def _check_fingerprint(suite: SuiteReport, records: Sequence[Record]) -> None:
     if any(fingerprint is None for _, fingerprint, _ in parts):
         return  # of a sample whose process died nothing is known
     if hashlib.sha256(json.dumps(sorted(parts)).encode()).hexdigest() != info.fingerprint:
-        raise _Misfit("its fingerprint is not that of its samples")
+        raise _Misfit("its fingerprint does not match its samples")
 
 
 def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) -> SuiteReport:
@@ -319,9 +319,9 @@ def _check_averages(report: Report, suites: Sequence[SuiteReport], groups: Mappi
     for found in report.averages:
         if (other := again.get(found.model)) is None:
             continue
-        for each, stored, own in (("suite", found.macro, other.macro), ("sample", found.micro, other.micro)):
+        for kind, stored, own in (("macro", found.macro, other.macro), ("micro", found.micro, other.micro)):
             for name in stored.keys() & own.keys():
-                _check_metric(stored[name], own[name], f"mean over suites, each {each} alike: {name}")
+                _check_metric(stored[name], own[name], f"{kind} average over suites: {name}")
 
 
 def _quick(metrics: Mapping[str, Metric]) -> dict[str, Metric]:

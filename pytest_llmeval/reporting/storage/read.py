@@ -105,7 +105,7 @@ def _whole(path: Path, file: BinaryIO) -> Report:
     try:
         text = data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
     except UnicodeDecodeError:
-        raise ReportError(f"cannot read the report {path}: it is not JSON, nor any text") from None
+        raise ReportError(f"cannot read the report {path}: it is not JSON, and not text") from None
     if not text.strip():
         raise ReportError(f"cannot read the report {path}: it is empty")
     try:
@@ -141,14 +141,14 @@ def _report(path: Path, head: Mapping[str, Any], records: Sequence[Record]) -> R
 def _check_schema(path: Path, head: object) -> None:
     if not isinstance(head, Mapping) or not {"schema", "created"} <= head.keys():
         what = "found JSON without a schema" if isinstance(head, Mapping) else f"found {describe(head)}"
-        raise ReportError(f"cannot read the report {path}: it is no report of this plugin: {what}")
+        raise ReportError(f"cannot read the report {path}: it is not a report of this plugin: {what}")
     schema = head["schema"]
     if isinstance(schema, bool) or schema not in _READ:
         shown = schema if isinstance(schema, int) else describe(schema)
         newer = isinstance(schema, int) and not isinstance(schema, bool) and schema > SCHEMA_VERSION
         advice = "; a newer version of pytest-llmeval-suites wrote it: install that" if newer else ""
         raise ReportError(
-            f"cannot read the report {path}: its schema is {shown}, and read are "
+            f"cannot read the report {path}: its schema is {shown}, and this version reads "
             f"{' and '.join(map(str, _READ))}{advice}"
         )
 

@@ -66,7 +66,7 @@ def read_journal(path: Path) -> Report:
             else:
                 _take(found, offset, data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            reason = f"there is no {error}" if isinstance(error, KeyError) else error
+            reason = f"the key {error} is missing" if isinstance(error, KeyError) else error
             raise ReportError(f"cannot read the journal {path}:{number}: {reason}") from None
     begin = {
         "exit_code": _EXIT_CODE,
@@ -97,7 +97,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _take(found: _Found, offset: int, data: object) -> None:
     if not isinstance(data, dict) or len(data) != 1:
-        raise ValueError(f"found {describe_value(data)}, expected one thing")
+        raise ValueError(f"found {describe_value(data)}, expected a mapping with one key")
     ((kind, value),) = data.items()
     if kind not in _KINDS:
         return  # of a later version

@@ -23,7 +23,7 @@ def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:
         if differences:
             num_audited = sum(use.num_audited for _, use in members)
             requests = "request was" if num_audited == 1 else "requests were"
-            line += f"; {num_audited} {requests} scored plain too, and differed by {max(differences):.0e} at most"
+            line += f"; {num_audited} {requests} also scored plain, and differed by at most {max(differences):.0e}"
         elif engine == "tree":
-            line += "; nothing of it could be checked against plain scoring"
+            line += "; no request could be audited against plain scoring"
         yield line

@@ -90,4 +90,4 @@ def _skipped(results: Sequence[GateResult], names: Mapping[str, str], width: int
             shown += f"; and {len(gates) - _MAX_OTHERS} more"
         yield from wrapped_lines(printable(f"skipped: {shown}: {reason}"), width=width, indent="  ")
     if len(by_reason) > _MAX_OTHERS:
-        yield f"… and {len(by_reason) - _MAX_OTHERS} reasons more, all in the report"
+        yield f"… and {len(by_reason) - _MAX_OTHERS} more reasons, all in the report"

@@ -144,7 +144,7 @@ def _sections(sections: Sequence[Section]) -> list[Row | str]:
     for section in sections:
         found += [Coloured(printable(section.suite), "bold"), *_below(section)]
         if len(section.rows) > _MAX_CATEGORIES:
-            found.append(f"  … and {len(section.rows) - _MAX_CATEGORIES} categories more, all in the report")
+            found.append(f"  … and {len(section.rows) - _MAX_CATEGORIES} more categories, all in the report")
     return found
 
 

@@ -91,7 +91,7 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         if (why := why_no_interval(summary.metrics[name])) is not None:
             missing.setdefault(why, []).append(name)
     for why, names in missing.items():
-        yield f"no interval of {', '.join(names)} ({why})"
+        yield f"no interval for {', '.join(names)} ({why})"
 
 
 def reasons_text(reasons: Mapping[str, int]) -> str:
@@ -117,7 +117,7 @@ def unlike_texts(averages: Averages) -> Iterator[str]:
         for suite, form in pairs:
             suites.setdefault(form or "no settings", []).append(suite)
         told = "; ".join(f"{form} in {_first(own)}" for form, own in suites.items())
-        yield f"no mean over suites of {', '.join(metrics)}: {told}"
+        yield f"no average over suites for {', '.join(metrics)}: {told}"
 
 
 def _first(suites: Sequence[str]) -> str:
@@ -137,9 +137,10 @@ def mean_texts(metrics: Mapping[str, Metric], *, parts: str | None = None) -> It
     for name in shown:
         metric = metrics[name]
         n = "" if metric.n == largest else f" (n {metric.n})"
-        why = (
-            why_no_interval(metric) if parts is None else f"not each {parts} has one" if metric.ci_low is None else None
-        )
+        if parts is None:
+            why = why_no_interval(metric)
+        else:
+            why = f"not every {parts} has one" if metric.ci_low is None else None
         if why is not None:
             n += f" (no interval: {why})"
             metric = replace(metric, ci_low=None, ci_high=None)

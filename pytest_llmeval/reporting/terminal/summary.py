@@ -110,7 +110,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     for problem in report.problems:
         yield f"problem: {printable(problem)}"
     if report.stopped:
-        yield f"stopped early ({printable(report.stopped)}): these numbers are of what had run"
+        yield f"stopped early ({printable(report.stopped)}): these numbers cover only what had run"
     if timing := [*_speed(report), *latency_lines(report.suites, names, width=width)]:
         yield from ("", *timing)
     yield from engine_lines([(name, suite.engine) for name, suite in suites if suite.engine is not None])
@@ -135,9 +135,9 @@ def _described(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
 def _averages(averages: Averages, names: Mapping[str, str], width: int) -> Iterator[str]:
     """The means over the suites of one model, of the metrics that a table shows first."""
     of_model = f" of {names.get(averages.model, averages.model)}" if averages.model and len(names) > 1 else ""
-    for metrics, alike in ((averages.macro, "suite"), (averages.micro, "sample")):
-        if means := [printable(text) for text in mean_texts(metrics, parts="suite" if alike == "suite" else None)]:
-            yield from joined_lines(f"mean over suites{printable(of_model)}, each {alike} alike:", means, width=width)
+    for kind, metrics, parts in (("macro", averages.macro, "suite"), ("micro", averages.micro, None)):
+        if means := [printable(text) for text in mean_texts(metrics, parts=parts)]:
+            yield from joined_lines(f"{kind} average over suites{printable(of_model)}:", means, width=width)
     for text in unlike_texts(averages):
         yield from wrapped_lines(printable(text), width=width, indent="  ")
 

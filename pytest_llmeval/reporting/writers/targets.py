@@ -42,7 +42,7 @@ def parse_target(text: str) -> Path:
         return path
     if suffix == ".xml":
         raise ValueError("expected another suffix: --junitxml=FILE.xml is pytest's own and writes the JUnit file")
-    raise ValueError(f"expected a name that ends in {', '.join(known)}, or a folder: with / at its end, it is made")
+    raise ValueError(f"expected a name that ends in {', '.join(known)}, or a folder; with / at its end, it is created")
 
 
 def check_target(path: Path) -> None:

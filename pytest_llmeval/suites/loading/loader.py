@@ -395,7 +395,7 @@ class _Reading:
 
 
 def read_gates(suite: Path) -> dict[str, int | None]:
-    """The gates of a suite file, from its text alone; none of what is no rule."""
+    """The gates of a suite file, from its text alone; none of what is not a valid rule."""
     from pytest_llmeval.data.files import Source
     from pytest_llmeval.data.yaml_reader import read_yaml
 

@@ -76,7 +76,7 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     yield f"Started {markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
     yield ""
     if report.stopped:
-        yield f"Stopped early ({markdown_text(report.stopped)}): these numbers are of what had run."
+        yield f"Stopped early ({markdown_text(report.stopped)}): these numbers cover only what had run."
         yield ""
     if report.gates:
         yield from _gates(report.gates, names)
@@ -127,9 +127,9 @@ def _metrics(heading: str, rows: Sequence[Row]) -> Iterator[str]:
 def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     for averages in report.averages:
         over = named("suites", averages.model, names)
-        for metrics, alike in ((averages.macro, "suite"), (averages.micro, "sample")):
-            if means := ", ".join(mean_texts(metrics, parts="suite" if alike == "suite" else None)):
-                yield f"- mean over {markdown_text(over)}, each {alike} alike: {markdown_text(means)}"
+        for kind, metrics, parts in (("macro", averages.macro, "suite"), ("micro", averages.micro, None)):
+            if means := ", ".join(mean_texts(metrics, parts=parts)):
+                yield f"- {kind} average over {markdown_text(over)}: {markdown_text(means)}"
         for text in unlike_texts(averages):
             yield f"- {markdown_text(text)}"
     yield ""
@@ -165,7 +165,7 @@ def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str
     if len(suite.categories) > 1:
         yield from _metrics("category", category_section(suite, names).rows)
         if means := ", ".join(mean_texts(suite.macro, parts="category")):
-            yield f"Mean over categories: {markdown_text(means)}"
+            yield f"Macro average over categories: {markdown_text(means)}"
             yield ""
     yield from questions or ()
 
