@@ -21,7 +21,7 @@ from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.loading.sources import rows_of, shown_source
 from pytest_llmeval.suites.loading.suite import Origin
-from pytest_llmeval.text.wording import Keys, describe, dotted
+from pytest_llmeval.text.wording import Keys, dotted
 
 __all__ = ["CodedTask", "coded_task"]
 
@@ -101,8 +101,7 @@ class CodedTask:
     def _table(self, split: str) -> Any:
         task, path = self.code.task, self.code.task.value.get("dataset_path")
         if not isinstance(path, str) or not path:
-            message = f"dataset_path: found {describe(path)}, expected the name of a data set"
-            raise task.error(message, ("dataset_path",))
+            raise task.wrong(("dataset_path",), path, "the name of a data set")
         arguments = load_arguments(task)
         revision, streaming = arguments.pop("revision", None), arguments.pop("streaming", False)
         dataset = HubDataset(

@@ -87,26 +87,24 @@ def _named_example_split(task: TaskFile, config: Mapping[str, Any]) -> tuple[Key
         return ("fewshot_split",), _split(task, "fewshot_split")
     if not isinstance(own, str):
         keys = ("fewshot_config", "split")
-        raise task.error(f"fewshot_config.split: found {describe(own)}, expected the name of a split", keys)
+        raise task.wrong(keys, own, "the name of a split")
     return ("fewshot_config", "split"), own
 
 
 def _split(task: TaskFile, key: str) -> str | None:
     value = task.value.get(key)
     if value is not None and not isinstance(value, str):
-        raise task.error(f"{key}: found {describe(value)}, expected the name of a split", (key,))
+        raise task.wrong((key,), value, "the name of a split")
     return value
 
 
 def _source(task: TaskFile, split: str, keys: Keys) -> dict[str, Any]:
     path = task.value.get("dataset_path")
     if not isinstance(path, str) or not path:
-        message = f"dataset_path: found {describe(path)}, expected a data set of the hub, or json, csv or parquet"
-        raise task.error(message, ("dataset_path",))
+        raise task.wrong(("dataset_path",), path, "a data set of the hub, or json, csv or parquet")
     config = task.value.get("dataset_name")
     if config is not None and not isinstance(config, str):
-        message = f"dataset_name: found {describe(config)}, expected text; put it in quotes"
-        raise task.error(message, ("dataset_name",))
+        raise task.wrong(("dataset_name",), config, "text; put it in quotes")
     arguments = load_arguments(task)
     if path in FILE_BUILDERS:
         return _files(task, path, split, arguments, keys)
@@ -119,7 +117,7 @@ def load_arguments(task: TaskFile) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise task.error(f"dataset_kwargs: found {describe(given)}, expected a mapping", ("dataset_kwargs",))
+        raise task.wrong(("dataset_kwargs",), given, "a mapping")
     for key in given:
         if key not in (*_ACTED_ON, *_WITHOUT_EFFECT):
             message = f"unknown key {quoted(str(key))} in dataset_kwargs{expected_one_of(str(key), _ACTED_ON)}"

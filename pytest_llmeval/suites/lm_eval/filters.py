@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, dotted, expected_one_of, quoted
 
 __all__ = ["Pipeline", "looks_at_choices", "read_pipelines"]
 
@@ -45,8 +45,7 @@ def read_pipelines(task: TaskFile, *, repeats: int = 1, needs_first: bool = Fals
     if given is None:
         return (Pipeline("none", (), "first"),)
     if not isinstance(given, list) or not given:
-        message = f"filter_list: found {describe(given)}, expected a list of pipelines"
-        raise task.error(message, ("filter_list",))
+        raise task.wrong(("filter_list",), given, "a list of pipelines")
     pipelines = [_pipeline(task, entry, ("filter_list", place), repeats) for place, entry in enumerate(given)]
     for place, pipeline in enumerate(pipelines):
         if needs_first and (pipeline.filters or pipeline.reduce != "first"):
@@ -66,11 +65,10 @@ def looks_at_choices(task: TaskFile) -> bool:
 
 def _pipeline(task: TaskFile, entry: Any, keys: Keys, repeats: int) -> Pipeline:
     if not isinstance(entry, dict):
-        raise task.error(f"{dotted(keys)}: found {describe(entry)}, expected a mapping with name and filter", keys)
+        raise task.wrong(keys, entry, "a mapping with name and filter")
     for key in entry:
         if key not in ("name", "filter"):
-            message = f"unknown key {quoted(str(key))} in {dotted(keys)}{expected_one_of(str(key), ('name', 'filter'))}"
-            raise task.error(message, (*keys, key))
+            raise task.unknown_key((*keys, key), ("name", "filter"))
     name, steps = entry.get("name"), entry.get("filter")
     if not isinstance(name, str) or not isinstance(steps, list):
         raise task.error(f"{dotted(keys)}: expected the keys name (a text) and filter (a list)", keys)
@@ -105,7 +103,7 @@ def _pipeline(task: TaskFile, entry: Any, keys: Keys, repeats: int) -> Pipeline:
 def _step(task: TaskFile, step: Any, keys: Keys) -> tuple[str, dict[str, Any]]:
     function = step.get("function") if isinstance(step, dict) else None
     if not isinstance(function, str):
-        raise task.error(f"{dotted(keys)}: found {describe(step)}, expected a mapping with the key function", keys)
+        raise task.wrong(keys, step, "a mapping with the key function")
     if function not in _ARGUMENTS:
         message = f"{dotted(keys)}.function: there is no filter {quoted(function)} here"
         raise task.error(message + expected_one_of(function, _ARGUMENTS), (*keys, "function"))
@@ -124,12 +122,10 @@ def _filter(task: TaskFile, function: str, arguments: Mapping[str, Any], keys: K
         return [_map(task, arguments, keys)]
     settings: dict[str, Any] = {"pattern": arguments.get("regex_pattern", r"#### (\-?[0-9\.\,]+)")}
     if not isinstance(settings["pattern"], str):
-        message = f"{dotted(keys)}.regex_pattern: found {describe(settings['pattern'])}, expected text"
-        raise task.error(message, (*keys, "regex_pattern"))
+        raise task.wrong((*keys, "regex_pattern"), settings["pattern"], "text")
     select = arguments.get("group_select", 0)
     if isinstance(select, bool) or not isinstance(select, int):
-        message = f"{dotted(keys)}.group_select: found {describe(select)}, expected a whole number"
-        raise task.error(message, (*keys, "group_select"))
+        raise task.wrong((*keys, "group_select"), select, "a whole number")
     if select != 0:
         settings["match"] = "last" if select == -1 else select
     fallback = arguments.get("fallback", _INVALID)
@@ -146,8 +142,7 @@ def _filter(task: TaskFile, function: str, arguments: Mapping[str, Any], keys: K
 def _map(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
     mapping = arguments.get("mapping_dict")
     if not isinstance(mapping, dict) or not mapping:
-        message = f"{dotted(keys)}.mapping_dict: found {describe(mapping)}, expected a mapping"
-        raise task.error(message, (*keys, "mapping_dict"))
+        raise task.wrong((*keys, "mapping_dict"), mapping, "a mapping")
     settings: dict[str, Any] = {"values": mapping}
     if arguments.get("default_value") is not None:
         settings["default"] = arguments["default_value"]
@@ -156,5 +151,5 @@ def _map(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, 
 
 def _number(task: TaskFile, value: Any, keys: Keys) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise task.error(f"{dotted(keys)}: found {describe(value)}, expected a whole number above 0", keys)
+        raise task.wrong(keys, value, "a whole number above 0")
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys
 
 __all__ = ["generation"]
 
@@ -25,17 +25,13 @@ def generation(task: TaskFile, fewshot_delimiter: str) -> dict[str, tuple[Any, K
     if given is None:
         given = {"until": [fewshot_delimiter]}
     if not isinstance(given, dict):
-        raise task.error(f"generation_kwargs: found {describe(given)}, expected a mapping", _AT)
+        raise task.wrong(_AT, given, "a mapping")
     for key in given:
         if key not in _KNOWN:
-            message = f"unknown key {quoted(str(key))} in generation_kwargs{expected_one_of(str(key), _KNOWN)}"
-            raise task.error(message, (*_AT, key))
+            raise task.unknown_key((*_AT, key), _KNOWN)
     beams = given.get("num_beams", 1)
     if beams != 1:
-        message = (
-            f"generation_kwargs.num_beams: found {describe(beams)}, expected 1; replies are written token by token"
-        )
-        raise task.error(message, (*_AT, "num_beams"))
+        raise task.wrong((*_AT, "num_beams"), beams, "1; replies are written token by token")
     settings: dict[str, tuple[Any, Keys]] = {}
     max_key = next((key for key in _MAX_TOKENS if given.get(key) is not None), None)
     settings["max_tokens"] = (given[max_key] if max_key else _DEFAULT_MAX_TOKENS, (*_AT, max_key) if max_key else _AT)
@@ -55,21 +51,18 @@ def _stops(task: TaskFile, given: dict[str, Any], fewshot_delimiter: str) -> lis
     until = given.get("until", [fewshot_delimiter])
     stops = [until] if isinstance(until, str) else until
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
-        message = f"generation_kwargs.until: found {describe(until)}, expected a text or a list of texts"
-        raise task.error(message, (*_AT, "until"))
+        raise task.wrong((*_AT, "until"), until, "a text or a list of texts")
     return list(stops)
 
 
 def _temperature(task: TaskFile, given: dict[str, Any]) -> float:
     sample, value = given.get("do_sample"), given.get("temperature", 0.0)
     if sample is not None and not isinstance(sample, bool):
-        message = f"generation_kwargs.do_sample: found {describe(sample)}, expected true or false"
-        raise task.error(message, (*_AT, "do_sample"))
+        raise task.wrong((*_AT, "do_sample"), sample, "true or false")
     try:
         temperature = float(value)
     except (TypeError, ValueError):
-        message = f"generation_kwargs.temperature: found {describe(value)}, expected a number"
-        raise task.error(message, (*_AT, "temperature")) from None
+        raise task.wrong((*_AT, "temperature"), value, "a number") from None
     if sample is False:
         return 0.0
     if sample is True and not temperature > 0:

@@ -16,7 +16,7 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.suites.lm_eval.keys import TASK_KEYS
 from pytest_llmeval.suites.lm_eval.names import TaskIndex, index_of, installed_tasks
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
-from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, dotted, expected_one_of, quoted
 
 __all__ = ["Leaf", "is_group", "leaves_of", "paths_of_name", "read_leaf"]
 
@@ -128,7 +128,7 @@ class _Resolver:
         if isinstance(members, str):
             members = [members]
         if not isinstance(members, list) or not members:
-            raise group.error(f"{dotted(keys)}: found {describe(members)}, expected a list of tasks", keys)
+            raise group.wrong(keys, members, "a list of tasks")
         for place, member in enumerate(members):
             yield from self._member(group, member, (*keys, place), changes, chain)
 
@@ -144,7 +144,7 @@ class _Resolver:
             yield from self._named(group, member, keys, changes, chain)
             return
         if not isinstance(member, dict):
-            raise group.error(f"{dotted(keys)}: found {describe(member)}, expected a name or a mapping", keys)
+            raise group.wrong(keys, member, "a name or a mapping")
         own = self._own_changes(group, member, keys)
         if "group" in member:
             name = member["group"]
@@ -226,7 +226,7 @@ def _inline_task(leaf: Leaf) -> TaskFile:
         for part in at:
             name = name[part]
         if not isinstance(name, str):
-            raise group.error(f"{dotted(at)}: found {describe(name)}, expected the name of a file", at)
+            raise group.wrong(at, name, "the name of a file")
         base = replace(read_task_file(leaf.source.beside(name)), source=leaf.source)
     changes = {key: change for key, change in leaf.changes.items() if key != "include"}
     return _changed(base, changes)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile
-from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, dotted, quoted
 
 __all__ = ["TASK_KEYS", "check_fewshot_config", "check_keys", "functions", "refuse_functions"]
 
@@ -81,7 +81,7 @@ def check_keys(task: TaskFile) -> None:
     """Raise ``SuiteError`` for a key that lm-eval does not know, or on which nothing here acts."""
     for key, value in task.value.items():
         if key not in TASK_KEYS:
-            raise task.error(f"unknown key {quoted(key)}{expected_one_of(key, sorted(TASK_KEYS))}", (key,))
+            raise task.unknown_key((key,), sorted(TASK_KEYS))
         if key in _REFUSED and value is not None:
             raise task.error(f"{key}: {_REFUSED[key]}", (key,))
         if key == "unsafe_code" and value is not False:
@@ -94,11 +94,10 @@ def check_fewshot_config(task: TaskFile) -> dict[str, Any]:
     if config is None:
         return {}
     if not isinstance(config, dict):
-        raise task.error(f"fewshot_config: found {describe(config)}, expected a mapping", ("fewshot_config",))
+        raise task.wrong(("fewshot_config",), config, "a mapping")
     for key in config:
         if key not in _FEWSHOT_KEYS:
-            message = f"unknown key {quoted(key)} in fewshot_config{expected_one_of(key, sorted(_FEWSHOT_KEYS))}"
-            raise task.error(message, ("fewshot_config", key))
+            raise task.unknown_key(("fewshot_config", key), sorted(_FEWSHOT_KEYS))
     if config.get("fewshot_indices") is not None:
         message = "fewshot_config.fewshot_indices: lm-eval 0.4.13 reads it and does not act on it; remove it"
         raise task.error(message, ("fewshot_config", "fewshot_indices"))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.loading.suite import Origin
-from pytest_llmeval.text.wording import Keys, dotted, quoted
+from pytest_llmeval.text.wording import Keys, dotted
 
 __all__ = ["NativeSuite", "origin_factory"]
 
@@ -68,16 +69,6 @@ def _source_of(keys: Keys, sources: Mapping[Keys, Keys]) -> Keys | None:
     return below[0] if keys and below else None
 
 
-@dataclass(frozen=True, slots=True)
-class origin_factory:
+def origin_factory(native: NativeSuite) -> Callable[..., Origin]:
     """Makes the ``Origin`` of ``native``, as the loader asks for it."""
-
-    native: NativeSuite
-
-    def __call__(self, document: Document, overrides: Any = (), preset: Any = None) -> Origin:
-        return _TaskOrigin(document, overrides, preset, native=self.native)
-
-
-def shown(text: str) -> str:
-    """A text of a task file in a message."""
-    return quoted(text)
+    return partial(_TaskOrigin, native=native)

@@ -9,7 +9,6 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.filters import read_pipelines
 from pytest_llmeval.suites.lm_eval.scores import AGGREGATIONS, DEFAULT_METRICS, MetricPair, Scoring
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
-from pytest_llmeval.text.wording import describe, dotted
 
 __all__ = ["SCORER", "ResultsSpec", "results_scoring"]
 
@@ -42,7 +41,7 @@ def results_scoring(code: TaskCode, output_type: str) -> tuple[Scoring, ResultsS
     if not isinstance(entries, list) or not all(
         isinstance(e, dict) and isinstance(e.get("metric"), str) for e in entries
     ):
-        raise task.error(f"metric_list: found {describe(given)}, expected a list of metrics", ("metric_list",))
+        raise task.wrong(("metric_list",), given, "a list of metrics")
     names: dict[str, str] = {}
     pooled: dict[str, str] = {}
     for place, entry in enumerate(entries):
@@ -55,8 +54,7 @@ def results_scoring(code: TaskCode, output_type: str) -> tuple[Scoring, ResultsS
         elif aggregation == "mean":
             names[metric] = metric
         else:
-            message = f"{dotted(keys)}: found {describe(aggregation)}, expected mean for a metric of process_results"
-            raise task.error(message, keys)
+            raise task.wrong(keys, aggregation, "mean for a metric of process_results")
     right = next((metric for metric in _RIGHT if metric in names), None)
     if right is not None:
         names[right] = "accuracy"

@@ -134,13 +134,12 @@ def read_metrics(task: TaskFile, output_type: str) -> Metrics:
         default = DEFAULT_METRICS[output_type]
         return Metrics(output_type, tuple(MetricEntry(name, ours[name], {}, ("output_type",)) for name in default))
     if not isinstance(given, list) or not given:
-        message = f"metric_list: found {describe(given)}, expected a list of metrics"
-        raise task.error(message, ("metric_list",))
+        raise task.wrong(("metric_list",), given, "a list of metrics")
     entries = []
     for place, entry in enumerate(given):
         keys: Keys = ("metric_list", place)
         if not isinstance(entry, dict) or "metric" not in entry:
-            raise task.error(f"{dotted(keys)}: found {describe(entry)}, expected a mapping with the key metric", keys)
+            raise task.wrong(keys, entry, "a mapping with the key metric")
         entries.append(_entry(task, entry, keys, output_type))
     return Metrics(output_type, tuple(entries))
 
@@ -155,8 +154,7 @@ def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: st
     expected = AGGREGATIONS.get(name, "mean")
     is_weighted = (output_type, name, aggregation) == ("multiple_choice", "f1", WEIGHTED_F1)
     if aggregation != expected and not is_weighted:
-        message = f"{dotted(keys)}.aggregation: found {describe(aggregation)}, expected {expected} for {name}"
-        raise task.error(message, (*keys, "aggregation"))
+        raise task.wrong((*keys, "aggregation"), aggregation, f"{expected} for {name}")
     arguments = {key: value for key, value in entry.items() if key not in ("metric", "aggregation", "higher_is_better")}
     if not isinstance(arguments.pop("weight_by_size", True), bool):  # for a group's mean; no task's number has it
         raise task.error(f"{dotted(keys)}.weight_by_size: expected true or false", (*keys, "weight_by_size"))
@@ -267,8 +265,7 @@ def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) ->
     if ignored is None:
         ignored = []
     if not isinstance(ignored, list) or not all(isinstance(pattern, str) for pattern in ignored):
-        message = f"{dotted(keys)}.regexes_to_ignore: found {describe(ignored)}, expected a list of texts"
-        raise task.error(message, (*keys, "regexes_to_ignore"))
+        raise task.wrong((*keys, "regexes_to_ignore"), ignored, "a list of texts")
     steps: list[Any] = [{"remove": pattern} for pattern in ignored]
     for key, name in (
         ("ignore_case", "lower"),
@@ -277,8 +274,7 @@ def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) ->
     ):
         value = arguments.get(key, False)
         if not isinstance(value, bool):
-            message = f"{dotted(keys)}.{key}: found {describe(value)}, expected true or false"
-            raise task.error(message, (*keys, key))
+            raise task.wrong((*keys, key), value, "true or false")
         if value:
             steps.append(name)
     return {"normalize": steps, "allow_empty": True} if steps else {"normalize": steps}
@@ -287,5 +283,5 @@ def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) ->
 def _repeats(task: TaskFile) -> int:
     repeats = task.value.get("repeats", 1)
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise task.error(f"repeats: found {describe(repeats)}, expected a whole number above 0", ("repeats",))
+        raise task.wrong(("repeats",), repeats, "a whole number above 0")
     return repeats

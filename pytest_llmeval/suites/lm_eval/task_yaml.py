@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 from pytest_llmeval.data.files import Source, read_text
 from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, YamlBuilder, parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.text.wording import Keys, describe, quoted
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = ["FunctionReference", "TaskFile", "read_task_file"]
@@ -50,6 +50,16 @@ class TaskFile:
         """A ``SuiteError`` at ``keys``."""
         source, line = self.place(keys)
         return source.error(message, line)
+
+    def wrong(self, keys: Keys, found: object, expected: str) -> SuiteError:
+        """A ``SuiteError`` for a value of another kind than ``expected``."""
+        return self.error(f"{dotted(keys)}: found {describe(found)}, expected {expected}", keys)
+
+    def unknown_key(self, keys: Keys, known: Iterable[str]) -> SuiteError:
+        """A ``SuiteError`` for the last of ``keys``, with the nearest one that is ``known``."""
+        *above, key = map(str, keys)
+        inside = f" in {dotted(keys[:-1])}" if above else ""
+        return self.error(f"unknown key {quoted(key)}{inside}{expected_one_of(key, known)}", keys)
 
 
 def read_task_file(source: Source, _chain: tuple[str, ...] = ()) -> TaskFile:

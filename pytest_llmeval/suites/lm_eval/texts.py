@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.text.wording import Keys, describe, dotted
+from pytest_llmeval.text.wording import Keys
 
 __all__ = ["choices_rule", "has_markup", "is_column", "prompt_template", "target_rule", "text_template"]
 
@@ -62,7 +62,7 @@ def text_template(text: str) -> str:
 def prompt_template(task: TaskFile, rule: object, keys: Keys) -> str:
     """``doc_to_text`` as a template. Raises ``SuiteError``."""
     if isinstance(rule, bool) or not isinstance(rule, str):
-        raise task.error(f"{dotted(keys)}: found {describe(rule)}, expected a template or a column", keys)
+        raise task.wrong(keys, rule, "a template or a column")
     if not rule or has_markup(rule):
         return rule
     return f"{{{{ {_column(rule)} }}}}" if is_column(rule) else _column_or_itself(rule)
@@ -74,8 +74,7 @@ def target_rule(task: TaskFile, rule: object, keys: Keys, *, has_choices: bool) 
     With choices, digits are an index; what is written as a list is a list either way.
     """
     if isinstance(rule, bool) or not isinstance(rule, int | str | list):
-        expected = "expected a column, a template, a whole number or a list"
-        raise task.error(f"{dotted(keys)}: found {describe(rule)}, {expected}", keys)
+        raise task.wrong(keys, rule, "a column, a template, a whole number or a list")
     if isinstance(rule, list):
         return [_verbatim(item) for item in rule]
     if isinstance(rule, int):
@@ -97,10 +96,10 @@ def choices_rule(task: TaskFile, rule: object, keys: Keys) -> Any:
     if isinstance(rule, list):
         if not all(isinstance(item, str) for item in rule):
             odd = next(item for item in rule if not isinstance(item, str))
-            raise task.error(f"{dotted(keys)}: found {describe(odd)}, expected texts; put it in quotes", keys)
+            raise task.wrong(keys, odd, "texts; put it in quotes")
         return [_verbatim(item) for item in rule]
     if not isinstance(rule, str) or not rule:
-        raise task.error(f"{dotted(keys)}: found {describe(rule)}, expected a list, a template or a column", keys)
+        raise task.wrong(keys, rule, "a list, a template or a column")
     if has_markup(rule):
         return rule if _is_list(rule) else _filtered(rule, "literal")
     if is_column(rule):

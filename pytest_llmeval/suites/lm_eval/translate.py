@@ -13,7 +13,7 @@ from pytest_llmeval.suites.lm_eval.native import NativeSuite
 from pytest_llmeval.suites.lm_eval.scores import MetricPair, Scoring, read_metrics, scoring_of
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.lm_eval.texts import choices_rule, prompt_template, target_rule, text_template
-from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of
+from pytest_llmeval.text.wording import Keys, describe, expected_one_of
 
 __all__ = ["OUTPUT_TYPES", "translate"]
 
@@ -35,7 +35,7 @@ def translate(
     native = NativeSuite(task)
     name = task.value.get("task")
     if not isinstance(name, str) or not name.strip():
-        raise task.error(f"task: found {describe(name)}, expected the task's name", ("task",))
+        raise task.wrong(("task",), name, "the task's name")
     native.put(("suite",), name, ("task",))
     output_type = task.value.get("output_type", "generate_until")
     if output_type not in OUTPUT_TYPES:
@@ -132,12 +132,11 @@ def _fewshot(native: NativeSuite, output_type: str, delimiter: str) -> None:
     if count is None:
         count = 0
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise task.error(f"num_fewshot: found {describe(count)}, expected a whole number", ("num_fewshot",))
+        raise task.wrong(("num_fewshot",), count, "a whole number")
     native.put((*_FEWSHOT, "count"), count, ("num_fewshot",))
     sampler = config.get("sampler", "default")
     if sampler not in ("default", "first_n"):
-        message = f"fewshot_config.sampler: found {describe(sampler)}, expected default or first_n"
-        raise task.error(message, ("fewshot_config", "sampler"))
+        raise task.wrong(("fewshot_config", "sampler"), sampler, "default or first_n")
     rows, spare = example_rows(task, config)
     native.put((*_FEWSHOT, "sampler"), "lm_eval" if sampler == "default" else sampler, ("fewshot_config",))
     if sampler == "default":
@@ -146,7 +145,7 @@ def _fewshot(native: NativeSuite, output_type: str, delimiter: str) -> None:
         samples = config["samples"]
         keys = ("fewshot_config", "samples")
         if not isinstance(samples, list) or not all(isinstance(sample, dict) for sample in samples):
-            raise task.error(f"fewshot_config.samples: found {describe(samples)}, expected a list of mappings", keys)
+            raise task.wrong(keys, samples, "a list of mappings")
         native.put((*_FEWSHOT, "samples"), samples, keys)
     elif rows.value != {key: value for key, value in native.value["dataset"].items() if key in rows.value}:
         for key, value in rows.value.items():
@@ -188,7 +187,7 @@ def _example_texts(native: NativeSuite, config: dict[str, Any], output_type: str
         if value is not None:
             keys = (*at, key)
             if not isinstance(value, str):
-                raise task.error(f"{dotted(keys)}: found {describe(value)}, expected text", keys)
+                raise task.wrong(keys, value, "text")
             native.put((*_FEWSHOT, ours), text_template(value) if key == "gen_prefix" else value, keys)
 
 
@@ -203,5 +202,5 @@ def _text(task: TaskFile, key: str, default: str) -> str:
     if value is None:
         value = default
     if not isinstance(value, str):
-        raise task.error(f"{key}: found {describe(value)}, expected text", (key,))
+        raise task.wrong((key,), value, "text")
     return value
