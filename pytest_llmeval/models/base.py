@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
@@ -26,6 +25,7 @@ __all__ = [
     "Backend",
     "Failed",
     "Model",
+    "NamedModel",
     "OnStopped",
     "SampleModel",
     "answers_one_by_one",
@@ -100,23 +100,39 @@ def identify(model: object) -> ModelIdentity:
     return ModelIdentity(name=cls.__name__, backend=f"{cls.__module__}.{cls.__qualname__}")
 
 
-class Backend(ABC):
+class NamedModel:
+    """An object of the Protocol under the name that the user gave it; everything else is the object's own."""
+
+    def __init__(self, model: object, name: str) -> None:
+        self._model = model
+        self._name = name
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The object's own, with the user's name."""
+        return dataclasses.replace(identify(self._model), name=self._name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class Backend:
     """Base class of the models that ship here. It adds the short form that hand-written tests use.
 
-    Subclasses implement ``identity``, ``run_loglikelihood`` and ``run_generate``.
+    Subclasses set ``identity``, which is what the report says of the model, and implement some of the methods
+    ``run_…``: each returns one response (or ``RequestError``) for each request, in order. The others raise
+    ``ModelError``.
 
     ``on_progress``, where somebody sets it, is called in the course of a call with ``(done, total)``: how many of the
     call's requests are answered. ``on_stopped``, likewise, when a call ends by an exception (Ctrl-C, a time limit):
-    with the responses that were finished by then, by the place of their requests in the call.
+    with the responses that were finished by then, by the place of their requests in the call. With
+    ``answers_one_by_one`` requests that reach the model together take as long as one by one.
     """
 
+    identity: ModelIdentity
+    answers_one_by_one: bool = False
     on_progress: Callable[[int, int], None] | None = None
     on_stopped: OnStopped = None
-
-    @property
-    def answers_one_by_one(self) -> bool:
-        """Whether requests that reach the model together take as long as one by one."""
-        return False
 
     @contextmanager
     def handing_over(self, finished: Callable[[], Mapping[int, Response | Failed]]) -> Iterator[None]:
@@ -128,27 +144,30 @@ class Backend(ABC):
                 self.on_stopped(finished())
             raise
 
-    @property
-    @abstractmethod
-    def identity(self) -> ModelIdentity:
-        """What the report says of this model."""
-
-    @abstractmethod
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        """One response (or ``RequestError``) for each request, in order."""
-
-    @abstractmethod
-    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """One response (or ``RequestError``) for each request, in order."""
+        """What ``loglikelihood`` returns for a sequence of requests."""
+        raise self._lacks("loglikelihood")
 
     def run_loglikelihood_rolling(
         self, requests: Sequence[LoglikelihoodRollingRequest]
     ) -> list[LoglikelihoodResponse | Failed]:
-        """One response (or ``RequestError``) for each request, in order. Raises ``ModelError`` unless overridden."""
+        """What ``loglikelihood_rolling`` returns for a sequence of requests."""
+        raise self._lacks("loglikelihood_rolling")
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        """What ``generate`` returns for a sequence of requests."""
+        raise self._lacks("generate")
+
+    def _lacks(self, method: str) -> ModelError:
+        """What to raise for a method that the backend does not implement."""
         name, backend = self.identity.name, self.identity.backend
-        raise ModelError(
-            f"model {name}: the backend {backend} cannot score whole texts, which `score: perplexity` needs; "
-            "use a model of transformers"
+        if method == "loglikelihood_rolling":
+            return ModelError(
+                f"model {name}: the backend {backend} cannot score whole texts, which `score: perplexity` needs; "
+                "use a model of transformers"
+            )
+        return ModelError(
+            f"model {name}: the backend {backend} has no method {method}, which this suite's scorer needs"
         )
 
     @overload

@@ -2,60 +2,34 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import NoReturn
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Backend, Failed
-from pytest_llmeval.types import (
-    AskedSample,
-    GenerateRequest,
-    GenerateResponse,
-    LoglikelihoodRequest,
-    LoglikelihoodResponse,
-    LoglikelihoodRollingRequest,
-    ModelIdentity,
-    Response,
-)
+from pytest_llmeval.types import AskedSample, ModelIdentity, Response
 
 __all__ = ["SampleBackend"]
 
 
-class SampleBackend(Backend):
+class SampleBackend(Backend, ABC):
     """A model that is a ``SampleModel`` alone. Asked for a prompt without its sample, it raises ``ModelError``."""
 
     def __init__(self, identity: ModelIdentity) -> None:
-        self._identity = identity
+        self.identity = identity
 
-    @property
-    def identity(self) -> ModelIdentity:
-        """See ``Backend``."""
-        return self._identity
-
-    @abstractmethod
     def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
         """See ``SampleModel``."""
 
-    @abstractmethod
     def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
         """See ``SampleModel``."""
+        return [response for sample in asked for response in self.answer(sample)]
 
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        """Raises ``ModelError``."""
-        self._refuse()
+    @abstractmethod
+    def answer(self, sample: AskedSample) -> Iterable[Response | Failed]:
+        """One response for each request of the sample."""
 
-    def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest]
-    ) -> list[LoglikelihoodResponse | Failed]:
-        """Raises ``ModelError``."""
-        self._refuse()
-
-    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """Raises ``ModelError``."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise ModelError(
-            f"model {self._identity.name}: it answers the samples of suites, and knows no prompt without its sample"
+    def _lacks(self, method: str) -> ModelError:
+        return ModelError(
+            f"model {self.identity.name}: it answers the samples of suites, and knows no prompt without its sample"
         )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
 
-from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.base import Failed
+from pytest_llmeval.errors import OptionError, RequestError
+from pytest_llmeval.models.base import Failed, Model
 from pytest_llmeval.models.by_sample import SampleBackend
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.spec_arguments import split_arguments
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.types import (
+    JSON,
     AskedSample,
     GenerateRequest,
     GenerateResponse,
@@ -21,12 +25,44 @@ from pytest_llmeval.types import (
     Response,
 )
 
-__all__ = ["GuessingModel"]
+__all__ = ["Guessing", "GuessingModel"]
 
 _BEHIND = -1e-300
 """Log-likelihood of what was not picked. What was picked has 0: by whatever length one divides, it stays ahead, and the
 probabilities of all options come out equal.
 """
+
+
+class Guessing(ModelKind):
+    """``--llm-model random``, with ``?seed=1``, and ``majority``."""
+
+    has_secrets = False
+    needs_location = False
+
+    def __init__(self, name: Literal["random", "majority"]) -> None:
+        self.name: Literal["random", "majority"] = name
+        self.usage = name
+        self.arguments = ("seed",) if name == "random" else ()
+
+    def recognizes(self, text: str) -> bool:
+        """See ``ModelKind``."""
+        return split_arguments(text)[0] == self.name
+
+    def parse(self, text: str) -> ModelSpec:
+        """See ``ModelKind``."""
+        spec = super().parse(text)
+        seed = spec.arguments.get("seed", 0)
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise OptionError(f"--llm-model {spec.name}: seed is {seed!r}, expected a whole number")
+        return replace(spec, arguments={"seed": seed})
+
+    def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
+        """See ``ModelKind``."""
+        return GuessingModel(spec.name, self.name, cast("int", spec.arguments["seed"]))
+
+    def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
+        """See ``ModelKind``."""
+        return "guessing"
 
 
 @dataclass(slots=True)
@@ -59,10 +95,8 @@ class GuessingModel(SampleBackend):
     """
 
     def __init__(self, name: str, kind: Literal["random", "majority"], seed: int = 0) -> None:
-        details = {"seed": seed} if kind == "random" else {}
-        super().__init__(
-            ModelIdentity(name=name, backend="guessing", fingerprint=f"{kind}:{seed}", details={**details})
-        )
+        details: dict[str, JSON] = {"seed": seed} if kind == "random" else {}
+        super().__init__(ModelIdentity(name=name, backend="guessing", fingerprint=f"{kind}:{seed}", details=details))
         self._kind = kind
         self._seed = seed
         self._suites: dict[str, _Answers] = {}
@@ -73,11 +107,8 @@ class GuessingModel(SampleBackend):
         for sample in samples:
             answers.add(sample)
 
-    def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
-        """See ``SampleModel``. A ``RequestError`` where there is nothing to guess."""
-        return [response for sample in asked for response in self._answer(sample)]
-
-    def _answer(self, sample: AskedSample) -> Iterator[Response | Failed]:
+    def answer(self, sample: AskedSample) -> Iterator[Response | Failed]:
+        """See ``SampleBackend``. A ``RequestError`` where there is nothing to guess."""
         requests, options = sample.requests, sample.options
         scored = [request for request in requests if isinstance(request, LoglikelihoodRequest)]
         if len(scored) == len(requests) and len(options) > 1 and len(requests) % len(options) == 0:

@@ -1,27 +1,89 @@
-"""From what the user wrote after ``--llm-model`` to a model: parse, check cheaply, load.
+"""The table of the kinds of models, and the way from what the user wrote after ``--llm-model`` to a model.
 
 Parsing and checking import neither torch nor transformers, so that the controller can refuse a run before it starts.
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
-from pathlib import Path
-from typing import Literal, cast
+import re
+from collections.abc import Iterable, Sequence
 
-from pytest_llmeval.data.files import Source, open_bytes
-from pytest_llmeval.errors import OptionError, SuiteError
-from pytest_llmeval.models.base import Model
-from pytest_llmeval.models.huggingface.checkpoint import check_adapter, check_checkpoint
-from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot, is_offline
-from pytest_llmeval.models.python.importing import missing_module, split_target
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.base import Backend, Model, NamedModel
+from pytest_llmeval.models.guessing import Guessing
+from pytest_llmeval.models.huggingface.kind import Demo, Folder, Hub
+from pytest_llmeval.models.python.kind import PythonCode
+from pytest_llmeval.models.replay.kind import Replay
 from pytest_llmeval.models.settings import ModelSettings, check_settings
-from pytest_llmeval.models.specs import _HUB_ID, ModelSpec, _is_path
-from pytest_llmeval.models.threads import waiting_briefly
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import model_error, one_line
 
-__all__ = ["check_model", "load_model"]
+__all__ = ["KINDS", "check_model", "load_model", "parse_model_spec", "with_kinds"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]+")
+
+
+class _Reserved(ModelKind):
+    """A name that a later version has a use for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def parse(self, text: str) -> ModelSpec:
+        raise OptionError(f"--llm-model {one_line(text)}: {self.name}: models are not available in this version")
+
+
+KINDS: tuple[ModelKind, ...] = (
+    Demo(),
+    Hub(),
+    Folder(),
+    Replay(),
+    PythonCode(),
+    Guessing("random"),
+    Guessing("majority"),
+    _Reserved("openai"),
+)
+"""In the order in which messages list them."""
+
+
+def with_kinds(added: Iterable[object]) -> tuple[ModelKind, ...]:
+    """The table with kinds from elsewhere. Raises ``OptionError`` for a name that is taken or cannot be a prefix."""
+    kinds = list(KINDS)
+    for kind in added:
+        if not isinstance(kind, ModelKind):
+            raise OptionError(f"pytest_llmeval_models: found a {type(kind).__name__}, expected a ModelKind")
+        name = getattr(kind, "name", "")
+        if not _NAME.fullmatch(name):
+            raise OptionError(
+                f"pytest_llmeval_models: {_class_of(kind)} has the name {name!r}, expected two or more of a-z, 0-9, "
+                "- and _, beginning with a letter"
+            )
+        if taken := next((known for known in kinds if known.name == name), None):
+            raise OptionError(
+                f"pytest_llmeval_models: two kinds of models are called {name!r}: {_class_of(taken)} and "
+                f"{_class_of(kind)}; rename one of them"
+            )
+        kinds.append(kind)
+    return tuple(kinds)
+
+
+def _class_of(kind: ModelKind) -> str:
+    return f"{type(kind).__module__}.{type(kind).__qualname__}"
+
+
+def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec:
+    """What ``--llm-model TEXT`` means.
+
+    A text that names an existing folder, or is written as a path (``./x``, ``/x``, ``~/x``, two separators), is a
+    folder; whether it can be loaded is ``check_model``'s to say. Raises ``OptionError`` for what no kind recognizes.
+    """
+    name = text.strip()
+    for kind in sorted(kinds, key=lambda kind: kind.is_fallback):
+        if name and kind.recognizes(name):
+            return kind.parse(name)
+    *usages, last = [kind.usage for kind in kinds if kind.usage]
+    problem = f"--llm-model {one_line(name)!r}" if name else "--llm-model is empty"
+    raise OptionError(f"{problem}: expected {', '.join(usages)} or {last}")
 
 
 def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
@@ -33,74 +95,9 @@ def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
     """
     check_settings(settings)
     try:
-        match spec.kind:
-            case "replay":
-                _check_replay(spec)
-            case "python":
-                problem = missing_module(split_target(spec.location, spec.name)[0])
-                if problem is not None:
-                    raise model_error(spec.name, problem)
-            case "folder" | "hub":
-                _check_files(spec, settings)
+        spec.kind.check(spec, settings)
     except OSError as error:
         raise model_error(spec.name, f"cannot read its files: {error}") from None
-
-
-def _check_replay(spec: ModelSpec) -> None:
-    from pytest_llmeval.models.replay.file import ReplyProblem, replay_format
-
-    source = _replies_source(spec)
-    try:
-        replay_format(source)
-        with open_bytes(source, max_bytes=sys.maxsize, too_large=""):
-            pass
-    except (ReplyProblem, SuiteError) as problem:
-        raise model_error(spec.name, str(problem)) from None
-
-
-def _replies_source(spec: ModelSpec) -> Source:
-    return Source(Path(spec.location).expanduser(), spec.location)
-
-
-def _check_files(spec: ModelSpec, settings: ModelSettings) -> None:
-    if spec.kind == "folder":
-        if settings.revision is not None:
-            raise OptionError(
-                f"--llm-revision {settings.revision}: {spec.name} is a folder, and revisions are the hub's"
-            )
-        folder = Path(spec.location)
-        if folder.is_dir():
-            folder = _with_subfolder(folder, settings)
-        _check(spec, folder, settings)
-    else:
-        snapshot = cached_snapshot(spec.location, settings.revision)
-        if snapshot is None and is_offline():
-            at = f" at revision {one_line(settings.revision)}" if settings.revision else ""
-            raise model_error(
-                spec.name,
-                f"not in the hub's cache{at}, and HF_HUB_OFFLINE forbids to download it; "
-                f"unset it, or give a folder (./{spec.name} does not exist)",
-            )
-        if snapshot is not None and is_offline():
-            _check(spec, _with_subfolder(snapshot, settings), settings)
-    adapter = settings.model_args.get("peft")
-    if isinstance(adapter, str) and (_is_path(adapter) or not _HUB_ID.fullmatch(adapter)):
-        check_adapter(spec.name, Path(adapter).expanduser(), allow_pickle=settings.allow_pickle)
-
-
-def _with_subfolder(folder: Path, settings: ModelSettings) -> Path:
-    subfolder = settings.model_args.get("subfolder")
-    return folder / subfolder if isinstance(subfolder, str) else folder
-
-
-def _check(spec: ModelSpec, folder: Path, settings: ModelSettings) -> None:
-    check_checkpoint(
-        spec.name,
-        folder,
-        allow_pickle=settings.allow_pickle,
-        trust_remote_code=settings.trust_remote_code,
-        needs_tokenizer="tokenizer" not in settings.model_args,
-    )
 
 
 def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
@@ -109,30 +106,5 @@ def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:
     A checkpoint takes seconds, and imports torch; nothing else does.
     """
     check_model(spec, settings)
-    match spec.kind:
-        case "replay":
-            from pytest_llmeval.models.replay.file import ReplayArguments
-            from pytest_llmeval.models.replay.model import load_replay
-
-            arguments = ReplayArguments.of(spec.arguments, spec.name)
-            try:
-                return load_replay(spec.name, _replies_source(spec), arguments)
-            except SuiteError as error:
-                raise model_error(spec.name, str(error)) from None
-        case "python":
-            from pytest_llmeval.models.python.model import load_python
-
-            return load_python(spec.name, *split_target(spec.location, spec.name), spec.arguments)
-        case "guessing":
-            from pytest_llmeval.models.guessing import GuessingModel
-
-            seed = spec.arguments["seed"]
-            return GuessingModel(spec.name, cast("Literal['random', 'majority']", spec.location), cast("int", seed))
-    with (
-        waiting_briefly(),
-        warnings.catch_warnings(),
-    ):  # under -W error, what a library warns of at its import would end the run
-        warnings.simplefilter("ignore")
-        from pytest_llmeval.models.huggingface.backend import load_backend
-
-    return load_backend(spec, settings)
+    model = spec.kind.load(spec, settings)
+    return model if isinstance(model, Backend | NamedModel) else NamedModel(model, spec.name)

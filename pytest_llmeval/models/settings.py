@@ -43,7 +43,8 @@ class ModelSettings:
     ``device`` None picks MPS on Apple silicon, then CUDA, then CPU. ``dtype`` None is float32 on CPU and the
     checkpoint's own elsewhere. ``batch_size`` counts requests; None fills batches up to a number of tokens. ``engine``
     says how log-likelihoods are computed, one of ``ENGINES``; None is auto.
-    ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``.
+    ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
+    processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
     """
 
     device: str | None = None
@@ -54,6 +55,7 @@ class ModelSettings:
     trust_remote_code: bool = False
     allow_pickle: bool = False
     model_args: Mapping[str, JSON] = field(default_factory=dict)
+    num_workers: int | None = None
 
 
 class ModelArg(NamedTuple):

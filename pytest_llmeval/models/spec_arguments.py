@@ -37,11 +37,11 @@ def parse_arguments(text: str, model: str) -> dict[str, JSON]:
         name = unquote(name).strip()
         if not equals or not name:
             raise OptionError(
-                f"--llm-model {hide_secrets(model)}: found {quoted(part)} after '?', expected name=value, several "
-                "with '&' between them"
+                f"--llm-model {model}: found {quoted(part)} after '?', expected name=value, several with '&' between "
+                "them"
             )
         if name in values:
-            raise OptionError(f"--llm-model {hide_secrets(model)}: found {name!r} twice after '?', expected it once")
+            raise OptionError(f"--llm-model {model}: found {name!r} twice after '?', expected it once")
         values[name] = _scalar(unquote(value))
     return values
 
@@ -70,12 +70,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def hide_secrets(model: str) -> str:
-    """A model's name as anybody may read it: ``***`` for what a ``python:`` model is given under a secret's name."""
-    location, arguments = split_arguments(model)
-    if not arguments or not model.startswith("python:"):
-        return model
+    """A model's name as anybody may read it: ``***`` for the arguments that have a secret's name."""
+    location, mark, arguments = model.partition("?")
     shown = []
     for part in arguments.split("&"):
         name, equals, _ = part.partition("=")
         shown.append(f"{name}=***" if equals and is_secret_name(unquote(name)) else part)
-    return redact(f"{location}?{'&'.join(shown)}", {})
+    return redact(f"{location}{mark}{'&'.join(shown)}", {})

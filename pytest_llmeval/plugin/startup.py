@@ -26,7 +26,7 @@ def configure(config: pytest.Config) -> None:
             from pytest_llmeval.plugin.collection.task_nodes import add_named_suites
 
             add_named_suites(config, settings)
-        if any(spec.kind == "python" for spec in settings.model_specs):
+        if any(spec.kind.imports_from_project for spec in settings.model_specs):
             from pytest_llmeval.plugin.models.loading import make_importable
 
             make_importable(config)

@@ -180,9 +180,8 @@ def main(given: Sequence[str] | None = None) -> int:
     import torch
 
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-    from pytest_llmeval.models.registry import load_model
+    from pytest_llmeval.models.registry import load_model, parse_model_spec
     from pytest_llmeval.models.settings import ModelSettings
-    from pytest_llmeval.models.specs import parse_model_spec
 
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as temporary:

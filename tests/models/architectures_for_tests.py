@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pytest_llmeval.models.huggingface.kind import Folder
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
@@ -216,7 +217,7 @@ def make_random(
         adapter_folder=None,
         revision=None,
     )
-    return HuggingFaceModel(ModelSpec(name=name, kind="folder", location="."), settings, loaded)
+    return HuggingFaceModel(ModelSpec(name=name, kind=Folder(), location="."), settings, loaded)
 
 
 def make_model(name: str, **settings: Any) -> HuggingFaceModel:

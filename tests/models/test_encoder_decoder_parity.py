@@ -11,6 +11,7 @@ import torch
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface.encoder_decoder import HuggingFaceEncoderDecoderModel
+from pytest_llmeval.models.huggingface.kind import Folder
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
@@ -223,7 +224,7 @@ def architecture(request: pytest.FixtureRequest) -> tuple[str, HuggingFaceModel]
     loaded = LoadedCheckpoint(
         model=module, tokenizer=tokenizer, folder=Path(), tokenizer_folder=Path(), adapter_folder=None, revision=None
     )
-    spec = ModelSpec(name=name, kind="folder", location=".")
+    spec = ModelSpec(name=name, kind=Folder(), location=".")
     return name, HuggingFaceEncoderDecoderModel(spec, ModelSettings(device="cpu"), loaded)
 
 

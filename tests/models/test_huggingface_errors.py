@@ -10,11 +10,12 @@ import torch
 from huggingface_hub import errors
 
 from pytest_llmeval.models.huggingface.errors import cause, explain, is_out_of_memory
+from pytest_llmeval.models.huggingface.kind import Hub
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import one_line_of
 
-_SPEC = ModelSpec(name="org/name", kind="hub", location="org/name")
+_SPEC = ModelSpec(name="org/name", kind=Hub(), location="org/name")
 
 
 def _http(kind: type[errors.HfHubHTTPError], status: int) -> errors.HfHubHTTPError:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from pytest_llmeval.errors import LLMEvalError, ModelError
 from pytest_llmeval.models.huggingface import loading as huggingface_load
 from pytest_llmeval.models.huggingface.backend import load_backend
+from pytest_llmeval.models.huggingface.kind import Folder
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, resolve_max_length
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
@@ -32,7 +33,7 @@ def refusal(folder: Path | str, **settings: Any) -> str:
 
 def refusal_unchecked(folder: Path, **settings: Any) -> str:
     """The same, when only transformers looks at the folder, as it does for a model of the hub."""
-    spec = ModelSpec(name="x", kind="folder", location=str(folder))
+    spec = ModelSpec(name="x", kind=Folder(), location=str(folder))
     with pytest.raises(ModelError) as caught:
         load_backend(spec, ModelSettings(device="cpu", **settings))
     return one_line_of(caught.value)
@@ -106,11 +107,12 @@ def test_hub_cache(tmp_path: Path, checkpoint: Path) -> None:
         "    print(m.identity.revision, m.identity.fingerprint)\n"
         "from pytest_llmeval.errors import ModelError\n"
         "from pytest_llmeval.models.huggingface.backend import load_backend\n"
-        "from pytest_llmeval.models.registry import ModelSpec\n"
+        "from pytest_llmeval.models.huggingface.kind import Hub\n"
+        "from pytest_llmeval.models.specs import ModelSpec\n"
         "from pytest_llmeval.models.settings import ModelSettings\n"
         "for name in ('org/none', 'org/bad'):\n"
         "    try:\n"
-        "        load_backend(ModelSpec(name=name, kind='hub', location=name), ModelSettings(device='cpu'))\n"
+        "        load_backend(ModelSpec(name=name, kind=Hub(), location=name), ModelSettings(device='cpu'))\n"
         "    except ModelError as error:\n"
         "        print(error)\n"
     )

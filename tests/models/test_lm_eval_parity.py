@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.specs import demo_folder
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
-from pytest_llmeval.models.registry import check_model
+from pytest_llmeval.models.huggingface.kind import demo_folder
+from pytest_llmeval.models.registry import check_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
-from pytest_llmeval.models.specs import demo_folder, parse_model_spec
 from tests.models.support import one_line_of
 from tests.tiny_models import make_checkpoint, make_hub_cache
 
@@ -43,7 +43,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_hub_ids(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     spec = parse_model_spec(text)
-    assert (spec.name, spec.kind, spec.location) == (text, "hub", text)
+    assert (spec.name, spec.kind.name, spec.location) == (text, "hub", text)
 
 
 @pytest.mark.parametrize("text", ["./x", "../x", ".", "x/", "a/b/c", "here"])
@@ -51,7 +51,7 @@ def test_folders(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)
     spec = parse_model_spec(text)
-    assert (spec.name, spec.kind, spec.location) == (text, "folder", str((tmp_path / text).resolve()))
+    assert (spec.name, spec.kind.name, spec.location) == (text, "folder", str((tmp_path / text).resolve()))
 
 
 def test_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -105,8 +105,7 @@ def test_sound_checkpoints_pass(checkpoint: Path) -> None:
 
 def test_check_reads_little_and_imports_nothing_heavy(checkpoint: Path) -> None:
     code = (
-        "import sys; from pytest_llmeval.models.registry import check_model\n"
-        "from pytest_llmeval.models.specs import parse_model_spec\n"
+        "import sys; from pytest_llmeval.models.registry import check_model, parse_model_spec\n"
         "from pytest_llmeval.models.settings import ModelSettings\n"
         f"check_model(parse_model_spec({str(checkpoint)!r}), ModelSettings())\n"
         "print([m for m in ('torch', 'transformers', 'numpy', 'huggingface_hub', 'safetensors') if m in sys.modules])"

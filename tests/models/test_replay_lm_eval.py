@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.models.specs import demo_folder
+from pytest_llmeval.models.huggingface.kind import demo_folder
 from tests.support import clean_environment
 
 pytestmark = [

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.specs import demo_folder
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, LoglikelihoodRollingRequest
 from tests.models.support import load, naive_loglikelihood
 from tests.tiny_models import make_checkpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.registry import parse_model_spec
 from pytest_llmeval.models.spec_arguments import hide_secrets, is_secret_name, parse_arguments, split_arguments
 from pytest_llmeval.types import JSON
 
@@ -53,8 +54,8 @@ def test_names_of_no_secrets(name: str) -> None:
 def test_secrets_are_hidden() -> None:
     assert hide_secrets("python:a:f?k=1&api_key=abc&max_tokens=9") == "python:a:f?k=1&api_key=***&max_tokens=9"
     assert "pw123456" not in hide_secrets("python:a:f?url=https://user:pw123456@host/x")
-    assert hide_secrets("replay:x.json?key=records") == "replay:x.json?key=records"
+    assert parse_model_spec("replay:x.json?key=records").name == "replay:x.json?key=records"
     assert hide_secrets("org/name") == "org/name"
     with pytest.raises(OptionError) as caught:
-        parse_arguments("token=abc&x", "python:a:f?token=abc&x")
+        parse_model_spec("python:a:f?token=abc&x")
     assert "abc" not in str(caught.value)

@@ -63,7 +63,7 @@ def _hub_problem(error: Exception, spec: ModelSpec, settings: ModelSettings) -> 
         return "no such model on the hub, or one that HF_TOKEN may not see; check the spelling, or give a folder"
     if cause(error, hub_errors.HFValidationError):
         return f"is not a folder here, nor a valid hub id ({describe(error)})"
-    if spec.kind == "hub" and "does not appear to have" in str(error):
+    if spec.kind.name == "hub" and "does not appear to have" in str(error):
         return _weights_problem(error)
     if cause(error, hub_errors.OfflineModeIsEnabled, hub_errors.LocalEntryNotFoundError, ConnectionError):
         return (

@@ -68,7 +68,7 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
     if subfolder:
         common["subfolder"] = subfolder
     folder = _folder_of(spec.location, CONFIG, common)
-    commit = _commit_of(folder) if spec.kind == "hub" else None
+    commit = _commit_of(folder) if spec.kind.name == "hub" else None
     # A branch may move between two files; and for a branch, transformers would take what a hub robot has converted.
     if commit is not None:
         common["revision"] = commit

@@ -82,11 +82,13 @@ class HuggingFaceModel(Backend):
     dtype.
     """
 
+    threads: Threads | None = None
+    """Where they are given, the threads of this process follow the load of the machine, from call to call."""
+
     def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
         self._spec = spec
         self._settings = settings
         self._loaded = loaded
-        self._threads: Threads | None = None
         self.model = loaded.model
         self.tokenizer = loaded.tokenizer
         arguments = settings.model_args
@@ -115,21 +117,18 @@ class HuggingFaceModel(Backend):
             takes_logits_to_keep="logits_to_keep" in parameters,
         )
 
-    def use_threads(self, threads: Threads) -> None:
-        """Have the process's threads follow the load of the machine, from call to call."""
-        self._threads = threads
-
     @property
     def _is_timed(self) -> bool:
         """Whether requests are computed one by one, so that each has seconds of its own."""
         return self._settings.batch_size == 1
 
     def _threads_adapt(self) -> None:
-        if self._threads is not None:
-            self._threads.adapt()
+        if self.threads is not None:
+            self.threads.adapt()
 
     @functools.cached_property
-    def _identity(self) -> ModelIdentity:
+    def identity(self) -> ModelIdentity:  # type: ignore[override]
+        """What the report says of this model; its first use reads the checkpoint's files to hash them."""
         dtype = str(self.model.dtype).removeprefix("torch.")
         return ModelIdentity(
             name=self._spec.name,
@@ -147,11 +146,6 @@ class HuggingFaceModel(Backend):
                 "torch": str(torch.__version__),
             },
         )
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """What the report says of this model; its first use reads the checkpoint's files to hash them."""
-        return self._identity
 
     def _fingerprint(self, dtype: str) -> str | None:
         """SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
@@ -423,8 +417,8 @@ class PlainModel(Backend):
     def __init__(self, model: HuggingFaceModel) -> None:
         self._model = model
 
-    @property
-    def identity(self) -> ModelIdentity:
+    @functools.cached_property
+    def identity(self) -> ModelIdentity:  # type: ignore[override]
         """The model's own."""
         return self._model.identity
 

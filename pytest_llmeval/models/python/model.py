@@ -8,11 +8,10 @@ import inspect
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import Backend, Failed, Model, identify
+from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
 from pytest_llmeval.models.python.importing import (
     concurrency_of,
     find_object,
@@ -27,14 +26,11 @@ from pytest_llmeval.types import (
     JSON,
     GenerateRequest,
     GenerateResponse,
-    LoglikelihoodRequest,
-    LoglikelihoodResponse,
-    LoglikelihoodRollingRequest,
     ModelIdentity,
     Prompt,
 )
 
-__all__ = ["CallError", "CallableModel", "NamedModel", "load_python"]
+__all__ = ["CallError", "CallableModel", "load_python"]
 
 _T = TypeVar("_T")
 _SHORTEST_SECRET = 4
@@ -60,29 +56,13 @@ def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, 
     except ModelError as error:
         raise ModelError(_without(str(error), secrets)) from None
     if any(callable(getattr(answerer, method, None)) for method in ("generate", "loglikelihood", "answer_samples")):
-        return cast("Model", NamedModel(answerer, name))
+        return NamedModel(answerer, name)
     identity = ModelIdentity(
         name=name,
         backend="python",
         details={"module": module, "callable": attribute, "is_async": _is_async(answerer)},
     )
     return CallableModel(answerer, identity, per_call, concurrency=concurrency, secrets=secrets)
-
-
-class NamedModel:
-    """An object of the Protocol under the name that the user gave it; everything else is the object's own."""
-
-    def __init__(self, model: object, name: str) -> None:
-        self._model = model
-        self._name = name
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """The object's own, with the user's name."""
-        return replace(identify(self._model), name=self._name)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
 
 
 class CallableModel(Backend):
@@ -104,23 +84,14 @@ class CallableModel(Backend):
         secrets: Sequence[str] = (),
     ) -> None:
         self._function = function
-        self._identity = identity
+        self.identity = identity
         self._arguments = dict(arguments)
         self._concurrency = concurrency
         self._secrets = tuple(secrets)
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
         self._runner: asyncio.Runner | None = None
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """See ``Backend``."""
-        return self._identity
-
-    @property
-    def answers_one_by_one(self) -> bool:
-        """See ``Backend``."""
-        return self._concurrency == 1 or not _is_async(self._function)
+        self.answers_one_by_one = concurrency == 1 or not _is_async(function)
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """Call the function for each request. What it raises is a ``CallError`` in that request's place."""
@@ -134,19 +105,10 @@ class CallableModel(Backend):
                     self._tell(len(responses), len(requests))
         return [responses[place] for place in range(len(requests))]
 
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        """Raises ``ModelError``: a text says nothing of likelihoods."""
-        raise self._no_loglikelihood("loglikelihood")
-
-    def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest]
-    ) -> list[LoglikelihoodResponse | Failed]:
-        """Raises ``ModelError``: a text says nothing of likelihoods."""
-        raise self._no_loglikelihood("loglikelihood_rolling")
-
-    def _no_loglikelihood(self, method: str) -> ModelError:
+    def _lacks(self, method: str) -> ModelError:
+        """A text says nothing of likelihoods."""
         return ModelError(
-            f"model {self._identity.name}: a function returns a text, and this suite's scorer needs log-likelihoods: "
+            f"model {self.identity.name}: a function returns a text, and this suite's scorer needs log-likelihoods: "
             f"name a class or an object with a method {method}(requests), or score a reply (letter, exact, …)"
         )
 
@@ -212,7 +174,7 @@ class CallableModel(Backend):
             return returned
         if not isinstance(returned, str):
             found = "None" if returned is None else f"{_short(returned)} ({type(returned).__name__})"
-            return RequestError(_without(f"{self._identity.name} returned {found}, expected a str", self._secrets))
+            return RequestError(_without(f"{self.identity.name} returned {found}, expected a str", self._secrets))
         text = str(returned)
         if "stop" not in self._offered:
             starts = [start for stop in request.stop if stop and (start := text.find(stop)) >= 0]
@@ -220,7 +182,7 @@ class CallableModel(Backend):
         return GenerateResponse(text=text, seconds=seconds, is_timed=True)
 
     def _failed(self, error: Exception) -> CallError:
-        lines = [f"{self._identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
+        lines = [f"{self.identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
         return CallError(_without("\n".join(lines), self._secrets))
 
 

@@ -76,11 +76,8 @@ class ReplayModel(SampleBackend):
             for reply in replies
         )
 
-    def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
-        """See ``SampleModel``. With ``partial`` a ``LeftOutError`` for a sample without a reply."""
-        return [response for sample in asked for response in self._answer(sample)]
-
-    def _answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
+    def answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
+        """See ``SampleBackend``. With ``partial`` a ``LeftOutError`` for a sample without a reply."""
         replies = self._assigned[sample.suite].get(sample.id, ())
         if not replies:
             missing = LeftOutError(f"no reply in {self._replies.shown}")
@@ -94,14 +91,8 @@ class DataResponses(SampleBackend):
     def __init__(self) -> None:
         super().__init__(ModelIdentity(name="responses", backend="replay", details={"kind": "data set"}))
 
-    def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
-        """Nothing: a sample brings its response."""
-
-    def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
-        """See ``SampleModel``."""
-        return [response for sample in asked for response in self._answer(sample)]
-
-    def _answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
+    def answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
+        """See ``SampleBackend``."""
         if sample.response is None:
             missing = RequestError("the row has no response; dataset.where can leave such rows out")
             return [missing for _ in sample.requests]

@@ -31,16 +31,15 @@ __all__ = [
     "describe_models",
     "device_for",
     "find_device",
-    "held_replay",
     "load",
     "load_configured",
+    "load_or_take",
     "make_importable",
 ]
 
 
-_replays_key = pytest.StashKey[dict[str, Model]]()
-
-_WHAT = {"replay": "replies from a file", "python": "Python code", "guessing": "guessing"}
+_early_key = pytest.StashKey[dict[str, Model]]()
+"""Models that were loaded when suites were collected, by name."""
 
 
 def model_options(settings: Settings, device: str | None) -> ModelSettings:
@@ -54,6 +53,7 @@ def model_options(settings: Settings, device: str | None) -> ModelSettings:
         trust_remote_code=settings.trust_remote_code,
         allow_pickle=settings.allow_pickle,
         model_args={arg.key: arg.value for arg in settings.model_arg},
+        num_workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)),
     )
 
 
@@ -65,8 +65,7 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     model_settings = model_options(settings, settings.device)
     known: dict[object, ModelSpec] = {}
     for spec in settings.model_specs:
-        location = os.path.realpath(spec.location) if spec.kind in ("folder", "replay") else spec.location
-        other = known.setdefault((spec.runs_here or spec.kind, location, repr(sorted(spec.arguments.items()))), spec)
+        other = known.setdefault(spec.kind.key(spec), spec)
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
     if loads:
@@ -76,13 +75,8 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
 
 def describe_models(settings: Settings) -> list[str]:
     """The models of ``--llm-model``, each with the way in which its log-likelihoods will be computed, or what it is."""
-    from pytest_llmeval.models.huggingface.description import describe_engine
-
     model_settings = model_options(settings, settings.device)
-    return [
-        f"{spec.name} ({_WHAT.get(spec.kind) or f'log-likelihoods: {describe_engine(spec, model_settings)}'})"
-        for spec in settings.model_specs
-    ]
+    return [f"{spec.name} ({spec.kind.describe(spec, model_settings)})" for spec in settings.model_specs]
 
 
 def make_importable(config: pytest.Config) -> None:
@@ -94,8 +88,7 @@ def make_importable(config: pytest.Config) -> None:
 
 def device_for(request: pytest.FixtureRequest, settings: Settings, model: str) -> str:
     """The device that this model is put on; whoever runs on none does not have to wait until one is found."""
-    needed = settings.spec(model).runs_here
-    return str(request.getfixturevalue("llm_device")) if needed else "cpu"
+    return str(request.getfixturevalue("llm_device")) if settings.spec(model).kind.needs_device else "cpu"
 
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
@@ -117,7 +110,7 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
     (model,) = settings.models
     device = device_for(request, settings, model)
     try:
-        return held_replay(request.config, model) or load_configured(settings, model, device)
+        return load_or_take(request.config, model, device)
     except LLMEvalError as error:
         message = str(error)
     _stop(request, f"model {model} could not be loaded", message)
@@ -125,19 +118,12 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
 
 def load_configured(settings: Settings, model: str, device: str) -> Model:
     """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
-    spec = settings.spec(model)
-    if not spec.runs_here:
-        return load_model(spec, model_options(settings, device))
-    with waiting_briefly():
-        from pytest_llmeval.models.huggingface.threads import Threads
-    threads = Threads(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
-    loaded = load_model(spec, model_options(settings, device))
-    if device == "cpu":
-        from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+    return load_model(settings.spec(model), model_options(settings, device))
 
-        if isinstance(loaded, HuggingFaceModel):
-            loaded.use_threads(threads)
-    return loaded
+
+def load_or_take(config: pytest.Config, model: str, device: str) -> Model:
+    """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
+    return config.stash.get(_early_key, {}).get(model) or load_configured(config.stash[settings_key], model, device)
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:
@@ -154,13 +140,10 @@ def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callab
 
     Else each of its samples would fail alike.
     """
-    settings = config.stash[settings_key]
-    for spec in settings.model_specs:
-        if spec.kind == "replay" and not is_overridden(config, file):
-            held = config.stash.setdefault(_replays_key, {})
-            if spec.name not in held:
-                held[spec.name] = load_configured(settings, spec.name, "cpu")
-            loaded = held[spec.name]
+    for spec in config.stash[settings_key].model_specs:
+        if spec.kind.checks_suites and not is_overridden(config, file):
+            loaded = load_or_take(config, spec.name, "cpu")
+            config.stash.setdefault(_early_key, {})[spec.name] = loaded
             if answers_samples(loaded):
                 loaded.prepare(suite, samples())
 
@@ -170,21 +153,14 @@ def check_abilities(config: pytest.Config, file: Path, evaluation: Evaluation) -
 
     Else each of its samples would fail alike. What a conftest.py gives in the model's place is known when it runs.
     """
-    from pytest_llmeval.models.abilities import lacks_method
     from pytest_llmeval.scoring.abilities import inability, method_of
 
-    settings = config.stash[settings_key]
-    checked = [spec for spec in settings.model_specs if spec.kind in ("python", "replay")]
+    specs = config.stash[settings_key].model_specs
+    checked = [spec for spec in specs if spec.kind.shows_methods or spec.kind.checks_suites]
     if not checked or is_overridden(config, file):
         return
     method = method_of(evaluation)
     for spec in checked:
-        replay = held_replay(config, spec.name)
-        lacks = getattr(replay, "lacks_method", None)
-        if lacks(evaluation.suite.name, method) if lacks is not None else lacks_method(spec, method):
+        lacks = getattr(config.stash.get(_early_key, {}).get(spec.name), "lacks_method", None)
+        if spec.kind.lacks_method(spec, method) if lacks is None else lacks(evaluation.suite.name, method):
             raise inability(evaluation, spec.name, method)
-
-
-def held_replay(config: pytest.Config, model: str) -> Model | None:
-    """The file of replies of this name that was read when suites were collected."""
-    return config.stash.get(_replays_key, {}).get(model)

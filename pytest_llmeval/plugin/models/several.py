@@ -12,7 +12,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.pool import ModelPool
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.plugin.models.loading import device_for, held_replay, load_configured
+from pytest_llmeval.plugin.models.loading import device_for, load_or_take
 from pytest_llmeval.plugin.models.overridden import is_overridden, is_replaced_in
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key
@@ -101,12 +101,8 @@ def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
     config = request.config
     if _pool_key not in config.stash:
         config.stash[_pool_key] = ModelPool(release=lambda: _let_go(config))
-
-    def load() -> Model:
-        return held_replay(config, model) or load_configured(settings, model, device)
-
     try:
-        return config.stash[_pool_key].get((model, device), load)
+        return config.stash[_pool_key].get((model, device), lambda: load_or_take(config, model, device))
     except LLMEvalError as error:
         message = str(error)
     # Not where the exception is handled: pytest would print that one too.

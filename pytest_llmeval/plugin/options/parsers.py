@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_llmeval.gates.baseline.margins import Margin
     from pytest_llmeval.models.settings import ModelArg
-    from pytest_llmeval.models.specs import ModelSpec
     from pytest_llmeval.suites.format.gate_rules import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
 
@@ -51,10 +50,8 @@ def text(value: str) -> str:
     return value
 
 
-def model(value: str) -> ModelSpec:
-    from pytest_llmeval.models.specs import parse_model_spec
-
-    return parse_model_spec(text(value))
+def model(value: str) -> str:
+    return text(value).strip()
 
 
 def model_arg(value: str) -> ModelArg:

@@ -33,6 +33,7 @@ __all__ = [
     "Settings",
     "Shard",
     "add_options",
+    "read_models",
     "read_named",
     "read_settings",
     "settings_key",
@@ -132,6 +133,17 @@ def read_named(config: pytest.Config, name: str) -> Any:
     return _read(config, _named(name))
 
 
+def read_models(config: pytest.Config) -> tuple[ModelSpec, ...]:
+    """What ``--llm-model`` means, in this table of kinds and those that plugins add. Raises ``OptionError``."""
+    texts = read_named(config, "model")
+    if not texts:
+        return ()
+    from pytest_llmeval.models.registry import parse_model_spec, with_kinds
+
+    kinds = with_kinds(kind for given in config.hook.pytest_llmeval_models() for kind in given)
+    return tuple(parse_model_spec(text, kinds) for text in texts)
+
+
 def was_given(config: pytest.Config, name: str) -> bool:
     """Whether the command line or the environment sets the option called ``name``, which the ini file may set too."""
     return _find_given(config, _named(name)) is not None
@@ -204,6 +216,7 @@ def read_settings(config: pytest.Config) -> Settings:
     for option in OPTIONS:
         if option.ini_field is not None:
             given[option.ini_field] = _parse(option, _find_in_ini(config, option))
+    given["model_specs"] = read_models(config)
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     models = settings.models
     for place, model in enumerate(models):

@@ -18,7 +18,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.chunks import KEEPS_FILES, Backlog, plan_bonded, plan_chunks
 from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
-from pytest_llmeval.plugin.options.settings import read_named, settings_key
+from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
 from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SLOT, Batching, _limit, sample_places
@@ -42,11 +42,9 @@ def num_gpu_workers(config: pytest.Config) -> int | None:
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
     try:
-        models, device = read_named(config, "model"), read_named(config, "device")
-        if not models or device in ("cpu", "mps"):
-            return None
-        num_gpus = num_visible_gpus(os.environ)
-        if num_gpus and any(spec.runs_here for spec in models):
+        device = read_named(config, "device")
+        num_gpus = 0 if device in ("cpu", "mps") else num_visible_gpus(os.environ)
+        if num_gpus and any(spec.kind.needs_device for spec in read_models(config)):
             return 1 if device not in (None, "cuda") else num_gpus
     except LLMEvalError:
         pass

@@ -1,0 +1,195 @@
+"""Checkpoints that transformers runs: ``--llm-model demo``, a folder, or an id of the Hugging Face hub.
+
+Nothing here imports torch before a model is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Hashable
+from pathlib import Path
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
+from pytest_llmeval.models.huggingface.checkpoint import CONFIG, check_adapter, check_checkpoint
+from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot, is_offline
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
+from pytest_llmeval.models.threads import waiting_briefly
+from pytest_llmeval.text.redaction import model_error, one_line
+
+__all__ = ["Demo", "Folder", "Hub", "demo_folder"]
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?", re.ASCII)
+_LONGEST_HUB_ID = 96
+
+
+def demo_folder() -> Path:
+    """The folder of the checkpoint that ships in the package, which ``demo`` means."""
+    return Path(__file__).resolve().parents[2] / "demo_model"
+
+
+class Checkpoint(ModelKind):
+    """What the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id."""
+
+    needs_device = True
+
+    def folder_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
+        """The folder of the files, as far as they are on this machine."""
+        root, subfolder = self.root_of(spec, settings), settings.model_args.get("subfolder")
+        return root / subfolder if root is not None and root.is_dir() and isinstance(subfolder, str) else root
+
+    def root_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
+        """The folder that ``--llm-model-arg subfolder`` lies in."""
+        return Path(spec.location)
+
+    def key(self, spec: ModelSpec) -> Hashable:
+        """See ``ModelKind``."""
+        location = spec.location
+        return "checkpoint", os.path.realpath(location) if os.path.isabs(location) else location
+
+    def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """See ``ModelKind``."""
+        self.check_files(spec, settings)
+        adapter = settings.model_args.get("peft")
+        if isinstance(adapter, str) and (_is_path(adapter) or not _HUB_ID.fullmatch(adapter)):
+            check_adapter(spec.name, Path(adapter).expanduser(), allow_pickle=settings.allow_pickle)
+
+    def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """Refuse files that cannot be loaded."""
+        folder = self.folder_of(spec, settings)
+        assert folder is not None
+        check_checkpoint(
+            spec.name,
+            folder,
+            allow_pickle=settings.allow_pickle,
+            trust_remote_code=settings.trust_remote_code,
+            needs_tokenizer="tokenizer" not in settings.model_args,
+        )
+
+    def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
+        """See ``ModelKind``."""
+        with waiting_briefly(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
+            from pytest_llmeval.models.huggingface.backend import load_backend
+
+        return load_backend(spec, settings)
+
+    def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
+        """See ``ModelKind``."""
+        return f"log-likelihoods: {self.describe_engine(spec, settings)}"
+
+    def describe_engine(self, spec: ModelSpec, settings: ModelSettings) -> str:
+        """Which engine will compute log-likelihoods and why, in a few words: ``tree: full attention``.
+
+        A model that is not on this machine yet is judged when it has been loaded, as is one whose config cannot be
+        read.
+        """
+        if settings.engine == "plain":
+            return "plain: asked for"
+        unknown = "chosen when it is loaded"
+        folder = self.folder_of(spec, settings)
+        if folder is None:
+            return unknown
+        try:
+            config = json.loads(folder.joinpath(CONFIG).read_bytes())
+        except (OSError, ValueError):
+            return unknown
+        if not isinstance(config, dict) or not tells_layers(config):
+            return unknown
+        if config.get("auto_map") and settings.trust_remote_code:
+            return "plain: code that comes with the checkpoint"
+        attention = attention_of(config)
+        if settings.engine == "tree" and attention.kind == "other":
+            return f"tree: asked for, and impossible: {attention.reason}"
+        return f"{'plain' if attention.kind == 'other' else 'tree'}: {attention.reason}"
+
+
+class Folder(Checkpoint):
+    """A checkpoint in a folder."""
+
+    name = "folder"
+    usage = "a checkpoint folder"
+    is_fallback = True
+
+    def recognizes(self, text: str) -> bool:
+        """See ``ModelKind``."""
+        return _is_path(text)
+
+    def parse(self, text: str) -> ModelSpec:
+        """See ``ModelKind``."""
+        return ModelSpec(name=text, kind=self, location=os.path.abspath(os.path.expanduser(text)))
+
+    def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """See ``Checkpoint``."""
+        if settings.revision is not None:
+            raise OptionError(
+                f"--llm-revision {settings.revision}: {spec.name} is a folder, and revisions are the hub's"
+            )
+        super().check_files(spec, settings)
+
+
+class Demo(Folder):
+    """The checkpoint that ships in the package."""
+
+    name = usage = "demo"
+    is_fallback = False
+
+    def recognizes(self, text: str) -> bool:
+        """See ``ModelKind``."""
+        return text == self.name
+
+    def parse(self, text: str) -> ModelSpec:
+        """See ``ModelKind``."""
+        return ModelSpec(name=text, kind=self, location=str(demo_folder()))
+
+
+class Hub(Checkpoint):
+    """A checkpoint on the hub, ``org/name`` or ``name``."""
+
+    name = "hub"
+    usage = "a Hugging Face id (org/name)"
+    is_fallback = True
+
+    def recognizes(self, text: str) -> bool:
+        """See ``ModelKind``."""
+        is_id = _HUB_ID.fullmatch(text) and len(text) <= _LONGEST_HUB_ID and "--" not in text and ".." not in text
+        return bool(is_id) and not _is_path(text)
+
+    def parse(self, text: str) -> ModelSpec:
+        """See ``ModelKind``."""
+        return ModelSpec(name=text, kind=self, location=text)
+
+    def root_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
+        """See ``Checkpoint``."""
+        return cached_snapshot(spec.location, settings.revision)
+
+    def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """See ``Checkpoint``. What the hub can still be asked for is checked when it is loaded."""
+        if not is_offline():
+            return
+        if self.root_of(spec, settings) is None:
+            at = f" at revision {one_line(settings.revision)}" if settings.revision else ""
+            raise model_error(
+                spec.name,
+                f"not in the hub's cache{at}, and HF_HUB_OFFLINE forbids to download it; "
+                f"unset it, or give a folder (./{spec.name} does not exist)",
+            )
+        super().check_files(spec, settings)
+
+
+def _is_path(name: str) -> bool:
+    separators = {os.sep, os.altsep or os.sep}
+    if name in {".", ".."} or name[0] in {"~", *separators}:
+        return True
+    if "://" in name:
+        return False
+    if any(name.startswith((f".{s}", f"..{s}")) or name.endswith(s) for s in separators):
+        return True
+    if sum(name.count(s) for s in separators) > 1:
+        return True
+    return os.path.exists(name)

@@ -1,0 +1,91 @@
+"""``--llm-model python:MODULE:NAME``: a function, class or object of the user's own."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.python.importing import (
+    METHODS,
+    concurrency_of,
+    find_object,
+    is_factory,
+    missing_module,
+    signature_of,
+    split_target,
+)
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
+from pytest_llmeval.text.redaction import model_error
+
+__all__ = ["PythonCode"]
+
+
+class PythonCode(ModelKind):
+    """The location is ``module:name`` or ``file.py:name``; the arguments are the function's, the class's or ours."""
+
+    name = "python"
+    usage = "python:MODULE:NAME"
+    needs_location = False  # split_target says what is expected
+    imports_from_project = True
+    shows_methods = True
+
+    def parse(self, text: str) -> ModelSpec:
+        """See ``ModelKind``."""
+        spec = super().parse(text)
+        split_target(spec.location, spec.name)
+        concurrency_of(spec.arguments, spec.name)
+        return spec
+
+    def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """See ``ModelKind``. The module is looked for, and not imported."""
+        problem = missing_module(split_target(spec.location, spec.name)[0])
+        if problem is not None:
+            raise model_error(spec.name, problem)
+
+    def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
+        """See ``ModelKind``."""
+        from pytest_llmeval.models.python.model import load_python
+
+        return load_python(spec.name, *split_target(spec.location, spec.name), spec.arguments)
+
+    def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
+        """See ``ModelKind``."""
+        return "Python code"
+
+    def lacks_method(self, spec: ModelSpec, method: str) -> bool:
+        """See ``ModelKind``.
+
+        The module is imported and nothing of it is called: what a factory or ``__init__`` makes is not known. A module
+        that cannot be imported is for the loading to refuse.
+        """
+        try:
+            found = find_object(*split_target(spec.location, spec.name), spec.name)
+        except ModelError:
+            return False
+        if inspect.isclass(found):
+            return not _may_have(found, method)
+        if any(callable(getattr(found, name, None)) for name in METHODS):
+            return not callable(getattr(found, method, None)) and not callable(getattr(found, "answer_samples", None))
+        signature = signature_of(found) if callable(found) else None
+        if signature is None or is_factory(signature, spec.arguments):
+            return False
+        return method != "generate"  # a function writes a text
+
+
+def _may_have(kind: type[Any], method: str) -> bool:
+    """Whether objects of a class may have the method, or are asked by sample and need none."""
+    if any(callable(getattr(kind, name, None)) for name in (method, "answer_samples")):
+        return True
+    if hasattr(kind, "__getattr__") or method in _names_set(kind) or "answer_samples" in _names_set(kind):
+        return True
+    is_function = not any(callable(getattr(kind, name, None)) for name in METHODS)  # its objects can be called, then
+    return is_function and method == "generate"
+
+
+def _names_set(kind: type[Any]) -> tuple[str, ...]:
+    """Attributes that ``__init__`` mentions."""
+    code = getattr(kind.__init__, "__code__", None)
+    return () if code is None else code.co_names
