@@ -26,6 +26,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]+")
 class _Reserved(ModelKind):
     """A name that a later version has a use for."""
 
+    usage = ""
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -81,7 +83,7 @@ def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec
     for kind in sorted(kinds, key=lambda kind: kind.is_fallback):
         if name and kind.recognizes(name):
             return kind.parse(name)
-    *usages, last = [kind.usage for kind in kinds if kind.usage]
+    *usages, last = filter(None, (kind.shown_usage() for kind in kinds))
     problem = f"--llm-model {one_line(name)!r}" if name else "--llm-model is empty"
     raise OptionError(f"{problem}: expected {', '.join(usages)} or {last}")
 

@@ -37,8 +37,8 @@ class ModelKind:
 
     name: str
     """Stands before the colon: ``replay`` in ``replay:outputs.jsonl``."""
-    usage: str = ""
-    """How the user writes it, as messages show it; empty for what is not offered."""
+    usage: str | None = None
+    """How the user writes it, as messages show it: by default ``NAME:LOCATION``; empty for what is not offered."""
     example: str = ""
     arguments: Collection[str] | None = None
     """The names that may stand after ``?``; None for any."""
@@ -56,6 +56,10 @@ class ModelKind:
     is_fallback: bool = False
     """Whether every other kind is tried first."""
 
+    def shown_usage(self) -> str:
+        """``usage``, or what stands for it."""
+        return f"{self.name}:LOCATION" if self.usage is None else self.usage
+
     def recognizes(self, text: str) -> bool:
         """Whether the text names a model of this kind."""
         return text.startswith(f"{self.name}:")
@@ -67,7 +71,7 @@ class ModelKind:
         location = before.removeprefix(self.name).removeprefix(":").strip()
         if self.needs_location and not location:
             example = f", such as {self.example}" if self.example else ""
-            raise OptionError(f"--llm-model {name}: expected {self.usage or f'{self.name}:LOCATION'}{example}")
+            raise OptionError(f"--llm-model {name}: expected {self.shown_usage()}{example}")
         arguments = parse_arguments(after, name)
         if self.arguments is not None:
             check_names(arguments, self.arguments, name)

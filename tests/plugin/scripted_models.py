@@ -22,10 +22,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.plugin.models import loading as model_fixtures, several as several_models
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import ModelIdentity
-from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse
+from pytest_llmeval.models.huggingface.kind import Hub
+from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse, ModelIdentity
 
 SCRIPTS = json.loads(@SCRIPTS@)
 LOG = Path(__file__).with_name(@LOG@)
@@ -55,20 +54,33 @@ class Scripted:
         return GenerateResponse(text=text, num_prompt_tokens=1, num_tokens=1)
 
 
-def load_configured(settings, model, device):
-    gc.collect()
-    entry = {"model": model, "alive": sorted(other.identity.name for other in ALIVE), "pid": os.getpid()}
-    with LOG.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\\n")
-    if "cannot load" in SCRIPTS[model]:
-        raise ModelError(f"model {model}: " + SCRIPTS[model]["cannot load"])
-    loaded = Scripted(model)
-    ALIVE.add(loaded)
-    return loaded
+class Scripts(Hub):
+    """In place of a checkpoint."""
+
+    name = "script"
+    is_fallback = False
+
+    def recognizes(self, text):
+        return text in SCRIPTS
+
+    def check(self, spec, settings):
+        pass
+
+    def load(self, spec, settings):
+        model = spec.name
+        gc.collect()
+        entry = {"model": model, "alive": sorted(other.identity.name for other in ALIVE), "pid": os.getpid()}
+        with LOG.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\\n")
+        if "cannot load" in SCRIPTS[model]:
+            raise ModelError(f"model {model}: " + SCRIPTS[model]["cannot load"])
+        loaded = Scripted(model)
+        ALIVE.add(loaded)
+        return loaded
 
 
-model_fixtures.check_model = lambda spec, settings: None
-model_fixtures.load_configured = several_models.load_configured = load_configured
+def pytest_llmeval_models():
+    return [Scripts()]
 
 
 @pytest.fixture(scope="session")
