@@ -121,7 +121,7 @@ def _load(num_processes: int) -> Iterator[None]:
 def _child(folder: str, name: str) -> None:
     """Load the model as the plugin does, and print the seconds that the work took."""
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-    from pytest_llmeval.models.specs import parse_model_spec
+    from pytest_llmeval.models.registry import parse_model_spec
     from pytest_llmeval.plugin.models.loading import load_configured
     from pytest_llmeval.plugin.options.settings import Settings
     from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest

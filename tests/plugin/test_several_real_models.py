@@ -28,9 +28,9 @@ import gc
 import sys
 from pathlib import Path
 import pytest
-from pytest_llmeval.plugin.models import several as several_models
+from pytest_llmeval.plugin.models import loading
 
-load = several_models.load_configured
+load = loading.load_configured
 
 def counted(settings, model, device):
     gc.collect()
@@ -42,7 +42,7 @@ def counted(settings, model, device):
         file.write(f"{model} {alive}\\n")
     return load(settings, model, device)
 
-several_models.load_configured = counted
+loading.load_configured = counted
 """
 
 
