@@ -102,21 +102,23 @@ import collections
 
 import pytest
 from pytest_llmeval.gates.baseline.margins import Margin
-from pytest_llmeval.models import settings as model_settings, specs
+from pytest_llmeval.models import registry, settings as model_settings, specs
 from pytest_llmeval.suites.format import overrides
 from pytest_llmeval.suites.format.gate_rules import GivenGate
 
 PARSED = collections.Counter()
 
 def counted(parse):
-    def parsed(text):
+    def parsed(text, *others):
         PARSED[text] += 1
-        return parse(text)
+        return parse(text, *others)
     return parsed
 
 GivenGate.parse, Margin.parse = counted(GivenGate.parse), counted(Margin.parse)
 overrides.parse_override = counted(overrides.parse_override)
-specs.parse_model_spec = counted(specs.parse_model_spec)
+for module in (registry, specs):
+    if hasattr(module, "parse_model_spec"):
+        module.parse_model_spec = counted(module.parse_model_spec)
 model_settings.parse_model_arg = counted(model_settings.parse_model_arg)
 
 @pytest.hookimpl(trylast=True)
