@@ -11,6 +11,7 @@ import pytest
 
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.statistics.holm import holm
 from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
@@ -141,7 +142,7 @@ def test_results_survive_a_report() -> None:
     clusters = {str(place): str(place // 2) for place in range(40)}
     for own in (None, clusters):
         result = the_one(ran(before, clusters=own), ran(after, clusters=own))
-        assert GateResult.from_dict(json.loads(json.dumps(result.to_dict(), allow_nan=False))) == result
+        assert part_from_json(GateResult, json.loads(json.dumps(result.to_dict(), allow_nan=False))) == result
 
 
 class ReadOnce(Sequence[Record]):

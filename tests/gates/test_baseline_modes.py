@@ -11,6 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 from pytest_llmeval.gates.baseline.compare import BaselineSettings
 from pytest_llmeval.gates.baseline.margins import Margin
 from pytest_llmeval.reporting.report.gate_results import GateMode, Regression
+from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.suites.format.gate_rules import GateRuleError
 from tests.gates.reports_for_tests import (
@@ -342,7 +343,7 @@ def test_noise_goes_over_no_margin_of_the_user(text: str) -> None:
         assert found is not None
         assert found.noise == 0
         of_before = {name: value for name, value in found.to_dict().items() if name != "noise"}
-        assert Regression.from_dict(of_before) == found
+        assert part_from_json(Regression, of_before) == found
 
 
 @pytest.mark.parametrize("mode", ["significant", "margin", "non-inferior"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.storage.report_model import record_from_json
 from pytest_llmeval.reporting.writers.csv_rows import COLUMNS, write_csv
 from pytest_llmeval.reporting.writers.jsonl import write_jsonl
 from pytest_llmeval.text.escaping import csv_text
@@ -131,7 +131,7 @@ def test_a_line_for_each_record(tmp_path: Path) -> None:
     made = hostile_report()
     write_jsonl(made, path)
     lines = path.read_bytes().decode("ascii").splitlines()
-    found = [Record.from_dict(json.loads(line)) for line in lines]
+    found = [record_from_json(json.loads(line)) for line in lines]
     assert [one.output for one in found] == [one.output for one in made.records]
     assert [one.reason for one in found] == [one.reason for one in made.records]
     assert json.loads(lines[0])["values"] == {"accuracy": 0.0, f"x{' '.join(HOSTILE)}": None}

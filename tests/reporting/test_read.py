@@ -20,6 +20,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_model import record_from_json
 from tests.reporting.reports import make_record, make_report, reports
 
 SCHEMA_1 = Path(__file__).with_name("data") / "schema_1.json"
@@ -332,13 +333,12 @@ def test_a_reformatted_report_that_is_too_large(path: Path, monkeypatch: pytest.
 
 def test_only_records_that_are_asked_for_are_parsed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    made = Record.from_dict
 
-    def from_dict(data: Mapping[str, Any]) -> Record:
+    def parse(data: Mapping[str, Any]) -> Record:
         parsed.append(data["id"])
-        return made(data)
+        return record_from_json(data)
 
-    monkeypatch.setattr(Record, "from_dict", from_dict)
+    monkeypatch.setattr("pytest_llmeval.reporting.storage.disk_records.record_from_json", parse)
     report = read_report(path)
     assert parsed == []
     assert report.records[2].id == "s1"

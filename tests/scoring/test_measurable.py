@@ -10,6 +10,7 @@ import pytest
 
 import pytest_llmeval
 from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
+from pytest_llmeval.reporting.storage.report_model import record_from_json
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, num_missing, why_not_measurable
 from pytest_llmeval.scoring.metrics.summary import Metric, summarize
@@ -114,7 +115,7 @@ def test_records_carry_it() -> None:
     record = Record(suite="s", id="1", nodeid="n", status="scored", not_measurable={"wit": "no joke"})
     assert without_texts(record).score.not_measurable == {"wit": "no joke"}
     assert Payload.decode(Payload(records=(record,)).encode()).records == (record,)
-    assert Record.from_dict(json.loads(json.dumps(record.to_dict()))) == record
+    assert record_from_json(json.loads(json.dumps(record.to_dict()))) == record
 
 
 def test_a_built_in_scorer_says_nothing() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pytest_llmeval.types import JSON
 
@@ -68,11 +67,6 @@ class Regression:
         """As builtins, for a report."""
         return dataclasses.asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Regression:
-        """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
-        return cls(**{name: data[name] for name in _REGRESSION_FIELDS if name in data})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
@@ -104,16 +98,3 @@ class GateResult:
     def to_dict(self) -> dict[str, JSON]:
         """As builtins, for a report."""
         return {**dataclasses.asdict(self), "notes": list(self.notes)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> GateResult:
-        """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
-        values = {name: data[name] for name in _RESULT_FIELDS if name in data}
-        values["notes"] = tuple(values.get("notes") or ())
-        if values.get("regression") is not None:
-            values["regression"] = Regression.from_dict(values["regression"])
-        return cls(**values)
-
-
-_REGRESSION_FIELDS = tuple(field.name for field in dataclasses.fields(Regression))
-_RESULT_FIELDS = tuple(field.name for field in dataclasses.fields(GateResult))

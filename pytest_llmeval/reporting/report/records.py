@@ -76,13 +76,6 @@ class Record:
         """The record as JSON values; not a deep copy."""
         return dict(zip(_RECORD_FIELDS, _record_values(self), strict=True))
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Record:
-        """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
-        values = {key: value for key, value in data.items() if key in _RECORD_FIELDS}
-        values["choices"] = tuple(values.get("choices", ()))
-        return cls(**values)
-
 
 def without_texts(record: Record) -> Record:
     """The record without its texts and details: all that numbers are made of, in a fraction of the memory.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeAlias, overload
+from typing import BinaryIO, NoReturn, TypeAlias, overload
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.storage.typed_fields import DamagedPart, check_fields, is_number
-from pytest_llmeval.text.wording import describe
+from pytest_llmeval.reporting.storage.report_model import record_from_json
 
-__all__ = ["DECODER", "DiskRecords", "FileState", "file_state", "record_from_json"]
+__all__ = ["DECODER", "DiskRecords", "FileState", "file_state"]
 
 FileState: TypeAlias = tuple[int, int, int]
 """What tells that a file is still the one that was read: its inode, size, and time of change in nanoseconds."""
@@ -111,33 +109,6 @@ def file_state(file: int | Path) -> FileState:
     """Of an open file or one at a path. Raises ``OSError``."""
     found = os.stat(file)
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def record_from_json(data: Any) -> Record:
-    """A record from what ``json`` made of it; as a journal has it, it is the value of the key ``record``.
-
-    Raises ``ValueError`` that says what is wrong. Unknown keys are left alone. A value that is null was a number that
-    JSON cannot hold, and is NaN: no mean is taken as if the sample had none.
-    """
-    if isinstance(data, dict) and data.keys() == {"record"}:
-        data = data["record"]
-    if not isinstance(data, dict):
-        raise ValueError(f"found {describe(data)}, expected a record")
-    check_fields(data, Record, "", but=_VALUES)
-    values = data.get("values") or {}
-    if not isinstance(values, dict):
-        raise DamagedPart(f"values: found {describe(values)}, expected a mapping")
-    for name, value in values.items():
-        if value is not None and not is_number(value):
-            raise DamagedPart(f"values.{name}: found {describe(value)}, expected a number or null")
-    if None in values.values():
-        values = {name: math.nan if value is None else value for name, value in values.items()}
-    empty = {"values": values, "choices": data.get("choices") or (), "details": data.get("details") or {}}
-    empty["not_measurable"] = data.get("not_measurable") or {}
-    return Record.from_dict({**data, **empty})
-
-
-_VALUES = frozenset({"values"})
 
 
 def _line_number(path: Path, offset: int) -> int:

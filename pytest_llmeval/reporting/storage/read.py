@@ -11,10 +11,9 @@ from typing import Any, BinaryIO
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report
-from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state, record_from_json
+from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state
 from pytest_llmeval.reporting.storage.read_journal import is_journal, read_journal
-from pytest_llmeval.reporting.storage.report_head import report_from_json
-from pytest_llmeval.reporting.storage.typed_fields import DamagedPart
+from pytest_llmeval.reporting.storage.report_model import DamagedPart, record_from_json, report_from_json
 from pytest_llmeval.text.wording import describe
 
 __all__ = ["read_report"]

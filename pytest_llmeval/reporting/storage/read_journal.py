@@ -15,9 +15,14 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_t
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
 from pytest_llmeval.reporting.report.summaries import compare_models, grouped
-from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state, record_from_json
-from pytest_llmeval.reporting.storage.report_head import engine_from_json, info_from_json, report_from_json
-from pytest_llmeval.reporting.storage.typed_fields import DamagedPart
+from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state
+from pytest_llmeval.reporting.storage.report_model import (
+    DamagedPart,
+    engine_from_json,
+    info_from_json,
+    record_from_json,
+    report_from_json,
+)
 from pytest_llmeval.scoring.metrics.summary import expanded, names_in
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import describe as describe_value

@@ -1,0 +1,216 @@
+"""What a report's JSON has to be: validators made from the dataclasses that it is read into.
+
+A report may have been edited by hand: nothing is converted, numbers are finite, whole ones are 0 or more. A list or
+mapping may be null or absent, unknown keys are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.text.wording import describe
+from pytest_llmeval.types import EngineUse
+
+__all__ = [
+    "DamagedPart",
+    "engine_from_json",
+    "info_from_json",
+    "part_from_json",
+    "record_from_json",
+    "report_from_json",
+]
+
+T = TypeVar("T")
+
+
+class DamagedPart(ValueError):
+    """Something in a report that is not what its place asks for; the message says where, and what was found."""
+
+
+def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Report:
+    """A report from its head as ``json`` gives it, of schema 1 or 2. Raises ``DamagedPart``.
+
+    Schema 1 has no averages, gates, definitions and percentiles, and its means over categories are plain numbers.
+    """
+    if "suites" not in data:
+        raise DamagedPart("suites: there are none, expected a list")
+    report = part_from_json(Report, {**data, "records": records})
+    for number, model in enumerate(report.models):
+        if not isinstance(model.get("name"), str):
+            raise DamagedPart(f"models[{number}].name: found {describe(model.get('name'))}, expected text")
+    return report
+
+
+def record_from_json(data: Any) -> Record:
+    """A record; as a journal has it, it is the value of the key ``record``. Raises ``DamagedPart``.
+
+    A value that is null was a number that JSON cannot hold, and is NaN: no mean is taken as if the sample had none.
+    """
+    if isinstance(data, dict) and data.keys() == {"record"}:
+        data = data["record"]
+    if not isinstance(data, dict):
+        raise DamagedPart(f"found {describe(data)}, expected a record")
+    return part_from_json(Record, data)
+
+
+def info_from_json(data: Mapping[str, Any], where: str) -> SuiteInfo:
+    """What a report says of a suite before any sample. Raises ``DamagedPart``."""
+    return part_from_json(SuiteInfo, _info(data), where)
+
+
+def engine_from_json(data: Mapping[str, Any], where: str) -> EngineUse:
+    """How log-likelihoods were computed. Raises ``DamagedPart``."""
+    return part_from_json(EngineUse, data, where)
+
+
+def part_from_json(made: type[T], data: object, where: str = "") -> T:
+    """A dataclass from what ``json`` gave for it. Raises ``DamagedPart`` with the place, from ``where`` on."""
+    try:
+        found: T = _validator(made).validate_python(data)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DamagedPart(_message(first["type"], first["loc"], first["input"], first["msg"], where)) from None
+    return found
+
+
+_EXPECTED = MappingProxyType({"tuple_type": "a list", "dict_type": "a mapping", "dataclass_type": "a mapping"})
+_PARTS_OF_SUITE = frozenset(("info", "summary"))
+"""Fields of ``SuiteReport`` whose keys stand beside its others."""
+
+
+def _message(kind: str, keys: tuple[str | int, ...], value: object, text: str, where: str) -> str:
+    place = where
+    for number, key in enumerate(keys[:-1] if kind == "missing" else keys):
+        if not (number == 2 and keys[0] == "suites" and key in _PARTS_OF_SUITE):
+            place += f"[{key}]" if isinstance(key, int) else f".{key}" if place else key
+    if kind == "missing":
+        return f"{place}: there is no {keys[-1]!r}" if place else f"there is no {keys[-1]!r}"
+    if text.startswith(_WHOLE) and isinstance(value, int) and not isinstance(value, bool) and value < 0:
+        return f"{place}: found {value}, expected 0 or more"
+    expected = "a metric" if keys[-2:-1] == ("macro",) else _EXPECTED.get(kind, text)
+    return f"{place}: found {describe(value)}, expected {expected}"
+
+
+def _suite(data: object) -> object:
+    """A suite's part of a report, whose keys ``json_report`` writes side by side, as ``SuiteReport`` has them."""
+    if not isinstance(data, Mapping):
+        return data
+    categories, macro = data.get("categories"), data.get("macro")
+    if isinstance(macro, Mapping) and isinstance(categories, Mapping):
+        macro = {name: _metric(value, len(categories)) for name, value in macro.items()}
+    counts = {field.name: None for field in fields(Summary) if field.name.startswith("num_")}
+    return {**data, "macro": macro, "info": _info(data), "summary": {**counts, **data}}
+
+
+def _info(data: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: value for name, value in data.items() if value is not None}
+    if isinstance(known.get("metrics"), dict):  # their names, and in a report what they are
+        known["metrics"] = list(known["metrics"])
+    return known
+
+
+def _metric(value: object, num_categories: int) -> object:
+    """A number in schema 1, which every category had a part in."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"value": value, "n": num_categories, "kind": "mean"} if is_number else value
+
+
+# Validators
+
+
+@cache
+def _validator(made: type[Any]) -> SchemaValidator:
+    return SchemaValidator(_schema(made))
+
+
+_LARGEST = 1 << 1023
+"""Whole numbers from here on are too large for a float."""
+
+_WHOLE = "a whole number"
+_PLAIN: Mapping[Any, tuple[CoreSchema, str]] = MappingProxyType(
+    {
+        str: (core_schema.str_schema(strict=True), "text"),
+        bool: (core_schema.bool_schema(strict=True), "true or false"),
+        int: (core_schema.int_schema(strict=True, ge=0, lt=_LARGEST), _WHOLE),
+        float: (core_schema.float_schema(strict=True, allow_inf_nan=False), "a number"),
+    }
+)
+
+
+def _schema(hint: Any) -> CoreSchema:
+    """What a value of this type has to be; of types that are not known here, such as ``JSON``, anything."""
+    schema, expected = _plain(hint)
+    return schema if expected is None else _telling(schema, expected)
+
+
+def _telling(schema: CoreSchema, expected: str) -> CoreSchema:
+    return core_schema.custom_error_schema(schema, "unexpected", custom_error_message=expected)
+
+
+def _plain(hint: Any) -> tuple[CoreSchema, str | None]:
+    """The schema, and what to say is expected, where its own error does not say it."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return core_schema.literal_schema(list(args)), " or ".join(filter(None, (", ".join(args[:-1]), args[-1])))
+    if origin is tuple:
+        return _or_empty(core_schema.tuple_variable_schema(_schema(args[0])), ()), None
+    if origin is Mapping:
+        return _or_empty(core_schema.dict_schema(core_schema.str_schema(), _schema(args[1])), {}), None
+    if origin in (UnionType, Union) and len(args) == 2 and NoneType in args:
+        schema, expected = _plain(next(arg for arg in args if arg is not NoneType))
+        return core_schema.nullable_schema(schema), None if expected is None else f"{expected} or null"
+    return (_dataclass(hint) if is_dataclass(hint) else core_schema.any_schema()), None
+
+
+def _or_empty(schema: CoreSchema, empty: object) -> CoreSchema:
+    given = core_schema.no_info_before_validator_function(lambda value: empty if value is None else value, schema)
+    return core_schema.with_default_schema(given, default=empty)
+
+
+def _dataclass(made: Any) -> CoreSchema:
+    hints = get_type_hints(made)
+    members = [
+        core_schema.dataclass_field(field.name, _field_schema(made, field, hints[field.name]), kw_only=True)
+        for field in fields(made)
+    ]
+    own = core_schema.dataclass_args_schema(made.__name__, members)
+    schema = core_schema.dataclass_schema(made, own, [field.name for field in fields(made)], slots=True)
+    return core_schema.no_info_before_validator_function(_suite, schema) if made is SuiteReport else schema
+
+
+def _field_schema(made: Any, field: Field[Any], hint: Any) -> CoreSchema:
+    if (made, field.name) in _OWN:
+        return _OWN[made, field.name]
+    schema = _schema(hint)
+    if field.default is not MISSING:
+        return core_schema.with_default_schema(schema, default=field.default)
+    return schema  # a default that is made is an empty list or mapping
+
+
+def _with_nan(values: Mapping[str, float | None]) -> Mapping[str, float | None]:
+    if None not in values.values():
+        return values
+    return {name: math.nan if value is None else value for name, value in values.items()}
+
+
+_OWN: Mapping[tuple[Any, str], CoreSchema] = MappingProxyType(
+    {
+        (Record, "values"): core_schema.no_info_after_validator_function(
+            _with_nan, _schema(Mapping[str, float | None])
+        ),
+        (Report, "exit_code"): _telling(core_schema.int_schema(strict=True), _WHOLE),
+        (Report, "records"): core_schema.any_schema(),
+    }
+)
+"""Fields that do not follow from their types: null for a number that is lost, a code that can be negative."""
