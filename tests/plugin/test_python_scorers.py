@@ -166,14 +166,14 @@ def pytest_llmeval_scorers():
     return {"infinite": infinite, "credit": credit}
 """
 FAILING = """
-summarized = pytest_llmeval.reporting.report.suite_reports.summarize_suite
+summarized = pytest_llmeval.reporting.report.assembly.summarize_suite
 
 def fails(info, *arguments, **named):
     if info.name == "other":
         raise ArithmeticError("too much")
     return summarized(info, *arguments, **named)
 
-pytest_llmeval.reporting.report.suite_reports.summarize_suite = fails
+pytest_llmeval.reporting.report.assembly.summarize_suite = fails
 """
 
 

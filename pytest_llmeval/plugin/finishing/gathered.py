@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pytest_llmeval.reporting.report.assembly import GroupRecords
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Averages, Comparison, SuiteReport
-from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
-from pytest_llmeval.reporting.report.summaries import compare_models
-from pytest_llmeval.scoring.metrics.summary import expanded, names_in
+from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.text.node_ids import SampleNode
-from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["Gathered"]
@@ -80,25 +77,26 @@ class Gathered:
                     f"{described_group(group)} was answered by {' and by '.join(names)}: its numbers mix them"
                 )
 
-    def suite_reports(self, records: Sequence[Record]) -> Iterator[SuiteReport]:
-        """Each suite, with several models on each of them. One that has no metrics is a problem and costs no other."""
+    def groups(self, records: Iterable[Record]) -> dict[Group, GroupRecords]:
+        """The records of each suite, with several models on each of them, with what was to run."""
         expected = self._expected_groups()
         groups: dict[Group, list[Record]] = {group: [] for group in expected}
         for record in records:
             groups.setdefault(self.group_of(record), []).append(record)
-        suites = {suite: place for place, suite in enumerate(dict.fromkeys(suite for suite, _ in groups))}
-        for group in sorted(groups, key=lambda group: (suites[group[0]], self._place_of(group[1]))):
-            (name, model), members, own = group, groups[group], expected.get(group, [])
+        found: dict[Group, GroupRecords] = {}
+        for group, members in groups.items():
+            own = expected.get(group, [])
             skipped = sum(nodeid in self.skipped for nodeid in own)
             others = sum(record.nodeid not in self.expected for record in members)
-            info = self.suites.get(name) or _recorded_info(name, members)
-            counts = {"num_expected": len(own) - skipped + others, "num_skipped": skipped}
-            engine = self.engines.get(group)
-            yield suite_report(group, info, members, **counts, model=model, engine=engine, problems=self.problems)
-
-    def _place_of(self, model: str | None) -> int:
-        """Models in the order in which they were given, before them what is of none."""
-        return self.compared.index(model) + 1 if model in self.compared else 0
+            found[group] = GroupRecords(
+                records=members,
+                info=self.suites.get(group[0]),
+                num_expected=len(own) - skipped + others,
+                num_skipped=skipped,
+                model=group[1],
+                engine=self.engines.get(group),
+            )
+        return found
 
     def num_expected(self, info: SuiteInfo) -> dict[Group, int]:
         """How many samples of the suite are to run, on each model where there are several."""
@@ -113,32 +111,3 @@ class Gathered:
             node = SampleNode.parse(nodeid)
             groups.setdefault((by_path[node.path], self.model_of_node.get(node.model or "")), []).append(nodeid)
         return groups
-
-    def averages(self, suites: Sequence[SuiteReport], records: Sequence[Record]) -> tuple[Averages, ...]:
-        """Over the suites of each model; none, and a problem, where they cannot be taken."""
-        return averages_or_problem(suites, records, self.problems)
-
-    def comparisons(self, records: Sequence[Record]) -> tuple[Comparison, ...]:
-        """Every model against the first that has scores, suite by suite."""
-        suites: dict[str, dict[str, list[Record]]] = {}
-        for record in records:
-            suite, model = self.group_of(record)
-            if model is not None:
-                suites.setdefault(suite, {}).setdefault(model, []).append(record)
-        scored = {record.model for record in records if record.status != "unscored"}
-        order = [model for model in self.compared if model in scored]
-        comparisons: list[Comparison] = []
-        for suite, by_model in suites.items():
-            own = [record for members in by_model.values() for record in members]
-            info = self.suites.get(suite) or _recorded_info(suite, own)
-            try:
-                names = expanded(info.metrics, [record.score for record in own])
-                comparisons += compare_models(suite, by_model, order, names)
-            except Exception as error:
-                self.problems.append(f"the models of suite {suite!r} could not be compared: {describe(error)}")
-        return tuple(comparisons)
-
-
-def _recorded_info(name: str, records: Sequence[Record]) -> SuiteInfo:
-    """A suite that only hand-written tests record to has the metrics that its records carry."""
-    return SuiteInfo(name=name, metrics=names_in(record.score for record in records))

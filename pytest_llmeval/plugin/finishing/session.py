@@ -15,12 +15,13 @@ from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
+from pytest_llmeval.reporting.report.assembly import with_suites
 from pytest_llmeval.reporting.report.engine_uses import merged
 from pytest_llmeval.reporting.report.environment import describe_environment
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
-from pytest_llmeval.reporting.report.report import Report, definitions_of
+from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.suites.loading.loader import read_gates
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
@@ -227,31 +228,37 @@ class LLMSession:
                 self._add_unrecorded(unrecorded)
         gathered.find_mixtures()
         records = gathered.ordered_records()
-        suites, comparisons = tuple(gathered.suite_reports(records)), gathered.comparisons(records)
+        report = with_suites(
+            Report(
+                created=self._started.isoformat(timespec="seconds"),
+                seconds=self._seconds,
+                environment=describe_environment(),
+                models=(),
+                options=_options(self._settings),
+                collected=tuple(sorted({*self._absent, *gathered.suites})),
+                exit_code=0,
+                num_failed_tests=len({*failed} - self._explained(records)),
+                suites=(),
+                records=records,
+                stopped=stopped,
+            ),
+            gathered.groups(records),
+            gathered.compared,
+            gathered.problems,
+        )
         num_unscored = sum(record.status == "unscored" for record in records)
         allowed = self._settings.allow_unscored
         if allowed and num_unscored > allowed:
             self._problem(f"{num_unscored} samples could not be scored, and --llm-allow-unscored allows {allowed}")
-        for suite in suites:
+        for suite in report.suites:
             if allowed and suite.summary.num_unscored and not suite.summary.num_scored:
                 self._problem(f"no sample of suite {suite.info.name!r} could be scored")
         if num_unscored > allowed or gathered.problems:
             self.fail(session)
-        self.report = Report(
-            created=self._started.isoformat(timespec="seconds"),
-            seconds=self._seconds,
-            environment=describe_environment(),
-            models=tuple(gathered.ordered_models(suites)),
-            options=_options(self._settings),
-            collected=tuple(sorted({*self._absent, *gathered.suites})),
+        self.report = dataclasses.replace(
+            report,
+            models=tuple(gathered.ordered_models(report.suites)),
             exit_code=int(session.exitstatus),
-            num_failed_tests=len({*failed} - self._explained(records)),
-            suites=suites,
-            comparisons=comparisons,
-            averages=gathered.averages(suites, records),
-            definitions=definitions_of(suites),
-            records=records,
-            stopped=stopped,
             problems=tuple(gathered.problems),
         )
         return self.report

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any, overload
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
 from pytest_llmeval.reporting.report.engine_uses import merged as merged_engine
 from pytest_llmeval.reporting.report.groups import (
     Group,
@@ -32,11 +33,8 @@ from pytest_llmeval.reporting.report.merge_checks import (
 )
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.recount import fitting
-from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.report.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
-from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
-from pytest_llmeval.reporting.report.summaries import compare_models
-from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import JSON
 
 __all__ = ["ChainedRecords", "merge_reports"]
@@ -101,9 +99,6 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     problems += lacking
     if shards is not None and shards.missing:
         problems.append(missing_problem(shards))
-    suites = tuple(_merged_suites(parts, groups, compared, problems))
-    comparisons = tuple(_comparisons(suites, groups, compared, problems))
-    averages = averages_or_problem(suites, [record for records in groups.values() for record in records], problems)
     merged = Report(
         created=min(report.created for report in reports),
         seconds=sum(report.seconds for report in reports),
@@ -113,13 +108,12 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         collected=_merged_names(report.collected for report in reports),
         num_failed_tests=_sum_of_known(report.num_failed_tests for report in reports),
         exit_code=_OK,
-        definitions=definitions_of(suites),
-        suites=suites,
-        comparisons=comparisons,
-        averages=averages,
+        suites=(),
         records=ChainedRecords([report.records for report in reports]),
         stopped="; ".join(dict.fromkeys(report.stopped for report in reports if report.stopped)) or None,
-        problems=tuple(problems),
+    )
+    merged = replace(
+        with_suites(merged, _merged_groups(parts, groups, compared), compared, problems), problems=tuple(problems)
     )
     return replace(merged, exit_code=_exit_code(merged, reports))
 
@@ -154,56 +148,29 @@ def _grouped_records(parts: Sequence[NamedReport], compared: tuple[str, ...]) ->
     return groups
 
 
-def _merged_suites(
-    parts: Sequence[NamedReport],
-    groups: Mapping[Group, Sequence[Record]],
-    compared: tuple[str, ...],
-    problems: list[str],
-) -> Iterator[SuiteReport]:
+def _merged_groups(
+    parts: Sequence[NamedReport], groups: Mapping[Group, Sequence[Record]], compared: tuple[str, ...]
+) -> dict[Group, GroupRecords]:
     members: dict[Group, list[SuiteReport]] = {}
     for _, report in parts:
         for suite in report.suites:
             members.setdefault(group_of_suite(suite, compared), []).append(suite)
-    places = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in members))}
-    for group in sorted(members, key=lambda group: (places[group[0]], _place_of(group[1], compared))):
-        own, records = members[group], groups.get(group, ())
-        metrics = tuple(dict.fromkeys(name for suite in own for name in suite.info.metrics))
+    found: dict[Group, GroupRecords] = {}
+    for group, own in members.items():
         engine = None
         for suite in own:
             engine = engine if suite.engine is None else merged_engine(engine, suite.engine)
-        info = replace(own[0].info, metrics=metrics)
-        yield suite_report(
-            group,
-            info,
-            records,
+        found[group] = GroupRecords(
+            records=groups.get(group, ()),
+            info=replace(
+                own[0].info, metrics=tuple(dict.fromkeys(name for suite in own for name in suite.info.metrics))
+            ),
             num_expected=sum(suite.summary.num_expected for suite in own),
             num_skipped=sum(suite.num_skipped for suite in own),
             model=group[1] or next((suite.models[0] for suite in own if suite.models), None),
             engine=engine,
-            problems=problems,
         )
-
-
-def _comparisons(
-    suites: Sequence[SuiteReport],
-    groups: Mapping[Group, Sequence[Record]],
-    compared: tuple[str, ...],
-    problems: list[str],
-) -> Iterator[Comparison]:
-    """Every model against the first that has scores, suite by suite, as a session compares them."""
-    scored = {record.model for records in groups.values() for record in records if record.status != "unscored"}
-    order = [model for model in compared if model in scored]
-    metrics = {suite.info.name: suite.info.metrics for suite in suites if group_of_suite(suite, compared)[1]}
-    for name, names in metrics.items():
-        by_model = {model: groups[name, model] for model in order if (name, model) in groups}
-        try:
-            yield from list(compare_models(name, by_model, order, names))
-        except Exception as error:
-            problems.append(f"the models of suite {name!r} could not be compared: {describe(error)}")
-
-
-def _place_of(model: str | None, compared: tuple[str, ...]) -> int:
-    return compared.index(model) + 1 if model in compared else 0
+    return found
 
 
 def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
 from pytest_llmeval.reporting.report.groups import Group, compared_models
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
-from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
-from pytest_llmeval.reporting.report.suite_reports import averages_or_problem, suite_report
-from pytest_llmeval.reporting.report.summaries import compare_models, grouped
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.summaries import grouped
 from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state
 from pytest_llmeval.reporting.storage.report_model import (
     DamagedPart,
@@ -23,8 +23,6 @@ from pytest_llmeval.reporting.storage.report_model import (
     record_from_json,
     report_from_json,
 )
-from pytest_llmeval.scoring.metrics.summary import expanded, names_in
-from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import describe as describe_value
 from pytest_llmeval.types import JSON, EngineUse
 
@@ -134,56 +132,21 @@ def _group(value: Mapping[str, Any]) -> Group:
 
 
 def _summarized(report: Report, found: _Found) -> Report:
-    compared = compared_models(report)
-    records = [record for _, record in found.records.values()]
-    groups: dict[Group, list[Record]] = {group: [] for group in found.expected}
-    groups |= grouped(records, compared)
-    problems: list[str] = []
-    suites = tuple(_suites(groups, found, problems))
-    num_expected, num_finished = sum(found.expected.values()), sum(len(groups[group]) for group in found.expected)
+    compared, problems = compared_models(report), list[str]()
+    by_group: dict[Group, list[Record]] = {group: [] for group in found.expected}
+    by_group |= grouped((record for _, record in found.records.values()), compared)
+    groups = {
+        group: GroupRecords(
+            records=records,
+            info=found.infos.get(group[0]),
+            num_expected=found.expected.get(group, len(records)),
+            model=group[1],
+            engine=found.engines.get(group),
+        )
+        for group, records in by_group.items()
+    }
+    report = with_suites(report, groups, compared, problems)
+    num_expected, num_finished = sum(found.expected.values()), sum(len(by_group[group]) for group in found.expected)
     if num_finished < num_expected:
         problems.append(f"{num_finished} of {num_expected} samples of the suites that had begun were finished")
-    return replace(
-        report,
-        seconds=sum(suite.seconds for suite in suites),
-        definitions=definitions_of(suites),
-        suites=suites,
-        comparisons=tuple(_comparisons(groups, compared, found, problems)),
-        averages=averages_or_problem(suites, records, problems),
-        problems=tuple(problems),
-    )
-
-
-def _info(name: str, found: _Found, records: list[Record]) -> SuiteInfo:
-    known = found.infos.get(name)
-    return SuiteInfo(name=name, metrics=names_in(record.score for record in records)) if known is None else known
-
-
-def _suites(groups: Mapping[Group, list[Record]], found: _Found, problems: list[str]) -> Iterator[SuiteReport]:
-    """In the order in which they were first heard of, and their models in theirs."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in groups))}
-    for group in sorted(groups, key=lambda group: places[group[0]]):
-        records, model = groups[group], group[1]
-        yield suite_report(
-            group,
-            _info(group[0], found, records),
-            records,
-            num_expected=found.expected.get(group, len(records)),
-            num_skipped=0,
-            model=model,
-            engine=found.engines.get(group),
-            problems=problems,
-        )
-
-
-def _comparisons(
-    groups: Mapping[Group, list[Record]], compared: tuple[str, ...], found: _Found, problems: list[str]
-) -> Iterator[Comparison]:
-    for suite in dict.fromkeys(name for name, _ in groups):
-        by_model = {model: groups[suite, model] for model in compared if (suite, model) in groups}
-        own = [record for records in by_model.values() for record in records]
-        try:
-            names = expanded(_info(suite, found, own).metrics, [record.score for record in own])
-            yield from list(compare_models(suite, by_model, list(by_model), names))
-        except Exception as error:
-            problems.append(f"the models of suite {suite!r} could not be compared: {describe(error)}")
+    return replace(report, seconds=sum(suite.seconds for suite in report.suites), problems=tuple(problems))

@@ -1,0 +1,105 @@
+"""What a report says of all its suites, from their records: of a session, of a journal, of reports that are merged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_llmeval.reporting.report.groups import Group, described_group
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.report import Averages, Comparison, Report, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, counted_suite, summarize_suite
+from pytest_llmeval.scoring.metrics.summary import expanded
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.types import EngineUse
+
+__all__ = ["GroupRecords", "with_suites"]
+
+_LOG = logging.getLogger("pytest_llmeval")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecords:
+    """The records of a suite, where several models were given on one of them, and what is known beside them.
+
+    ``info`` is None for a suite that only hand-written tests record to: it has the metrics that its records carry.
+    ``model`` is the one that was to answer it, None where only the records know.
+    """
+
+    records: Sequence[Record]
+    info: SuiteInfo | None
+    num_expected: int
+    num_skipped: int = 0
+    model: str | None = None
+    engine: EngineUse | None = None
+
+
+def with_suites(
+    report: Report, groups: Mapping[Group, GroupRecords], compared: tuple[str, ...], problems: list[str]
+) -> Report:
+    """The report with its suites, their comparisons on the models that are ``compared``, averages and definitions.
+
+    Suites stand in the order of ``groups``, models in that of ``compared``. What cannot be computed is left out, and
+    why is added to ``problems``: one suite's numbers must not cost the others' report.
+    """
+    suites_in_order = list(dict.fromkeys(suite for suite, _ in groups))
+    models_in_order = [None, *compared]
+    order = sorted(
+        (group for group in groups if group[1] in models_in_order),
+        key=lambda group: (suites_in_order.index(group[0]), models_in_order.index(group[1])),
+    )
+    suites = tuple(_suite(group, groups[group], problems) for group in order)
+    averages: tuple[Averages, ...] = ()
+    with _problem("there are no averages over suites", problems):
+        averages = average_suites(suites, [record for group in groups.values() for record in group.records])
+    return replace(
+        report,
+        suites=suites,
+        comparisons=tuple(_comparisons(groups, compared, problems)),
+        averages=averages,
+        definitions=definitions_of(suites),
+        problems=tuple(problems),
+    )
+
+
+def _suite(group: Group, found: GroupRecords, problems: list[str]) -> SuiteReport:
+    """``summarize_suite``; where the records' values have no metrics ``counted_suite``."""
+    info = found.info or SuiteInfo(name=group[0], metrics=())
+    known: dict[str, Any] = {
+        "num_expected": found.num_expected,
+        "num_skipped": found.num_skipped,
+        "model": found.model,
+        "engine": found.engine,
+    }
+    made: SuiteReport | None = None
+    with _problem(f"{described_group(group)} has no metrics", problems):
+        made = summarize_suite(info, found.records, **known)
+    return made or counted_suite(info, found.records, **known)
+
+
+def _comparisons(
+    groups: Mapping[Group, GroupRecords], compared: tuple[str, ...], problems: list[str]
+) -> Iterator[Comparison]:
+    """Every model against the first that has scores, suite by suite."""
+    scored = {record.model for one in groups.values() for record in one.records if record.status != "unscored"}
+    order = [model for model in compared if model in scored]
+    for suite in dict.fromkeys(suite for suite, model in groups if model is not None):
+        own = {model: groups[suite, model] for model in order if (suite, model) in groups}
+        records = {model: one.records for model, one in own.items()}
+        metrics = tuple(dict.fromkeys(name for one in own.values() if one.info for name in one.info.metrics))
+        with _problem(f"the models of suite {suite!r} could not be compared", problems):
+            names = expanded(metrics, [record.score for members in records.values() for record in members])
+            yield from list(compare_models(suite, records, order, names))
+
+
+@contextmanager
+def _problem(message: str, problems: list[str]) -> Iterator[None]:
+    """Whatever is raised is a problem in one line, with its traceback in the log: it may be a defect of ours."""
+    try:
+        yield
+    except Exception as error:
+        problems.append(f"{message}: {describe(error)}")
+        _LOG.exception(message)

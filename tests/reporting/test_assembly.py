@@ -1,0 +1,34 @@
+"""One suite whose numbers cannot be computed costs no other's, and its traceback is in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_llmeval.reporting.report import assembly
+from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
+from tests.reporting.reports import make_record, make_report
+
+
+def test_a_defect_costs_one_suite_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    summarize = assembly.summarize_suite
+
+    def fails_on_a(info, records, **known):  # type: ignore[no-untyped-def]
+        if info.name == "a":
+            raise ArithmeticError("too much")
+        return summarize(info, records, **known)
+
+    monkeypatch.setattr(assembly, "summarize_suite", fails_on_a)
+    records = [make_record("a", "q1"), make_record("b", "q1")]
+    groups = {(one.suite, None): GroupRecords(records=[one], info=None, num_expected=1) for one in records}
+    problems = ["an earlier one"]
+    report = with_suites(make_report(records), groups, (), problems)
+    assert report.problems == ("an earlier one", "suite 'a' has no metrics: ArithmeticError: too much")
+    assert [(suite.summary.num_scored, bool(suite.summary.metrics)) for suite in report.suites] == [
+        (1, False),
+        (1, True),
+    ]
+    (logged,) = caplog.records
+    assert (logged.name, logged.levelname) == ("pytest_llmeval", "ERROR")
+    assert "fails_on_a" in caplog.text
