@@ -6,22 +6,24 @@ import pytest
 
 from pytest_llmeval.reporting.report import assembly
 from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
+from pytest_llmeval.reporting.report.groups import Group
+from pytest_llmeval.reporting.report.summaries import summarize_suite
 from tests.reporting.reports import make_record, make_report
 
 
 def test_a_defect_costs_one_suite_and_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    summarize = assembly.summarize_suite
-
     def fails_on_a(info, records, **known):  # type: ignore[no-untyped-def]
         if info.name == "a":
             raise ArithmeticError("too much")
-        return summarize(info, records, **known)
+        return summarize_suite(info, records, **known)
 
     monkeypatch.setattr(assembly, "summarize_suite", fails_on_a)
     records = [make_record("a", "q1"), make_record("b", "q1")]
-    groups = {(one.suite, None): GroupRecords(records=[one], info=None, num_expected=1) for one in records}
+    groups: dict[Group, GroupRecords] = {
+        (one.suite, None): GroupRecords(records=[one], info=None, num_expected=1) for one in records
+    }
     problems = ["an earlier one"]
     report = with_suites(make_report(records), groups, (), problems)
     assert report.problems == ("an earlier one", "suite 'a' has no metrics: ArithmeticError: too much")
