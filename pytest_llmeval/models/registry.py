@@ -14,7 +14,7 @@ from pytest_llmeval.models.guessing import Guessing
 from pytest_llmeval.models.huggingface.kind import Demo, Folder, Hub
 from pytest_llmeval.models.python.kind import PythonCode
 from pytest_llmeval.models.replay.kind import Replay
-from pytest_llmeval.models.settings import ModelSettings, check_settings
+from pytest_llmeval.models.settings import ModelSettings, check_device
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import model_error, one_line
 
@@ -91,11 +91,11 @@ def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec
 def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
     """Refuse, within milliseconds, a model that cannot be loaded.
 
-    Raises ``OptionError`` for settings that no model can have, and ``ModelError`` for a folder, a snapshot in the
+    Raises ``OptionError`` for a device that no machine has, and ``ModelError`` for a folder, a snapshot in the
     hub's cache or an adapter that cannot be loaded, a file of replies that is not there, a Python module that is not
     found. A hub model that is not in the cache passes, unless the hub is switched off (``HF_HUB_OFFLINE=1``).
     """
-    check_settings(settings)
+    check_device(settings)
     try:
         spec.kind.check(spec, settings)
     except OSError as error:

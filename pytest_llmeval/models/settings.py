@@ -13,10 +13,7 @@ from typing import NamedTuple
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.types import JSON
 
-__all__ = ["DTYPES", "ENGINES", "MODEL_ARGS", "ModelArg", "ModelSettings", "check_settings", "parse_model_arg"]
-
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-ENGINES = ("auto", "tree", "plain")
+__all__ = ["MODEL_ARGS", "ModelArg", "ModelSettings", "check_device", "parse_model_arg"]
 
 MODEL_ARGS: Mapping[str, str] = MappingProxyType(
     {
@@ -42,7 +39,7 @@ class ModelSettings:
 
     ``device`` None picks MPS on Apple silicon, then CUDA, then CPU. ``dtype`` None is float32 on CPU and the
     checkpoint's own elsewhere. ``batch_size`` counts requests; None fills batches up to a number of tokens. ``engine``
-    says how log-likelihoods are computed, one of ``ENGINES``; None is auto.
+    says how log-likelihoods are computed, auto, tree or plain; None is auto.
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
     processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
     """
@@ -90,34 +87,12 @@ def parse_model_arg(text: str) -> ModelArg:
     return ModelArg(key, parsed, text)
 
 
-def check_settings(settings: ModelSettings) -> None:
-    """Raise ``OptionError`` for a device, dtype, batch size or model arg that no model can have."""
+def check_device(settings: ModelSettings) -> None:
+    """Raise ``OptionError`` for a device that no machine has, which a fixture ``llm_device`` may give."""
     if settings.device is not None and not _DEVICE.fullmatch(settings.device):
-        raise OptionError(
-            f"--llm-device {settings.device!r}: expected cpu, cuda, cuda:N or mps{_near_device(settings)}"
-        )
-    if settings.dtype is not None and settings.dtype not in DTYPES:
-        near = difflib.get_close_matches(settings.dtype, DTYPES, 1, 0.3)
-        raise OptionError(
-            f"--llm-dtype {settings.dtype!r}: expected one of {', '.join(DTYPES)}"
-            + (f"; did you mean {near[0]}?" if near else "")
-        )
-    if settings.batch_size is not None and settings.batch_size < 1:
-        raise OptionError(f"--llm-batch-size {settings.batch_size}: expected a whole number, 1 or more")
-    if settings.engine is not None and settings.engine not in ENGINES:
-        near = difflib.get_close_matches(settings.engine, ENGINES, 1)
-        raise OptionError(
-            f"--llm-engine {settings.engine!r}: expected one of {', '.join(ENGINES)}"
-            + (f"; did you mean {near[0]}?" if near else "")
-        )
-    for key, value in settings.model_args.items():
-        _check_key(key)
-        _check_value(key, value)
-
-
-def _near_device(settings: ModelSettings) -> str:
-    near = difflib.get_close_matches((settings.device or "").lower(), ("cpu", "cuda", "cuda:0", "mps"), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+        near = difflib.get_close_matches(settings.device.lower(), ("cpu", "cuda", "cuda:0", "mps"), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise OptionError(f"--llm-device {settings.device!r}: expected cpu, cuda, cuda:N or mps{hint}")
 
 
 def _no_constant(name: str) -> JSON:

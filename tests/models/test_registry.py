@@ -249,7 +249,7 @@ def test_offline(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_settings_are_checked_first(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="--llm-dtype"):
-        check(tmp_path / "nowhere", dtype="float8")
+    with pytest.raises(OptionError, match="--llm-device"):
+        check(tmp_path / "nowhere", device="gpu")
     with pytest.raises(ModelError):
         check(tmp_path / "nowhere")

@@ -56,6 +56,7 @@ def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: py
         (["--llm-batch-size=many"], "--llm-batch-size: expected a whole number above 0, found 'many'"),
         (["--llm-report-prompts=some"], "--llm-report-prompts: expected none, hash or full, found 'some'"),
         (["--llm-device=cpu", "--llm-device=mps"], "--llm-device was given 2 times ('cpu', 'mps'): give it once"),
+        (["--llm-batch-size=0"], "--llm-batch-size: expected a whole number above 0, found '0'"),
         (["--llm-engine=fast"], "--llm-engine: expected auto, tree or plain, found 'fast'"),
         (["--llm-model=demo", "--llm-model-arg=lora=x"], "--llm-model-arg: unknown key 'lora'*"),
         (["--llm-model=demo", "--llm-model-arg=peft"], "--llm-model-arg 'peft': expected key=value*"),
@@ -102,7 +103,7 @@ import collections
 
 import pytest
 from pytest_llmeval.gates.baseline.margins import Margin
-from pytest_llmeval.models import registry, settings as model_settings, specs
+from pytest_llmeval.models import registry, settings as model_settings
 from pytest_llmeval.suites.format import overrides
 from pytest_llmeval.suites.format.gate_rules import GivenGate
 
@@ -116,9 +117,7 @@ def counted(parse):
 
 GivenGate.parse, Margin.parse = counted(GivenGate.parse), counted(Margin.parse)
 overrides.parse_override = counted(overrides.parse_override)
-for module in (registry, specs):
-    if hasattr(module, "parse_model_spec"):
-        module.parse_model_spec = counted(module.parse_model_spec)
+registry.parse_model_spec = counted(registry.parse_model_spec)
 model_settings.parse_model_arg = counted(model_settings.parse_model_arg)
 
 @pytest.hookimpl(trylast=True)
