@@ -171,7 +171,7 @@ def test_the_top_level_is_known_by_name() -> None:
 
 def test_the_walk_sees_imports() -> None:
     assert any(found.importer == "errors" and found.target == "os" for found in IMPORTS)
-    assert any(found.importer == "scoring.base" and found.target == "suites.format.schema" for found in IMPORTS)
+    assert any(found.importer == "scoring.base" and found.target == "suites.format.prompt_spec" for found in IMPORTS)
 
 
 @pytest.mark.parametrize(

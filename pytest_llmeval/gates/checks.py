@@ -49,10 +49,10 @@ def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
     return lines
 
 
-def higher_is_better(suite: Suite, metrics: Sequence[str]) -> bool | None:
+def higher_is_better(suite: Suite, metrics: Sequence[str], better: Mapping[str, str]) -> bool | None:
     """The better direction of the suite's ``primary_metric``; None where it names none.
 
-    ``metrics`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number of samples, or
+    ``metrics`` and ``better`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number of samples, or
     of which nobody knows which direction is better.
     """
     primary = suite.spec.primary_metric
@@ -62,7 +62,7 @@ def higher_is_better(suite: Suite, metrics: Sequence[str]) -> bool | None:
         name = find_metric(primary.name, metrics)
     except SubjectError as error:
         raise suite.error(str(error), keys=("primary_metric",)) from None
-    known = definition(name)
+    known = definition(name, better)
     if known.kind == "count":
         message = f"{name} is a count of samples, which cannot be compared; expected a metric with a value for each"
         raise suite.error(message, keys=("primary_metric",))

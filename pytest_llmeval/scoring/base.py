@@ -1,16 +1,25 @@
-"""What a scorer is."""
+"""What a scorer is, and what most of them have in common."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import MappingProxyType
+from typing import Generic, Literal, Self, TypeAlias, TypeVar
 
-from pytest_llmeval.suites.format.schema import GenerateSpec
+from pytest_llmeval.scoring.targets import several_or_one, target_texts
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import GenerateRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, GenerateRequest, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Presented", "Scorer", "SettingsError", "reply_request"]
+__all__ = ["Better", "Presented", "Scorer", "SettingsError", "SettingsScorer", "reply_request"]
+
+S = TypeVar("S", bound=ScorerSettings)
+
+Better: TypeAlias = Literal["higher", "lower"]
 
 
 class SettingsError(ValueError):
@@ -45,45 +54,118 @@ class Presented:
     parts: tuple[Presented, ...] = ()
 
 
-class Scorer(Protocol):
+class Scorer(ABC):
     """Turns a sample into requests, and their responses into a score. Pure: values in, values out.
 
+    What is here serves scorers that judge one reply by the sample's targets; others override it. A class from outside
+    need not derive from this one: it has ``name``, ``version``, ``metrics``, ``default_template``, ``present``,
+    ``variables``, ``answer_text``, ``requests`` and ``score`` then (see ``CheckedScorer``).
+
     ``version``: raised whenever the same responses could get another score; part of a suite's fingerprint.
-    ``metrics``: names of the metrics that its scores carry, in the order in which they are shown (see ``metrics.py``).
+    ``metrics``: names of the metrics that its scores carry, in the order in which they are shown (see
+    ``metrics/definitions.py``). ``better``: the better direction of those that are not defined there.
     ``default_template``: the prompt template of a suite that gives none.
     """
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def name(self) -> str: ...
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        return 1
 
     @property
-    def metrics(self) -> tuple[str, ...]: ...
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "no_answer")
 
     @property
-    def default_template(self) -> str: ...
+    def better(self) -> Mapping[str, Better]:
+        return _NONE
+
+    @property
+    def default_template(self) -> str:
+        return "{{ question }}"
 
     def present(self, sample: Sample) -> Presented:
-        """Check the sample and choose what is shown. ``ValueError`` says in one line what is wrong with its data."""
+        """Check the sample and choose what is shown. ``ValueError`` says in one line what is wrong with its data.
+
+        Here: a target is a text or a list of texts, the references.
+        """
+        texts = target_texts(sample)
+        return Presented(sample=sample, references=texts, target=several_or_one(texts))
 
     def variables(self, presented: Presented) -> Mapping[str, object]:
-        """Names that this scorer adds to those that a prompt template can use."""
+        """Names that this scorer adds to those that a prompt template can use; none."""
+        return {}
 
     def answer_text(self, presented: Presented) -> str:
-        """What a few-shot example shows as its answer."""
+        """What a few-shot example shows as its answer: the first target, as given."""
+        return target_texts(presented.sample)[0]
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The requests that this sample needs. ``delimiter`` stands between the context and a scored option.
+        """The requests that this sample needs: one reply. ``delimiter`` stands between the context and a scored option.
 
         ``ValueError`` says in one line why this prompt cannot be asked.
         """
+        return (reply_request(prompt, generate),)
 
+    @abstractmethod
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Judge the responses, one for each request and in their order."""
+
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        """What of the suite does not go with this scorer, and its keys; None if all does."""
+        return None
+
+    def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
+        """What makes its numbers on these samples worth little: a sentence, and the keys below ``score``."""
+        return []
+
+    @property
+    def extra_template(self) -> tuple[str, Keys] | None:
+        """A template that is rendered as each sample's ``Presented.continuation``, and its keys; None for none."""
+        return None
+
+    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """What an answer is chosen from, and the indices of what is right in it; both empty where it is free text."""
+        return presented.labels or presented.choices, presented.right
+
+    @property
+    def tells_right_from_wrong(self) -> bool | None:
+        """Whether its scores say what is right; None where only they will show it."""
+        return "accuracy" in self.metrics
+
+    def judges(self) -> list[str]:
+        """What it says in ``judged_by`` of the models that it asks. ``ValueError`` for what is not text."""
+        return []
+
+    def versions(self) -> list[JSON]:
+        """Its name and version, with those of what is inside it: part of a suite's fingerprint."""
+        return [self.name, self.version]
+
+
+_NONE: Mapping[str, Better] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsScorer(Scorer, Generic[S]):
+    """A scorer with the settings that a suite gives it, and their name."""
+
+    settings: S
+
+    @classmethod
+    def of(cls, settings: S) -> Self:
+        """The scorer with these settings. ``ValueError``, or ``SettingsError``, where they cannot be used."""
+        return cls(settings)
+
+    @property
+    def name(self) -> str:
+        return self.settings.kind
 
 
 def reply_request(prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None) -> GenerateRequest:

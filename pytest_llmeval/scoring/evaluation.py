@@ -16,15 +16,8 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.fingerprints import fingerprint_parts
 from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.scorers.choices.choice import continuation_problem
-from pytest_llmeval.scoring.scorers.likelihood.perplexity import prompt_problem
-from pytest_llmeval.scoring.scorers.python.custom import judges_of
-from pytest_llmeval.scoring.scorers.replies.json_schemas import with_schemas_read
-from pytest_llmeval.scoring.scorers.wrappers.around import Around
 from pytest_llmeval.scoring.scorers.wrappers.checking import judged
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
-from pytest_llmeval.scoring.scorers.wrappers.several import SeveralScorer
-from pytest_llmeval.suites.format.schema import ChoiceSettings, PerplexitySettings
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.mapping import unusable_character
 from pytest_llmeval.suites.loading.unmapped import unmapped
@@ -50,19 +43,16 @@ class Evaluation:
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
-        self._score = with_schemas_read(suite.spec.score, self._read_schema)
+        self._score = suite.spec.score.with_files_read(self._read_schema)
         try:
             self.scorer: Scorer = suite_scorer(
                 self._score, suite.scorers, filters=suite.spec.filters, epochs=suite.spec.epochs
             )
+            self._check_extra_template()
         except SettingsError as error:
             raise suite.error(str(error), keys=error.keys) from None
-        problem = prompt_problem(suite.spec.prompt) if isinstance(suite.spec.score, PerplexitySettings) else None
-        if self._continuation is not None:
-            problem = continuation_problem(suite.spec.prompt)
-            self._check_continuation(self._continuation)
-        if problem is not None:
-            raise suite.error(problem[0], keys=("prompt", *problem[1]))
+        if (problem := self.scorer.suite_problem(suite)) is not None:
+            raise suite.error(problem[0], keys=problem[1])
         self.lengths: dict[str, int] = {}
         """Characters of each sample's longest request, by id; known once the fingerprints are."""
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
@@ -160,7 +150,7 @@ class Evaluation:
         Raises ``SuiteError`` where a scorer says of its judge what is no text.
         """
         try:
-            return tuple(judges_of(self.scorer))
+            return tuple(self.scorer.judges())
         except ValueError as error:
             raise self.suite.error(str(error), keys=("score",)) from None
 
@@ -185,8 +175,8 @@ class Evaluation:
         """All that decides how a reply is judged."""
         kind = self.suite.spec.score.kind
         described: list[JSON] = [self.scorer.name, self.scorer.version, {"kind": kind, **self.settings}]
-        if isinstance(self.scorer, SeveralScorer | Around):
-            described.append(_versions(self.scorer))
+        if (versions := self.scorer.versions()) != described[:2]:
+            described.append(versions)
         return described
 
     def _present(self, sample: Sample) -> Presented:
@@ -227,31 +217,30 @@ class Evaluation:
             answer = ""
         return self._variables(presented), answer
 
-    @property
-    def _continuation(self) -> str | None:
-        """The template of what is scored after each option, where the suite has one."""
-        settings = self.suite.spec.score
-        return settings.continuation if isinstance(settings, ChoiceSettings) else None
+    def warnings(self) -> list[str]:
+        """One line for each scorer whose numbers on the suite's samples are worth little, with the way out."""
+        found = self.scorer.warnings(self.suite.samples)
+        return [str(self.suite.error(text, keys=("score", *keys))) for text, keys in found]
 
-    def _check_continuation(self, source: str) -> None:
-        try:
-            self.suite.templates.check(source)
-        except TemplateError as error:
-            raise self.suite.error(str(error), keys=_CONTINUATION_KEYS) from None
+    def _check_extra_template(self) -> None:
+        if self.scorer.extra_template is not None:
+            source, keys = self.scorer.extra_template
+            try:
+                self.suite.templates.check(source)
+            except TemplateError as error:
+                raise SettingsError(str(error), keys) from None
 
     def _with_continuation(self, presented: Presented) -> Presented:
-        if self._continuation is None:
+        if self.scorer.extra_template is None:
             return presented
+        source, keys = self.scorer.extra_template
         try:
-            text = self.suite.templates.text(self._continuation, self._variables(presented))
+            text = self.suite.templates.text(source, self._variables(presented))
         except TemplateError as error:
-            raise self.suite.error(str(error), presented.sample, _CONTINUATION_KEYS) from None
+            raise self.suite.error(str(error), presented.sample, keys) from None
         if (problem := unusable_character(text)) is not None:
-            raise self.suite.error(f"the rendered text: {problem}", presented.sample, _CONTINUATION_KEYS)
+            raise self.suite.error(f"the rendered text: {problem}", presented.sample, keys)
         return replace(presented, continuation=text)
-
-
-_CONTINUATION_KEYS: Keys = ("score", "choice", "continuation")
 
 
 def deciding_output(score: Score, responses: Sequence[Response]) -> str | None:
@@ -283,15 +272,6 @@ def _sample_fingerprint(scorer: str, question: Question) -> str:
     if presented.parts:
         judged.append([_judged(part) for part in presented.parts])
     return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
-
-
-def _versions(scorer: Scorer) -> list[JSON]:
-    """Names and versions of a scorer, of what is around it, and of each of several."""
-    if isinstance(scorer, SeveralScorer):
-        return [[part.name, *_versions(part.scorer)] for part in scorer.parts]
-    if isinstance(scorer, Around):
-        return [type(scorer).__name__, scorer.layer_version, *_versions(scorer.inner)]
-    return [scorer.name, scorer.version]
 
 
 def _judged(presented: Presented) -> list[object]:

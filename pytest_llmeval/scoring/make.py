@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from importlib import import_module
+from typing import Any
 
-from pytest_llmeval.scoring.base import Scorer, SettingsError
-from pytest_llmeval.scoring.mathematics.scorer import MathScorer
-from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.scoring.scorers.choices.letter import LetterScorer
-from pytest_llmeval.scoring.scorers.choices.mass import MassScorer
-from pytest_llmeval.scoring.scorers.choices.yes_no import YesNoScorer
-from pytest_llmeval.scoring.scorers.likelihood.continuation import ContinuationScorer
-from pytest_llmeval.scoring.scorers.likelihood.perplexity import PerplexityScorer
-from pytest_llmeval.scoring.scorers.references.bleu import BleuScorer
-from pytest_llmeval.scoring.scorers.references.chrf import ChrfScorer
-from pytest_llmeval.scoring.scorers.references.f1 import F1Scorer
-from pytest_llmeval.scoring.scorers.references.meteor import MeteorScorer
-from pytest_llmeval.scoring.scorers.references.rouge import RougeScorer
-from pytest_llmeval.scoring.scorers.references.ter import TerScorer
-from pytest_llmeval.scoring.scorers.replies.contains import ContainsScorer
-from pytest_llmeval.scoring.scorers.replies.exact import ExactScorer
-from pytest_llmeval.scoring.scorers.replies.json_reply import JsonScorer
-from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
-from pytest_llmeval.scoring.scorers.replies.pattern import PatternScorer
+from pytest_llmeval.scoring.base import Scorer, SettingsError, SettingsScorer
+from pytest_llmeval.scoring.scorers.python.custom import make_custom_scorer
 from pytest_llmeval.scoring.scorers.wrappers.epochs import COUNTING_REDUCTIONS, EpochsScorer
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer, Pipeline, make_pipeline
 from pytest_llmeval.scoring.scorers.wrappers.several import KEYS, Part, SeveralScorer
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec, reduction_parts, reduction_problem
 from pytest_llmeval.suites.format.filters_spec import FilterSettings
-from pytest_llmeval.suites.format.schema import (
-    ChoiceSettings,
-    ExactSettings,
-    LetterSettings,
-    NumberSettings,
-    PatternSettings,
-    PerplexitySettings,
-    ScoreSettings,
-    YesNoSettings,
-)
-from pytest_llmeval.suites.format.score_settings import CustomSettings, OneScoreSettings, SeveralSettings
-from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings, MassSettings
-from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
-from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, JsonSettings
+from pytest_llmeval.suites.format.score_settings import CustomSettings, ScoreSettings, SeveralSettings
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.format.score_settings.several import PartSettings
-from pytest_llmeval.suites.format.score_settings.texts import (
-    BleuSettings,
-    ChrfSettings,
-    F1Settings,
-    MeteorSettings,
-    RougeSettings,
-    TerSettings,
-)
 from pytest_llmeval.suites.loading.suite import NO_SCORERS
 from pytest_llmeval.text.wording import Keys
 
-__all__ = ["make_scorer", "suite_scorer"]
+__all__ = ["make_scorer", "scorer_class", "suite_scorer"]
 
 
 def suite_scorer(
@@ -73,17 +37,18 @@ def suite_scorer(
     pipeline = make_pipeline(filters)
     if not isinstance(settings, SeveralSettings):
         made = _made(settings, custom, ("score",))
-        _check_reductions(epochs, settings, made, ("epochs", "reduce"))
+        _check_reductions(epochs, made, ("epochs", "reduce"))
         return _surrounded(made, pipeline, _FILTERS, epochs)
     parts = {}
     for name, part in settings.scorers.items():
         keys = (*KEYS, name)
         own = make_pipeline(part.filters, (*keys, "filters"))
         reduced = _reduced(epochs, part, keys)
-        inner = _one_of_several(part.score, custom, (*keys, "score"))
-        _check_reductions(
-            reduced, part.score, inner, ("epochs", "reduce") if part.reduce is None else (*keys, "reduce")
-        )
+        if part.score.why_alone is not None:
+            message, own_keys = part.score.why_alone
+            raise SettingsError(message, (*keys, "score", *own_keys))
+        inner = _made(part.score, custom, (*keys, "score"))
+        _check_reductions(reduced, inner, ("epochs", "reduce") if part.reduce is None else (*keys, "reduce"))
         where = (*keys, "filters") if own else _FILTERS
         parts[name] = Part(name, _surrounded(inner, pipeline + own, where, reduced))
     deciding = parts.pop(settings.deciding)
@@ -112,43 +77,24 @@ def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> Epoch
     return epochs.model_copy(update={"reduce": part.reduce})
 
 
-def _check_reductions(epochs: EpochsSpec | None, settings: ScoreSettings, scorer: Scorer, keys: Keys) -> None:
-    """Right replies can only be counted where the scorer says which are, or a threshold does.
-
-    What a function in Python says that names neither its metrics nor what it returns, its scores show.
-    """
-    if epochs is None:
+def _check_reductions(epochs: EpochsSpec | None, scorer: Scorer, keys: Keys) -> None:
+    """Right replies can only be counted where the scorer says which are, or a threshold does."""
+    if epochs is None or scorer.tells_right_from_wrong is None:
         return
-    if "accuracy" in scorer.metrics:
+    if scorer.tells_right_from_wrong:
         if epochs.threshold is not None:
             message = f"{scorer.name} says itself which replies are right; remove it"
             raise SettingsError(message, ("epochs", "threshold"))
         return
-    if epochs.threshold is not None or (isinstance(settings, CustomSettings) and not _gives_numbers(scorer)):
+    if epochs.threshold is not None:
         return
     for name in epochs.reduce:
         if reduction_parts(name)[0] in COUNTING_REDUCTIONS:
-            who = settings.name if isinstance(settings, CustomSettings) else settings.kind
             raise SettingsError(
-                f"{name} counts right replies, and {who} says of none whether it is right; use mean, mode or first, or "
-                "say from which number on a reply is right: epochs.threshold",
+                f"{name} counts right replies, and {scorer.name} says of none whether it is right; use mean, mode or "
+                "first, or say from which number on a reply is right: epochs.threshold",
                 keys,
             )
-
-
-def _gives_numbers(scorer: Scorer) -> bool:
-    """Whether a scorer in Python says so before it judges: by the metrics that its function names, or ``-> float``."""
-    from pytest_llmeval.scoring.scorers.python.custom import CustomScorer, returns_number
-
-    return isinstance(scorer, CustomScorer) and (bool(scorer.metrics) or returns_number(scorer.judge))
-
-
-def _one_of_several(settings: OneScoreSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:
-    if isinstance(settings, PerplexitySettings):
-        raise SettingsError("perplexity reads whole texts and shares no request; give it a suite of its own", keys)
-    if isinstance(settings, ChoiceSettings) and settings.continuation is not None:
-        raise SettingsError("a continuation is for score: choice alone", (*keys, "choice", "continuation"))
-    return _made(settings, custom, keys)
 
 
 def _made(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:
@@ -167,48 +113,15 @@ def make_scorer(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]
     ``ValueError`` says in one line why these settings cannot be used; the keys of a ``SettingsError`` lead on from
     those of ``settings``.
     """
-    match settings:
-        case ChoiceSettings():
-            return ChoiceScorer(settings)
-        case MassSettings():
-            return MassScorer(settings)
-        case ContinuationSettings():
-            return ContinuationScorer(settings)
-        case LetterSettings():
-            return LetterScorer(settings)
-        case YesNoSettings():
-            return YesNoScorer(settings)
-        case NumberSettings():
-            return NumberScorer(settings)
-        case ExactSettings():
-            return ExactScorer.of(settings)
-        case PatternSettings():
-            return PatternScorer.of(settings)
-        case ContainsSettings():
-            return ContainsScorer.of(settings)
-        case JsonSettings():
-            return JsonScorer.of(settings)
-        case MathSettings():
-            return MathScorer.of(settings)
-        case F1Settings():
-            return F1Scorer(settings)
-        case BleuSettings():
-            return BleuScorer.of(settings)
-        case RougeSettings():
-            return RougeScorer.of(settings)
-        case ChrfSettings():
-            return ChrfScorer.of(settings)
-        case TerSettings():
-            return TerScorer.of(settings)
-        case MeteorSettings():
-            return MeteorScorer.of(settings)
-        case PerplexitySettings():
-            return PerplexityScorer(settings)
-        case CustomSettings():
-            from pytest_llmeval.scoring.scorers.python.custom import make_custom_scorer
+    if isinstance(settings, SeveralSettings):
+        return suite_scorer(settings, custom)
+    if isinstance(settings, CustomSettings):
+        return make_custom_scorer(settings, custom)
+    return scorer_class(settings).of(settings)
 
-            return make_custom_scorer(settings, custom)
-        case SeveralSettings():
-            return suite_scorer(settings, custom)
-        case _:
-            assert_never(settings)
+
+def scorer_class(settings: ScorerSettings) -> type[SettingsScorer[Any]]:
+    """The class that the settings name, imported on first use: what one scorer needs costs suites of others nothing."""
+    module, _, name = settings.scorer.partition(":")
+    found: type[SettingsScorer[Any]] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found

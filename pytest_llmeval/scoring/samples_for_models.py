@@ -6,13 +6,9 @@ from collections.abc import Sequence
 
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.format.score_settings.choices import YesNoSettings
-from pytest_llmeval.suites.format.score_settings.several import SeveralSettings
 from pytest_llmeval.types import AskedSample, Request, Sample
 
 __all__ = ["asked_sample", "whole_suite"]
-
-_YES_NO = ("yes", "no")
 
 
 def whole_suite(evaluation: Evaluation) -> list[AskedSample]:
@@ -24,7 +20,7 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
     """The sample, which is the suite's ``number``-th, with the requests that other models would be asked."""
     suite = evaluation.suite
     presented = evaluation.scorer.present(sample)
-    options, right = _options(evaluation, presented)
+    options, right = evaluation.scorer.options(presented)
     targets = (presented.target,) if isinstance(presented.target, str) else presented.target
     keys = presented.references if len(presented.references) == len(targets) else targets
     answers = () if options else _answers(evaluation, presented, targets)
@@ -50,13 +46,3 @@ def _answers(evaluation: Evaluation, presented: Presented, targets: Sequence[str
         return (evaluation.scorer.answer_text(presented), *targets[1:])
     except ValueError:
         return ()
-
-
-def _options(evaluation: Evaluation, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """What an answer is chosen from, and which of it is right."""
-    settings = evaluation.suite.spec.score
-    if isinstance(settings, SeveralSettings):
-        settings = settings.scorers[settings.deciding].score
-    if isinstance(settings, YesNoSettings):
-        return _YES_NO, tuple(_YES_NO.index(reference) for reference in presented.references)
-    return presented.labels or presented.choices, presented.right

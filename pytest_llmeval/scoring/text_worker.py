@@ -11,7 +11,7 @@ from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer, TooLongError
 from pytest_llmeval.suites.format.score_settings import OneScoreSettings
 
-_SCORERS: dict[str, LibraryScorer] = {}
+_SCORERS: dict[str, LibraryScorer[Any]] = {}
 
 
 def services() -> dict[str, Any]:

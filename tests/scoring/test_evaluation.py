@@ -10,9 +10,9 @@ import pytest
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.mathematics import scorer as mathematics
-from pytest_llmeval.scoring.scorers.references import libraries
+from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
-from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.suites.loading.loader import load_suite
 
 SUITE = """\
@@ -34,8 +34,8 @@ def evaluation(folder: Path, text: str) -> Evaluation:
     [
         (SEVERAL, NumberScorer, "version"),
         ("score: number\nfilters: [strip]\n", NumberScorer, "version"),
-        ("score: number\nfilters: [strip]\n", Around, "layer_version"),
-        ("score: number\nepochs: 3\n", Around, "layer_version"),
+        ("score: number\nfilters: [strip]\n", ScorerWrapper, "layer_version"),
+        ("score: number\nepochs: 3\n", ScorerWrapper, "layer_version"),
     ],
     ids=["one of several", "inside filters", "filters", "epochs"],
 )
@@ -89,7 +89,7 @@ def test_what_cannot_be_used_is_said_at_its_place(tmp_path: Path, text: str, mes
 
 
 def test_a_missing_library_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None)
+    monkeypatch.setattr(reference_scorer, "find_spec", lambda name: None)
     with pytest.raises(SuiteError, match=r"suite\.yaml:4: score: meteor needs nltk, which is not installed"):
         evaluation(tmp_path, "score: meteor\n")
 

@@ -16,7 +16,7 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known
 from pytest_llmeval.scoring.metrics.summary import summarize
-from pytest_llmeval.scoring.scorers.references import libraries
+from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.suites.format.schema import ScoreSettings
@@ -184,7 +184,7 @@ def test_a_target_that_is_no_text_is_refused(settings: ScoreSettings, target: An
 def test_a_missing_library_is_named_with_its_extra(settings: ScoreSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {"bleu": "sacrebleu", "chrf": "sacrebleu", "ter": "sacrebleu", "rouge": "rouge_score", "meteor": "nltk"}
     absent = missing[settings.kind]
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == absent else find_spec(name))
+    monkeypatch.setattr(reference_scorer, "find_spec", lambda name: None if name == absent else find_spec(name))
     package = absent.replace("_", "-")
     expected = rf"^{settings.kind} needs {package}, .*; pip install 'pytest-llmeval-suites\[metrics\]'$"
     with pytest.raises(ValueError, match=expected):

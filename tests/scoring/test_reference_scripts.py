@@ -8,7 +8,6 @@ import pytest
 import sacrebleu
 
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.reference_scripts import script_warnings
 from pytest_llmeval.suites.loading.loader import load_suite
 
 CHINESE = "猫坐在垫子上睡了一整天。"
@@ -21,7 +20,7 @@ def warnings_of(folder: Path, score: str, *references: str) -> list[str]:
     rows = "".join(f"  - {{question: q, target: '{reference}'}}\n" for reference in references)
     path = folder / "s.yaml"
     path.write_text(f"suite: s\nscore: {score}\nsamples:\n{rows}", encoding="utf-8")
-    found = script_warnings(Evaluation(load_suite(path)))
+    found = Evaluation(load_suite(path)).warnings()
     assert all(line.startswith(f"{path.name}:2: score") or f"{path}:2: score" in line for line in found)
     return [line.partition(": score")[2] for line in found]
 

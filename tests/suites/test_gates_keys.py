@@ -157,7 +157,7 @@ REFUSED_BY_THE_SCORER = {
 
 def check(suite: Suite) -> tuple[dict[str, int | None], bool | None]:
     metrics = Evaluation(suite).scorer.metrics
-    return gate_lines(suite, metrics), higher_is_better(suite, metrics)
+    return gate_lines(suite, metrics), higher_is_better(suite, metrics, {})
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED_BY_THE_SCORER.values(), ids=REFUSED_BY_THE_SCORER.keys())

@@ -87,10 +87,11 @@ def changed_definition(name: str, baseline: Report, before: SuiteReport, after: 
 
     A baseline that does not say so (schema 1) is known by the kind of its metric alone.
     """
+    own_meaning = definition(name, after.info.better)
     now: Mapping[str, JSON] = {
-        "kind": definition(name).kind,
-        "higher_is_better": definition(name).higher_is_better,
-        "version": definition(name).version,
+        "kind": own_meaning.kind,
+        "higher_is_better": own_meaning.higher_is_better,
+        "version": own_meaning.version,
     }
     then = baseline.definitions.get(name)
     if then is None:
@@ -130,7 +131,8 @@ def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
     if "accuracy" in metrics:
         return "accuracy"
     values = [name for name in metrics if definition(name).kind != "count"]
-    return _first(name for name in values if definition(name).higher_is_better is not None) or _first(values)
+    directions = {name: definition(name, suite.info.better).higher_is_better for name in values}
+    return _first(name for name in values if directions[name] is not None) or _first(values)
 
 
 def _first(names: Iterable[str]) -> str | None:
@@ -138,7 +140,7 @@ def _first(names: Iterable[str]) -> str | None:
 
 
 def _gated(suite: SuiteReport, name: str, margin: float | None, *, is_primary: bool) -> GatedMetric:
-    is_higher = definition(name).higher_is_better
+    is_higher = definition(name, suite.info.better).higher_is_better
     said = suite.info.higher_is_better
     if said is not None and name == suite.info.primary_metric:
         is_higher = said

@@ -29,7 +29,6 @@ from pytest_llmeval.plugin.stash import suite_paths_key
 from pytest_llmeval.plugin.told_once import warn_once
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.reference_scripts import script_warnings
 from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
 from pytest_llmeval.suites.format.overrides import Override
@@ -81,12 +80,13 @@ class SuiteNode(pytest.Collector):
             raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
         self.evaluation = Evaluation(suite)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
-        metrics, primary = self.evaluation.scorer.metrics, suite.spec.primary_metric
+        scorer, primary = self.evaluation.scorer, suite.spec.primary_metric
+        metrics, better = scorer.metrics, dict(scorer.better)
         self.info = SuiteInfo(
             name=suite.name,
             path=self.nodeid,
             description=suite.spec.description,
-            scorer=self.evaluation.scorer.name,
+            scorer=scorer.name,
             settings=self.evaluation.settings,
             fingerprint=fingerprint,
             num_samples=len(suite.samples),
@@ -94,7 +94,8 @@ class SuiteNode(pytest.Collector):
             overridden=suite.overridden,
             gates=gate_lines(suite, metrics),
             primary_metric=None if primary is None else primary.name,
-            higher_is_better=higher_is_better(suite, metrics),
+            higher_is_better=higher_is_better(suite, metrics, better),
+            better=better,
             cluster=suite.cluster,
             interval=suite.spec.interval,
             judge=self.evaluation.judge,
@@ -104,7 +105,7 @@ class SuiteNode(pytest.Collector):
         given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
         check_given_gates(suite, metrics, given)
         self._add_tags(suite.spec.tags)
-        for warning in script_warnings(self.evaluation):
+        for warning in self.evaluation.warnings():
             warn_once(self, warning)
         self._take_responses(suite)
         check_replies(self.config, self.path, suite.name, lambda: self.samples_asked)

@@ -146,8 +146,12 @@ class Report:
 
 def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:
     """``Report.definitions``: what the names of the suites' metrics mean in this version."""
-    names = sorted({name for suite in suites for name in suite.summary.metrics})
+    better: dict[str, str] = {}
+    names: set[str] = set()
+    for suite in suites:
+        better |= suite.info.better
+        names.update(suite.summary.metrics)
     return {
         name: {"kind": found.kind, "higher_is_better": found.higher_is_better, "version": found.version}
-        for name, found in ((name, definition(name)) for name in names)
+        for name, found in ((name, definition(name, better)) for name in sorted(names))
     }

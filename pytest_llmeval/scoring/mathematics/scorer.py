@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.mathematics.answers import MAX_REPLY, Answer, find_answer, for_math_verify, same_text
 from pytest_llmeval.scoring.mathematics.hendrycks import equal_texts, normal_form, published_box
 from pytest_llmeval.scoring.mathematics.minerva import normalized_answer
@@ -17,9 +16,8 @@ from pytest_llmeval.scoring.mathematics.process import Verdict, shared_process
 from pytest_llmeval.scoring.processes.bounded_process import Bounds
 from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scoring.scorers.replies.numerals import final_number
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
-from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathCompare, MathSettings
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
@@ -35,16 +33,13 @@ _WAYS: Mapping[MathCompare, tuple[Extract, ...]] = MappingProxyType(
 _EXTRA = "install it with: pip install 'pytest-llmeval-suites[math]'"
 
 
-@dataclass(frozen=True, slots=True)
-class MathScorer(ReplyScorer):
+class MathScorer(SettingsScorer[MathSettings]):
     """Right if the reply's answer equals that of a target. Made by ``of``, which checks that the libraries are there.
 
     What is compared by value is compared in a process with bounds. A reply on which that runs out of time or memory
     has not given the answer: it is wrong, and ``details`` say why. A target that does so by itself leaves the sample
     unscored, for that is the suite's mistake.
     """
-
-    settings: MathSettings
 
     @classmethod
     def of(cls, settings: MathSettings) -> MathScorer:
@@ -57,10 +52,6 @@ class MathScorer(ReplyScorer):
     def ways(self) -> tuple[Extract, ...]:
         """How a reply is searched, in order."""
         return self.settings.extract or _WAYS[self.settings.compare]
-
-    @property
-    def name(self) -> str:
-        return "math"
 
     @property
     def version(self) -> int:

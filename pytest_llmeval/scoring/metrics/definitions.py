@@ -41,6 +41,8 @@ class MetricDefinition:
     version: int = 1
 
 
+_NO_DIRECTIONS: Mapping[str, str] = MappingProxyType({})
+
 _BEST_BY: Mapping[str, str] = MappingProxyType(
     {
         "token": "with the highest logprob per token",
@@ -316,15 +318,17 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
 """Metrics with a number in their names, shown after those of ``METRICS``: a pattern, and the definition by number."""
 
 
-def definition(name: str) -> MetricDefinition:
-    """The definition of a metric's name; one that a user gave is a mean, of which the better direction is unknown.
+def definition(name: str, better: Mapping[str, str] = _NO_DIRECTIONS) -> MetricDefinition:
+    """The definition of a metric's name; one that is not ours is a mean, of which ``better`` may know the direction.
 
+    ``better`` says "higher" or "lower" by name, as a scorer does.
     ``flexible.accuracy``, the accuracy of one scorer of several, is defined as ``accuracy`` is, under its own name.
     """
     prefix, base = split_name(name)
     found = _unprefixed(base)
     if found is None:
-        return MetricDefinition(name, "mean", None, f"Mean of {name}.")
+        is_higher = better[name] == "higher" if name in better else None
+        return MetricDefinition(name, "mean", is_higher, f"Mean of {name}.")
     return replace(found, name=name) if prefix else found
 
 

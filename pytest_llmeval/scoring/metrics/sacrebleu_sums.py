@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import regex
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHRF_NAMES",
     "SMOOTHINGS",
+    "TerRules",
     "bleu",
     "bleu_counts",
     "chrf_counts",
@@ -228,30 +229,31 @@ def _chrf_of(counts: Sequence[float], word_order: int, beta: float) -> float:
 # TER
 
 
+class TerRules(TypedDict):
+    """How texts become words: sacrebleu's arguments."""
+
+    normalized: bool
+    no_punct: bool
+    asian_support: bool
+    case_sensitive: bool
+
+
 @lru_cache(maxsize=8)
-def _ter(normalized: bool, no_punct: bool, asian_support: bool, case_sensitive: bool) -> TER:
+def _ter(**rules: Unpack[TerRules]) -> TER:
     from sacrebleu.metrics.ter import TER
 
-    return TER(normalized=normalized, no_punct=no_punct, asian_support=asian_support, case_sensitive=case_sensitive)
+    return TER(**rules)
 
 
-def ter_counts(
-    text: str,
-    references: Sequence[str],
-    *,
-    normalized: bool,
-    no_punct: bool,
-    asian_support: bool,
-    case_sensitive: bool,
-) -> dict[str, float]:
+def ter_counts(text: str, references: Sequence[str], **rules: Unpack[TerRules]) -> dict[str, float]:
     """What TER is made of: the fewest edits that lead to a reference, and the references' mean length in words."""
-    found = _ter(normalized, no_punct, asian_support, case_sensitive).sentence_score(text, references)
+    found = _ter(**rules).sentence_score(text, references)
     return dict(zip(_TER_NEEDS, (float(found.num_edits), float(found.ref_length)), strict=True))
 
 
-def ter_words(text: str, *, normalized: bool, no_punct: bool, asian_support: bool, case_sensitive: bool) -> list[str]:
+def ter_words(text: str, **rules: Unpack[TerRules]) -> list[str]:
     """The words that TER compares."""
-    tokenized: str = _ter(normalized, no_punct, asian_support, case_sensitive).tokenizer(text.rstrip())
+    tokenized: str = _ter(**rules).tokenizer(text.rstrip())
     return tokenized.split()
 
 

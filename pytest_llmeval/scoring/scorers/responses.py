@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, GenerateResponse, LoglikelihoodResponse, Response, Status
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "reply",
     "said_to_be_cut",
     "status_of_credit",
+    "text_problem",
     "two_ends",
 ]
 
@@ -60,6 +61,15 @@ def loglikelihood_problem(values: Sequence[float], options: Sequence[str]) -> st
             return f"the loglikelihood of option {quote(option)} is {value}"
     if all(value == -math.inf for value in values):
         return "the loglikelihood of every option is -inf"
+    return None
+
+
+def text_problem(response: LoglikelihoodResponse, text: str) -> str | None:
+    """Why the likelihood of a whole text ("target") cannot be used; None if it can."""
+    if response.num_tokens < 1 and response.measure == "loglikelihood":
+        return f"the model counts {response.num_tokens} tokens in the {text}"
+    if not math.isfinite(response.loglikelihood):
+        return f"the loglikelihood of the {text} is {response.loglikelihood}"
     return None
 
 

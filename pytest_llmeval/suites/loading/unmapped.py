@@ -8,9 +8,6 @@ from pytest_llmeval.types import Sample
 
 __all__ = ["unmapped"]
 
-_CHOOSE = ("choice", "letter", "mass")
-"""Scorers that need options."""
-
 
 def unmapped(suite: Suite, sample: Sample) -> str | None:
     """What a suite does not say of its data set: where the options are, or what is right; None where it does.
@@ -20,7 +17,7 @@ def unmapped(suite: Suite, sample: Sample) -> str | None:
     spec, row = suite.spec, sample.variables.get("row")
     if spec.dataset is None or spec.samples is not None or not isinstance(row, dict):
         return None
-    is_missing = {"target": sample.target is None, "choices": not sample.choices and spec.score.kind in _CHOOSE}
+    is_missing = {"target": sample.target is None, "choices": not sample.choices and spec.score.needs_options}
     for name in ("choices", "target"):
         said = name in spec.dataset.fields or getattr(spec, name) is not None
         if is_missing[name] and not said and name not in row:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values
@@ -13,48 +13,36 @@ from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
 from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.scoring.metrics.summary import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
+    OptionsScorer,
     Ranking,
     alike_as_one,
     brier_sum,
+    option_details,
     options_problem,
-    present_options,
     rank,
     usable_normalizations,
 )
 from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, status_of_credit
-from pytest_llmeval.scoring.scorers.targets import quote
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec, PromptSpec
+from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceNormalize, ChoiceSettings, Normalize
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (
-    JSON,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     Prompt,
     Request,
     Response,
-    Sample,
     Score,
 )
 
-__all__ = ["ChoiceScorer", "continuation_problem"]
+__all__ = ["ChoiceScorer"]
 
 _NORMALIZATIONS: tuple[Normalize, ...] = ("token", "sum", "char", "byte")
 
 
-def continuation_problem(prompt: PromptSpec) -> tuple[str, Keys] | None:
-    """What of a suite's ``prompt`` does not go with ``score.choice.continuation``, and its keys; None if all does."""
-    if prompt.prefix and not prompt.chat:
-        return "found text, but with score.choice.continuation the prompt ends with an option; remove it", ("prefix",)
-    fewshot = prompt.fewshot
-    if fewshot is not None and fewshot.count > 0 and fewshot.template is None:
-        found = "found no template; with score.choice.continuation an example's template shows its right option"
-        return f"{found}, such as '{{{{ choices[target] }}}}'", ("fewshot",)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class ChoiceScorer:
+class ChoiceScorer(OptionsScorer[ChoiceSettings]):
     """The likeliest option is the answer; a softmax over the options' scores is a distribution with a Brier score.
 
     Where several options tie for the likeliest, they share the credit: of m of which r are right, the accuracy is r/m,
@@ -66,15 +54,7 @@ class ChoiceScorer:
     lm-eval 0.4.13 does where ``doc_to_text`` is an index (winogrande). Characters and bytes stay those of the options.
     """
 
-    settings: ChoiceSettings
-
-    @property
-    def name(self) -> str:
-        return "choice"
-
-    @property
-    def version(self) -> int:
-        return 2  # 2: ties share
+    version = 2  # 2: ties share
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -93,26 +73,38 @@ class ChoiceScorer:
             return "{{ question if question is defined else '' }}"
         return "{{ question }}"
 
-    def present(self, sample: Sample) -> Presented:
-        """All choices in their order. ``ValueError``: fewer than two, an empty one, or a target that does not fit."""
-        return present_options(sample)
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        """With a continuation the prompt ends with an option, and examples show theirs themselves."""
+        prompt = suite.spec.prompt
+        if self.settings.continuation is None:
+            return None
+        if prompt.prefix and not prompt.chat:
+            found = "found text, but with score.choice.continuation the prompt ends with an option; remove it"
+            return found, ("prompt", "prefix")
+        fewshot = prompt.fewshot
+        if fewshot is not None and fewshot.count > 0 and fewshot.template is None:
+            found = "found no template; with score.choice.continuation an example's template shows its right option"
+            return f"{found}, such as '{{{{ choices[target] }}}}'", ("prompt", "fewshot")
+        return None
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
+    @property
+    def extra_template(self) -> tuple[str, Keys] | None:
+        """The continuation."""
+        source = self.settings.continuation
+        return None if source is None else (source, ("score", "choice", "continuation"))
 
     def answer_text(self, presented: Presented) -> str:
         """The first right option; the continuation where there is one."""
         if self.settings.continuation is not None:
             return presented.continuation
-        return presented.choices[presented.right[0]]
+        return super().answer_text(presented)
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """One log-likelihood for each option; where accuracy by pmi is asked for, then one for each without a prompt.
 
-        White space at the prompt's end is the backend's business, not ours. ``ValueError`` for an empty continuation.
+        ``ValueError`` for an empty continuation.
         """
         choices = presented.choices
         if self.settings.continuation is not None:
@@ -120,9 +112,9 @@ class ChoiceScorer:
             if not scored.strip():
                 raise ValueError("score.choice.continuation is empty: there is nothing whose likelihood could be taken")
             return tuple(LoglikelihoodRequest(_ended(prompt, choice), delimiter + scored) for choice in choices)
-        asked = tuple(LoglikelihoodRequest(prompt, delimiter + choice) for choice in choices)
+        asked = super().requests(presented, prompt, delimiter=delimiter, generate=generate)
         if self.settings.asks_options_alone:
-            return (*asked, *(LoglikelihoodRequest("", delimiter + choice) for choice in choices))
+            return (*asked, *super().requests(presented, "", delimiter=delimiter, generate=generate))
         return asked
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
@@ -132,10 +124,7 @@ class ChoiceScorer:
         answered = loglikelihoods(responses, len(options) * (2 if asks_alone else 1))
         found = alike_as_one(options, answered[: len(options)])
         alone = alike_as_one(options, answered[len(options) :]) if asks_alone else []
-        details: dict[str, JSON] = {
-            "loglikelihoods": [finite_or_none(response.loglikelihood) for response in found],
-            "num_tokens": [response.num_tokens for response in found],
-        }
+        details = option_details(found)
         if asks_alone:
             details["loglikelihoods_alone"] = [finite_or_none(response.loglikelihood) for response in alone]
         problem = options_problem(options, found, self.settings.normalize) or _alone_problem(options, alone)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pytest_llmeval.scoring.scorers.targets import quote
-from pytest_llmeval.suites.format.schema import ChoiceSettings, LetterSettings
-from pytest_llmeval.suites.format.score_settings.choices import MassSettings
-from pytest_llmeval.suites.format.score_settings.several import SeveralSettings
+from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.loading.suite import Suite
 
 __all__ = ["equal_options"]
 
-_CHOOSING = (ChoiceSettings, LetterSettings, MassSettings)
-
 
 def equal_options(suite: Suite) -> str | None:
     """One line that names the first sample with an option twice and counts the others; None where there is none."""
-    settings = suite.spec.score
-    chosen = [part.score for part in settings.scorers.values()] if isinstance(settings, SeveralSettings) else [settings]
-    if not any(isinstance(one, _CHOOSING) for one in chosen):
+    if not any(settings.needs_options for settings, _ in suite.spec.score.each()):
         return None
     found = [sample for sample in suite.samples if len({*map(str.strip, sample.choices)}) < len(sample.choices)]
     if not found:

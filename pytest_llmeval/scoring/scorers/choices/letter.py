@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
 from pytest_llmeval.scoring.metrics.summary import skill
 from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
 from pytest_llmeval.scoring.scorers.responses import reply, two_ends
-from pytest_llmeval.scoring.scorers.targets import quote, right_choices, several_or_one
-from pytest_llmeval.suites.format.schema import GenerateSpec, LetterSettings
+from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings.choices import LetterSettings
 from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 
 __all__ = ["LetterScorer", "first_upper", "option_labels"]
@@ -48,28 +48,16 @@ def first_upper(text: str, labels: Sequence[str]) -> str | None:
     return found[0] if found is not None and found[0] in labels else None
 
 
-@dataclass(frozen=True, slots=True)
-class LetterScorer:
+class LetterScorer(SettingsScorer[LetterSettings]):
     """Options are shuffled by the sample's id, labelled, and shown; the label that the reply states is the answer."""
-
-    settings: LetterSettings
-
-    @property
-    def name(self) -> str:
-        return "letter"
 
     @property
     def version(self) -> int:
         """1 is the rule ``first_upper``, which was the only one."""
         return 1 if self.settings.rule == "first_upper" else 2
 
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "skill", "no_answer")
-
-    @property
-    def default_template(self) -> str:
-        return _TEMPLATE
+    metrics = ("accuracy", "skill", "no_answer")
+    default_template = _TEMPLATE
 
     def present(self, sample: Sample) -> Presented:
         """The options in the order shown, without those of excluded types.

@@ -6,20 +6,22 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.scorers.responses import loglikelihood_problem
-from pytest_llmeval.scoring.scorers.targets import quote, right_choices, several_or_one
+from pytest_llmeval.scoring.base import Presented, S, SettingsScorer
+from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihood_problem
+from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import Normalize
-from pytest_llmeval.types import LoglikelihoodResponse, Sample
+from pytest_llmeval.types import JSON, LoglikelihoodRequest, LoglikelihoodResponse, Prompt, Request, Sample
 
 __all__ = [
     "TIE_TOLERANCE",
+    "OptionsScorer",
     "Ranking",
     "alike_as_one",
     "brier_sum",
+    "option_details",
     "option_scores",
     "options_problem",
-    "present_options",
     "rank",
     "usable_normalizations",
 ]
@@ -60,23 +62,44 @@ class Ranking:
         return f"{' | '.join(shown)}{' | …' if len(self.tied) > _SHOWN_OF_TIE else ''} (tie)"
 
 
-def present_options(sample: Sample) -> Presented:
-    """All choices in their order. ``ValueError``: fewer than two, an empty one, or a target that does not fit.
+class OptionsScorer(SettingsScorer[S]):
+    """Asks for the log-likelihood of each option."""
 
-    Stricter than lm-eval 0.4.13, which counts a target out of range as wrong (with a warning), takes the first of equal
-    option texts for a target that is text, and scores samples of which every option is right.
-    """
-    right = right_choices(sample)
-    for index, choice in enumerate(sample.choices):
-        if not choice.strip():
-            raise ValueError(f"choice {index} is empty: there is nothing whose likelihood could be taken")
-    return Presented(
-        sample=sample,
-        choices=sample.choices,
-        right=right,
-        order=tuple(range(len(sample.choices))),
-        target=several_or_one([sample.choices[index] for index in right]),
-    )
+    def present(self, sample: Sample) -> Presented:
+        """All choices in their order. ``ValueError``: fewer than two, an empty one, or a target that does not fit.
+
+        Stricter than lm-eval 0.4.13, which counts a target out of range as wrong (with a warning), takes the first of
+        equal option texts for a target that is text, and scores samples of which every option is right.
+        """
+        right = right_choices(sample)
+        for index, choice in enumerate(sample.choices):
+            if not choice.strip():
+                raise ValueError(f"choice {index} is empty: there is nothing whose likelihood could be taken")
+        return Presented(
+            sample=sample,
+            choices=sample.choices,
+            right=right,
+            order=tuple(range(len(sample.choices))),
+            target=several_or_one([sample.choices[index] for index in right]),
+        )
+
+    def answer_text(self, presented: Presented) -> str:
+        """The first right option."""
+        return presented.choices[presented.right[0]]
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """One log-likelihood for each option. White space at the prompt's end is the backend's business, not ours."""
+        return tuple(LoglikelihoodRequest(prompt, delimiter + choice) for choice in presented.choices)
+
+
+def option_details(responses: Sequence[LoglikelihoodResponse]) -> dict[str, JSON]:
+    """What a report says of the options' log-likelihoods."""
+    return {
+        "loglikelihoods": [finite_or_none(response.loglikelihood) for response in responses],
+        "num_tokens": [response.num_tokens for response in responses],
+    }
 
 
 def option_scores(

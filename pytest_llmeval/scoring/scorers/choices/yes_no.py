@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values
 from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.scoring.metrics.summary import skill
@@ -23,8 +22,9 @@ from pytest_llmeval.scoring.scorers.responses import (
     status_of_credit,
     two_ends,
 )
-from pytest_llmeval.scoring.scorers.targets import quote
-from pytest_llmeval.suites.format.schema import GenerateSpec, YesNoSettings
+from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings.choices import YesNoSettings
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score
 
 __all__ = ["YesNoScorer", "prefix_answer", "stated_yes_or_no"]
@@ -89,19 +89,12 @@ def _among(text: str) -> frozenset[Answer]:
     return frozenset(_ANSWERS[match[1].lower() == "no"] for match in _ANYWHERE.finditer(text))
 
 
-@dataclass(frozen=True, slots=True)
-class YesNoScorer:
+class YesNoScorer(SettingsScorer[YesNoSettings]):
     """The reply says yes or no, by one of two rules; or the likelier of the two continuations is the answer.
 
     Where both are equally likely (``option_scores.TIE_TOLERANCE``) the sample is half right, or the answer no, as the
     suite says.
     """
-
-    settings: YesNoSettings
-
-    @property
-    def name(self) -> str:
-        return "yes_no"
 
     @property
     def version(self) -> int:
@@ -114,10 +107,6 @@ class YesNoScorer:
         if self.settings.by == "generation":
             return ("accuracy", "skill", *counts)
         return ("accuracy", "skill", "brier", *CALIBRATION, *counts, "ties")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
 
     def present(self, sample: Sample) -> Presented:
         """``ValueError`` for a target that is neither a truth value nor the text yes, no, true or false."""
@@ -132,9 +121,9 @@ class YesNoScorer:
             raise ValueError(f"{found}; expected yes, no, true or false")
         return Presented(sample=sample, references=(answer,), target=answer)
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
+    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Yes and no."""
+        return _ANSWERS, tuple(map(_ANSWERS.index, presented.references))
 
     def answer_text(self, presented: Presented) -> str:
         """``yes`` or ``no``."""

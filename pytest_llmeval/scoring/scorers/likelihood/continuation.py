@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.scorers.responses import loglikelihoods
-from pytest_llmeval.scoring.scorers.targets import quote, target_texts
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
+from pytest_llmeval.scoring.scorers.responses import loglikelihoods, text_problem
+from pytest_llmeval.scoring.targets import quote, target_texts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings
 from pytest_llmeval.types import LoglikelihoodRequest, Prompt, Request, Response, Sample, Score
@@ -16,8 +14,7 @@ from pytest_llmeval.types import LoglikelihoodRequest, Prompt, Request, Response
 __all__ = ["ContinuationScorer"]
 
 
-@dataclass(frozen=True, slots=True)
-class ContinuationScorer:
+class ContinuationScorer(SettingsScorer[ContinuationSettings]):
     """The target is right where greedy decoding would write it; its log-likelihood is pooled over samples.
 
     It is lm-eval 0.4.13's output type ``loglikelihood`` (LAMBADA), with its ``acc`` and ``perplexity``. There no
@@ -25,23 +22,7 @@ class ContinuationScorer:
     the target begins with its own white space.
     """
 
-    settings: ContinuationSettings
-
-    @property
-    def name(self) -> str:
-        return "continuation"
-
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "perplexity", "token_perplexity", "bits_per_byte")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
+    metrics = ("accuracy", "perplexity", "token_perplexity", "bits_per_byte")
 
     def present(self, sample: Sample) -> Presented:
         """``ValueError`` for a target that is not one text, or that is empty."""
@@ -51,14 +32,6 @@ class ContinuationScorer:
         if not texts[0].strip():
             raise ValueError(f"the target {quote(texts[0])} is empty: there is nothing whose likelihood could be taken")
         return Presented(sample=sample, references=texts, target=texts[0])
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
-
-    def answer_text(self, presented: Presented) -> str:
-        """The target."""
-        return presented.references[0]
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
@@ -77,11 +50,8 @@ class ContinuationScorer:
         if response.is_greedy is None:
             reason = "its log-likelihood comes without is_greedy: whether greedy decoding writes the target is unknown"
             return Score(status="unscored", reason=reason)
-        is_counted = response.measure == "loglikelihood"
-        if response.num_tokens < 1 and is_counted:
-            return Score(status="unscored", reason=f"the model counts {response.num_tokens} tokens in the target")
-        if not math.isfinite(response.loglikelihood):
-            return Score(status="unscored", reason=f"the loglikelihood of the target is {response.loglikelihood}")
+        if (problem := text_problem(response, "target")) is not None:
+            return Score(status="unscored", reason=problem)
         return Score(
             status="correct" if response.is_greedy else "wrong",
             answer=target if response.is_greedy else None,
@@ -89,7 +59,7 @@ class ContinuationScorer:
                 "accuracy": float(response.is_greedy),
                 "loglikelihood": response.loglikelihood,
                 "samples": 1.0,
-                **({"tokens": float(response.num_tokens)} if is_counted else {}),
+                **({"tokens": float(response.num_tokens)} if response.measure == "loglikelihood" else {}),
                 "bytes": float(len(target.encode("utf-8", "surrogatepass"))),
             },
         )

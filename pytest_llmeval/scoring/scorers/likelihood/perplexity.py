@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.scorers.responses import loglikelihoods
-from pytest_llmeval.suites.format.schema import GenerateSpec, PerplexitySettings, PromptSpec
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
+from pytest_llmeval.scoring.scorers.responses import loglikelihoods, text_problem
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings.choices import PerplexitySettings
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import LoglikelihoodRollingRequest, Prompt, Request, Response, Sample, Score
 
-__all__ = ["PerplexityScorer", "count_words", "prompt_problem"]
+__all__ = ["PerplexityScorer", "count_words"]
 
 
 def count_words(text: str) -> int:
@@ -24,48 +24,28 @@ def count_words(text: str) -> int:
     return len(re.split(r"\s+", text))
 
 
-def prompt_problem(prompt: PromptSpec) -> tuple[str, Keys] | None:
-    """What of a suite's ``prompt`` has no place where the text itself is scored, and its keys; None if all has."""
-    if prompt.chat:
-        return "found true; score: perplexity scores a text as it is, without a chat template", ("chat",)
-    if prompt.system:
-        return "found text, which score: perplexity would score too; remove it", ("system",)
-    if prompt.prefix:
-        return "found text, which score: perplexity would score too; remove it", ("prefix",)
-    if prompt.fewshot is not None and prompt.fewshot.count > 0:
-        return "found examples, which score: perplexity would score too; remove them", ("fewshot",)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class PerplexityScorer:
+class PerplexityScorer(SettingsScorer[PerplexitySettings]):
     """The rendered prompt is the text; its log-likelihood and its length are pooled over samples by the metrics."""
 
-    settings: PerplexitySettings
+    metrics = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
+    default_template = "{{ text if text is defined else question }}"
 
-    @property
-    def name(self) -> str:
-        return "perplexity"
-
-    @property
-    def version(self) -> int:
-        return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
-
-    @property
-    def default_template(self) -> str:
-        return "{{ text if text is defined else question }}"
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        """What of a prompt is not the text itself has no place in it."""
+        prompt = suite.spec.prompt
+        if prompt.chat:
+            return "found true; score: perplexity scores a text as it is, without a chat template", ("prompt", "chat")
+        for key in ("system", "prefix"):
+            if getattr(prompt, key):
+                return "found text, which score: perplexity would score too; remove it", ("prompt", key)
+        if prompt.fewshot is not None and prompt.fewshot.count > 0:
+            found = "found examples, which score: perplexity would score too; remove them"
+            return found, ("prompt", "fewshot")
+        return None
 
     def present(self, sample: Sample) -> Presented:
         """The sample as it is: nothing is expected of it."""
         return Presented(sample=sample)
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
 
     def answer_text(self, presented: Presented) -> str:
         """Nothing: there are no examples."""
@@ -83,11 +63,8 @@ class PerplexityScorer:
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """The sums that the metrics are made of: log-likelihood in nats, words, UTF-8 bytes and tokens."""
         (response,) = loglikelihoods(responses, 1)
-        is_counted = response.measure == "loglikelihood"
-        if response.num_tokens < 1 and is_counted:
-            return Score(status="unscored", reason=f"the model counts {response.num_tokens} tokens in the text")
-        if not math.isfinite(response.loglikelihood):
-            return Score(status="unscored", reason=f"the loglikelihood of the text is {response.loglikelihood}")
+        if (problem := text_problem(response, "text")) is not None:
+            return Score(status="unscored", reason=problem)
         text = _text(presented.prompt)
         return Score(
             status="scored",
@@ -95,7 +72,7 @@ class PerplexityScorer:
                 "loglikelihood": response.loglikelihood,
                 "words": float(count_words(text)),
                 "bytes": float(len(text.encode("utf-8"))),
-                **({"tokens": float(response.num_tokens)} if is_counted else {}),
+                **({"tokens": float(response.num_tokens)} if response.measure == "loglikelihood" else {}),
             },
         )
 

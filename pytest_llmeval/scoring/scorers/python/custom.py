@@ -10,16 +10,13 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pytest_llmeval.errors import LeftOutError, RequestError
-from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import OPEN
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
-from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
-from pytest_llmeval.scoring.scorers.wrappers.around import Around
-from pytest_llmeval.scoring.scorers.wrappers.several import SeveralScorer
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.suites.python.code_version import JUDGED_BY, version_of_function
@@ -37,7 +34,7 @@ from pytest_llmeval.types import (
     Status,
 )
 
-__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "judges_of", "make_custom_scorer", "returns_number"]
+__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "make_custom_scorer"]
 
 _T = TypeVar("_T")
 
@@ -48,7 +45,9 @@ It returns True or False; None where the reply holds no answer; a number, which 
 mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
 In the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place
 of all that no metric has: a number that is merely left out fails the gates on its metric.
-With an attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
+Attributes ``metrics`` and ``better`` may name its metrics and their better directions: ``("distance",)`` and
+``{"distance": "lower"}``. With an attribute ``needs_text`` it is only asked of samples whose target is text or a
+number, or a list of these.
 
 A function, or a class of the Scorer Protocol, that asks a model says which in an attribute ``judged_by``: text that
 names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
@@ -74,12 +73,16 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 @dataclass(frozen=True, slots=True)
-class CustomScorer(ReplyScorer):
-    """Asks for a reply and has a function judge it."""
+class CustomScorer(Scorer):
+    """Asks for a reply and has a function judge it. ``label`` is the name under which that is registered."""
 
-    name: str
+    label: str
     judge: ReplyJudge
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.label
 
     @property
     def version(self) -> int:
@@ -90,6 +93,22 @@ class CustomScorer(ReplyScorer):
     def metrics(self) -> tuple[str, ...]:
         """What the function's attribute ``metrics`` names; without one, what its scores turn out to carry."""
         return tuple(getattr(self.judge, "metrics", ()))
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        """What the function's attribute ``better`` says: ``{"distance": "lower"}``."""
+        return _better(self.label, self.judge)
+
+    @property
+    def tells_right_from_wrong(self) -> bool | None:
+        """By the metrics that the function names, or ``-> float``; what of a function says neither, its scores show."""
+        if "accuracy" in self.metrics:
+            return True
+        return False if self.metrics or _returns_number(self.judge) else None
+
+    def judges(self) -> list[str]:
+        """What the function says in ``judged_by``."""
+        return _judges(self.label, self.judge)
 
     def present(self, sample: Sample) -> Presented:
         """The sample as it is, with its target as text: whatever a sample can have, or nothing.
@@ -181,30 +200,42 @@ class CustomScorer(ReplyScorer):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedScorer:
+class CheckedScorer(Scorer):
     """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
 
     ``label`` is the name under which it is registered.
     """
 
     label: str
-    inner: Scorer
+    inner: Any
 
     @property
     def name(self) -> str:
-        return self.inner.name
+        return self.inner.name  # type: ignore[no-any-return]
 
     @property
     def version(self) -> int:
-        return self.inner.version
+        return self.inner.version  # type: ignore[no-any-return]
 
     @property
     def metrics(self) -> tuple[str, ...]:
         return tuple(self.inner.metrics)
 
     @property
+    def better(self) -> Mapping[str, Better]:
+        return _better(self.label, self.inner)
+
+    @property
+    def tells_right_from_wrong(self) -> bool | None:
+        return True if "accuracy" in self.metrics else None
+
+    def judges(self) -> list[str]:
+        """What the class says in ``judged_by``."""
+        return _judges(self.label, self.inner)
+
+    @property
     def default_template(self) -> str:
-        return self.inner.default_template
+        return self.inner.default_template  # type: ignore[no-any-return]
 
     def present(self, sample: Sample) -> Presented:
         """As the class does. ``ValueError`` also for any other exception."""
@@ -284,7 +315,7 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
     if not is_scorer:
         return CustomScorer(name, registered, dict(given))
     try:
-        scorer: Scorer = registered(**given)
+        scorer = registered(**given)
     except Exception as error:
         raise ValueError(f"score.{name}: {_described(error)}") from None
     problem = _protocol_problem(scorer)
@@ -293,7 +324,7 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
     return CheckedScorer(name, scorer)
 
 
-def returns_number(judge: ReplyJudge) -> bool:
+def _returns_number(judge: ReplyJudge) -> bool:
     """Whether a function says that it returns a number, and so never that a reply is right: ``-> float``."""
     try:
         found = inspect.signature(judge).return_annotation
@@ -302,18 +333,8 @@ def returns_number(judge: ReplyJudge) -> bool:
     return found in (float, int, "float", "int")
 
 
-def judges_of(scorer: Scorer) -> list[str]:
-    """What the scorer, or each of several in it, says in ``judged_by`` of the model that it asks (``ReplyJudge``).
-
-    ``ValueError`` for what is no text.
-    """
-    if isinstance(scorer, SeveralScorer):
-        return [text for part in scorer.parts for text in judges_of(part.scorer)]
-    if isinstance(scorer, Around):
-        return judges_of(scorer.inner)
-    if not isinstance(scorer, CustomScorer | CheckedScorer):
-        return []
-    name, owner = (scorer.name, scorer.judge) if isinstance(scorer, CustomScorer) else (scorer.label, scorer.inner)
+def _judges(name: str, owner: object) -> list[str]:
+    """What the scorer ``name`` says in ``judged_by`` (``ReplyJudge``). ``ValueError`` for what is not text."""
     found = getattr(owner, JUDGED_BY, None)
     if found is None:
         return []
@@ -322,7 +343,17 @@ def judges_of(scorer: Scorer) -> list[str]:
     return [found]
 
 
-def _protocol_problem(scorer: Scorer) -> str | None:
+def _better(name: str, owner: object) -> dict[str, Better]:
+    """What the scorer ``name`` says in ``better``. ``ValueError`` for what is not higher or lower by metric."""
+    found = getattr(owner, "better", None) or {}
+    if not isinstance(found, Mapping) or not all(
+        isinstance(metric, str) and way in get_args(Better) for metric, way in found.items()
+    ):
+        raise ValueError(f"score.{name}: better is {quote(found)}, expected higher or lower for each metric")
+    return dict(found)
+
+
+def _protocol_problem(scorer: object) -> str | None:
     """What a scorer lacks of the Protocol, in a few words."""
     missing = [part for part in _PROTOCOL if not hasattr(scorer, part)]
     if missing:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.scoring.base import Presented, reply_request
+from pytest_llmeval.scoring.base import Presented, Scorer, reply_request
 from pytest_llmeval.scoring.scorers.responses import loglikelihoods, reply, status_of_credit
-from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.lm_eval.results import ResultsSpec
 from pytest_llmeval.types import (
@@ -30,34 +30,20 @@ __all__ = ["TaskResultsScorer", "task_results_scorer"]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResultsScorer:
+class TaskResultsScorer(Scorer):
     """Asks what lm-eval asks for the task's output type, and has the task's function judge the responses."""
 
     results: ClassVar[ResultsSpec]
 
-    @property
-    def name(self) -> str:
-        return "task_code"
-
-    @property
-    def version(self) -> int:
-        return 1
+    name = "task_code"
 
     @property
     def metrics(self) -> tuple[str, ...]:
         return tuple(self.results.names.values())
 
-    @property
-    def default_template(self) -> str:
-        return "{{ question }}"
-
     def present(self, sample: Sample) -> Presented:
         """The sample as it is; what is right the function knows."""
         return Presented(sample=sample, choices=sample.choices, target=_shown(sample.target))
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """None of its own."""
-        return {}
 
     def answer_text(self, presented: Presented) -> str:
         """The option or the text that the target is, or the first of several."""

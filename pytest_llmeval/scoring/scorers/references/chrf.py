@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pytest_llmeval.scoring.metrics.sacrebleu_sums import CHRF_NAMES, chrf_counts, sentence_chrf
-from pytest_llmeval.scoring.scorers.references.libraries import require
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
 from pytest_llmeval.suites.format.score_settings.texts import ChrfSettings
 
 __all__ = ["ChrfScorer"]
 
 
-@dataclass(frozen=True, slots=True)
-class ChrfScorer(LibraryScorer):
+class ChrfScorer(LibraryScorer[ChrfSettings]):
     """Corpus chrF and the mean of the samples' chrF, for each order of words that the suite names."""
-
-    settings: ChrfSettings
-
-    @classmethod
-    def of(cls, settings: ChrfSettings) -> ChrfScorer:
-        """``ValueError`` where sacrebleu is not installed."""
-        require("chrf", "sacrebleu", package="sacrebleu", extra="metrics")
-        return cls(settings)
-
-    @property
-    def name(self) -> str:
-        return "chrf"
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -6,10 +6,8 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.scorers.references.reference_scorer import ReferenceScorer
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.suites.format.score_settings.texts import F1Settings
 from pytest_llmeval.types import Response, Score
@@ -40,19 +38,10 @@ def word_f1(text: str, reference: str) -> float:
     return (2 * precision * recall) / (precision + recall)
 
 
-@dataclass(frozen=True, slots=True)
-class F1Scorer(ReferenceScorer):
+class F1Scorer(SettingsScorer[F1Settings]):
     """Right if the normalised reply is one of the normalised references; F1 is that of the nearest reference."""
 
-    settings: F1Settings
-
-    @property
-    def name(self) -> str:
-        return "f1"
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("accuracy", "f1", "no_answer")
+    metrics = ("accuracy", "f1", "no_answer")
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
         """``accuracy`` is SQuAD's exact match. Both are the largest over the references."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Self
 
-from pytest_llmeval.scoring.scorers.references.libraries import require
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
 from pytest_llmeval.suites.format.score_settings.texts import MeteorSettings
 
@@ -26,8 +25,7 @@ class _NoSynonyms:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class MeteorScorer(LibraryScorer):
+class MeteorScorer(LibraryScorer[MeteorSettings]):
     """METEOR by nltk, the largest over the references (A. Lavie and A. Agarwal, 2007): words match as they are, then by
     their stems (Porter's), then as synonyms in WordNet, all in lower case; the suite can do without stems and synonyms.
 
@@ -35,26 +33,19 @@ class MeteorScorer(LibraryScorer):
     stop inside the text, which stays with its word: splitting sentences would need data of its own.
     """
 
-    settings: MeteorSettings
+    library = ("nltk", "nltk")
+    metrics = ("meteor", "no_answer")
 
     @classmethod
-    def of(cls, settings: MeteorSettings) -> MeteorScorer:
+    def of(cls, settings: MeteorSettings) -> Self:
         """``ValueError`` where nltk is not installed, or its WordNet data where synonyms are to match."""
-        require("meteor", "nltk", package="nltk", extra="metrics")
+        scorer = super().of(settings)
         if settings.synonyms and not _has_wordnet():
             raise ValueError(
                 "score: meteor needs WordNet's data to match synonyms, which is not installed; run python -m "
                 "nltk.downloader wordnet, or do without synonyms by score: {meteor: {synonyms: false}}"
             )
-        return cls(settings)
-
-    @property
-    def name(self) -> str:
-        return "meteor"
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return ("meteor", "no_answer")
+        return scorer
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
         """The sample's METEOR, from 0 to 1."""

@@ -1,20 +1,22 @@
-"""What the scorers share that compare a reply with reference texts."""
+"""What the scorers share that compare a reply with reference texts by a library."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import ClassVar, Self, TypeVar
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.processes.bounded_process import ProcessError
 from pytest_llmeval.scoring.scorers.references.text_process import TextTooLongError, values_in_time
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
-from pytest_llmeval.scoring.scorers.targets import several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.texts import ReferenceSettings
-from pytest_llmeval.types import Response, Sample, Score
+from pytest_llmeval.types import Response, Score
 
-__all__ = ["LibraryScorer", "ReferenceScorer", "TooLongError"]
+__all__ = ["LibraryScorer", "TooLongError"]
+
+R = TypeVar("R", bound=ReferenceSettings)
 
 _SHORT = 2_000
 """Characters of a reply and its references that are compared here: no metric takes more than seconds for them."""
@@ -35,26 +37,7 @@ class TooLongError(ValueError):
             )
 
 
-class ReferenceScorer(ReplyScorer, ABC):
-    """Asks for one reply, and compares it with the sample's references."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """The sample's numbers by name: metrics, and ingredients of corpus metrics. May raise ``TooLongError``."""
-
-    def present(self, sample: Sample) -> Presented:
-        """A target is a text or a list of texts, the references. ``ValueError`` for another kind of target."""
-        texts = target_texts(sample)
-        return Presented(sample=sample, references=texts, target=several_or_one(texts))
-
-    def answer_text(self, presented: Presented) -> str:
-        """The first reference, as given."""
-        return presented.references[0]
-
-
-class LibraryScorer(ReferenceScorer, ABC):
+class LibraryScorer(SettingsScorer[R]):
     """Gives a reply numbers by its references through a library, with no right or wrong.
 
     An empty reply has the numbers that its metrics give to no words, which is 0 for most, and is counted as no answer.
@@ -62,9 +45,22 @@ class LibraryScorer(ReferenceScorer, ABC):
     compared in a process that is ended after the suite's ``timeout_s``: the sample is unscored then.
     """
 
-    __slots__ = ()
+    library: ClassVar[tuple[str, str]] = ("sacrebleu", "sacrebleu")
+    """The module that it needs, and the package of the extra ``metrics`` that brings it."""
 
-    settings: ReferenceSettings
+    @classmethod
+    def of(cls, settings: R) -> Self:
+        """``ValueError`` where the library is not installed."""
+        module, package = cls.library
+        if find_spec(module) is None:
+            raise ValueError(
+                f"{settings.kind} needs {package}, which is not installed; pip install 'pytest-llmeval-suites[metrics]'"
+            )
+        return cls(settings)
+
+    @abstractmethod
+    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
+        """The sample's numbers by name: metrics, and ingredients of corpus metrics. May raise ``TooLongError``."""
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """The reply's numbers; the reply itself, without white space at its ends, is the answer."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_llmeval.scoring.scorers.references.libraries import require
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer, TooLongError
+from pytest_llmeval.scoring.scorers.references.scripts import rouge_warning
 from pytest_llmeval.scoring.scorers.references.skip_bigrams import rouge_s
 from pytest_llmeval.suites.format.score_settings.texts import RougeSettings
+from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.types import Sample
 
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer as Rouge
@@ -27,28 +28,22 @@ MAX_WORDS_SKIPPING = 2_000
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class RougeScorer(LibraryScorer):
+class RougeScorer(LibraryScorer[RougeSettings]):
     """ROUGE as F1, of each type the largest over the references, by Google's ``rouge_score``.
 
     Its words are runs of ASCII letters and digits in lower case: texts in other scripts have none, and score 0.
     """
 
-    settings: RougeSettings
-
-    @classmethod
-    def of(cls, settings: RougeSettings) -> RougeScorer:
-        """``ValueError`` where rouge_score is not installed."""
-        require("rouge", "rouge_score", package="rouge-score", extra="metrics")
-        return cls(settings)
-
-    @property
-    def name(self) -> str:
-        return "rouge"
+    library = ("rouge_score", "rouge-score")
 
     @property
     def metrics(self) -> tuple[str, ...]:
         return (*(f"rouge_{type.lower()}" for type in self.settings.types), "no_answer")
+
+    def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
+        """References without words, as its tokenizer finds them."""
+        message = rouge_warning(samples)
+        return [] if message is None else [(message, ())]
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
         """The sample's ROUGE of each type, from 0 to 1. ``TooLongError`` for more than ``MAX_PAIRS`` words."""

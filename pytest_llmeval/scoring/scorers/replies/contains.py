@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.exact import compile_steps, normalized, normalized_targets, shown_steps
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, Normalization
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
@@ -18,20 +17,15 @@ __all__ = ["ContainsScorer"]
 
 
 @dataclass(frozen=True, slots=True)
-class ContainsScorer(ReplyScorer):
+class ContainsScorer(SettingsScorer[ContainsSettings]):
     """Right if the normalised reply holds a normalised target, or all of them. Made by ``of``."""
 
-    settings: ContainsSettings
     steps: tuple[Normalization | PythonRegex, ...] = field(repr=False)
 
     @classmethod
     def of(cls, settings: ContainsSettings) -> ContainsScorer:
         """``SettingsError`` for a regular expression that cannot be used."""
         return cls(settings, compile_steps(settings.kind, settings.normalize))
-
-    @property
-    def name(self) -> str:
-        return "contains"
 
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts.

@@ -10,11 +10,10 @@ from types import MappingProxyType
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.base import Presented, SettingsError, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.replies import ExactSettings, Normalization, NormalizationStep, Remove
 from pytest_llmeval.types import Response, Sample, Score
 
@@ -85,20 +84,15 @@ def shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactScorer(ReplyScorer):
+class ExactScorer(SettingsScorer[ExactSettings]):
     """Right if the normalised reply equals a normalised target. Made by ``of``, which checks the settings."""
 
-    settings: ExactSettings
     steps: tuple[Normalization | PythonRegex, ...] = field(repr=False)
 
     @classmethod
     def of(cls, settings: ExactSettings) -> ExactScorer:
         """``SettingsError`` for a regular expression that cannot be used."""
         return cls(settings, compile_steps(settings.kind, settings.normalize))
-
-    @property
-    def name(self) -> str:
-        return "exact"
 
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts: any is right.

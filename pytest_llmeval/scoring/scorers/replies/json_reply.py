@@ -10,19 +10,17 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.base import Presented, SettingsError, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.json_schemas import (
     SchemaError,
     canonical_json,
     schema_problem,
     schema_violation,
 )
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.targets import quote, several_or_one
+from pytest_llmeval.scoring.targets import quote, several_or_one
 from pytest_llmeval.suites.format.score_settings.replies import JsonSettings
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
@@ -89,11 +87,8 @@ def same_json(first: JSON, second: JSON) -> bool:
     return first == second
 
 
-@dataclass(frozen=True, slots=True)
-class JsonScorer(ReplyScorer):
+class JsonScorer(SettingsScorer[JsonSettings]):
     """Right if the reply is JSON as the suite wants it. Made by ``of``, which checks the schema."""
-
-    settings: JsonSettings
 
     @classmethod
     def of(cls, settings: JsonSettings) -> JsonScorer:
@@ -105,10 +100,6 @@ class JsonScorer(ReplyScorer):
         if problem is not None:
             raise SettingsError(problem[0], ("json", "schema", *problem[1]))
         return cls(settings)
-
-    @property
-    def name(self) -> str:
-        return "json"
 
     def present(self, sample: Sample) -> Presented:
         """A target is a text of JSON, a number or a bool, or a list of these: any is right. Without one, none is asked.

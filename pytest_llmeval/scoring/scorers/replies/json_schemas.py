@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
-from pytest_llmeval.scoring.scorers.targets import quote
-from pytest_llmeval.suites.format.score_settings import ScoreSettings, SeveralSettings
-from pytest_llmeval.suites.format.score_settings.replies import JsonSettings
+from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.text.wording import Keys, dotted
 from pytest_llmeval.types import JSON
 
-__all__ = ["SchemaError", "canonical_json", "schema_problem", "schema_violation", "with_schemas_read"]
+__all__ = ["SchemaError", "canonical_json", "schema_problem", "schema_violation"]
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAX_SHOWN = 300
@@ -184,30 +182,6 @@ def _names_in(value: JSON) -> list[str]:
         elif isinstance(part, list):
             left += part
     return list(found)
-
-
-def with_schemas_read(settings: ScoreSettings, read: Callable[[str, Keys], Any]) -> ScoreSettings:
-    """The settings with each schema that is the name of a file replaced by what ``read`` makes of it.
-
-    ``read`` gets the path as it is written and the keys at which it stands.
-    """
-    if isinstance(settings, JsonSettings):
-        return _read_one(settings, ("score",), read)
-    if isinstance(settings, SeveralSettings):
-        parts = {}
-        for name, part in settings.scorers.items():
-            score = part.score
-            if isinstance(score, JsonSettings):
-                score = _read_one(score, ("score", "several", "scorers", name, "score"), read)
-            parts[name] = part.model_copy(update={"score": score})
-        return settings.model_copy(update={"scorers": parts})
-    return settings
-
-
-def _read_one(settings: JsonSettings, keys: Keys, read: Callable[[str, Keys], Any]) -> JsonSettings:
-    if not isinstance(settings.schema_, str):
-        return settings
-    return settings.model_copy(update={"schema_": read(settings.schema_, (*keys, "json", "schema"))})
 
 
 def _are_unique(items: list[Any]) -> bool:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.numerals import Numeral, final_number
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.format.schema import NumberSettings
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
+from pytest_llmeval.suites.format.score_settings.replies import NumberSettings
 from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = ["NumberScorer"]
 
 
-@dataclass(frozen=True, slots=True)
-class NumberScorer(ReplyScorer):
+class NumberScorer(SettingsScorer[NumberSettings]):
     """Right if the reply's final number equals the target's; 0.5, .50 and 1/2 are equal, 0.33 and 1/3 are not."""
-
-    settings: NumberSettings
-
-    @property
-    def name(self) -> str:
-        return "number"
 
     def present(self, sample: Sample) -> Presented:
         """A target is a number, a text that ends with one (a worked solution, say), or a list of these: any is right.

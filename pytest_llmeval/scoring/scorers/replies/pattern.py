@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import check_counts
-from pytest_llmeval.scoring.scorers.reply_scorer import ReplyScorer
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.format.schema import PatternSettings
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
+from pytest_llmeval.suites.format.score_settings.replies import PatternSettings
 from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = ["PatternScorer", "compile_pattern"]
@@ -39,20 +38,15 @@ def compile_pattern(pattern: str, *, ignore_case: bool) -> regex.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PatternScorer(ReplyScorer):
+class PatternScorer(SettingsScorer[PatternSettings]):
     """Right if what the pattern's group found equals a target. Made by ``of``, which checks the pattern."""
 
-    settings: PatternSettings
     compiled: regex.Pattern[str] = field(compare=False, repr=False)
 
     @classmethod
     def of(cls, settings: PatternSettings) -> PatternScorer:
         """``ValueError`` for a pattern that cannot be used."""
         return cls(settings, compile_pattern(settings.pattern, ignore_case=settings.ignore_case))
-
-    @property
-    def name(self) -> str:
-        return "pattern"
 
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts: any is right. ``ValueError`` for another kind of target."""

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 import regex
 
-from pytest_llmeval.scoring.scorers.targets import quote
+from pytest_llmeval.scoring.targets import quote
 
 __all__ = ["Place", "PythonRegex", "check_counts", "found_text"]
 

@@ -10,8 +10,8 @@ from typing import get_args
 
 from pytest_llmeval.scoring.base import Presented, Scorer
 from pytest_llmeval.scoring.metrics.definitions import OPEN
-from pytest_llmeval.scoring.scorers.targets import quote
-from pytest_llmeval.scoring.scorers.wrappers.around import Around
+from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
+from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, Response, Score, Status
 
 __all__ = ["checked", "contradiction", "judged"]
@@ -25,7 +25,7 @@ _STATUSES: tuple[Status, ...] = get_args(Status)
 def judged(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> Score:
     """The scorer's score of the responses, checked. What goes around another scorer has checked that one's."""
     score = scorer.score(presented, responses)
-    return score if isinstance(scorer, Around) else checked(score, scorer.name)
+    return score if isinstance(scorer, ScorerWrapper) else checked(score, scorer.name)
 
 
 def checked(score: object, scorer: str) -> Score:

@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.base import Better, Presented, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
-from pytest_llmeval.scoring.scorers.wrappers.around import Around
 from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judged
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
+from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.suites.format.epochs_spec import reduction_parts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys
@@ -58,7 +58,7 @@ def _share(num_replies: int, num_such: int, k: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochsScorer(Around):
+class EpochsScorer(ScorerWrapper):
     """Asks for ``count`` replies, has each judged, and reduces the scores as ``reduce`` says (see ``EpochsSpec``).
 
     ``vote`` is what ``mode`` counts. ``threshold`` makes right and wrong of replies that have numbers alone.
@@ -80,6 +80,11 @@ class EpochsScorer(Around):
         for reduction, found in zip(self.reduce[1:], others, strict=True):
             names = [*names, *(_under(reduction, name) for name in found if name not in _COUNTS)]
         return tuple(names)
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        own = self.inner.better
+        return {**own, **{_under(reduction, name): own[name] for reduction in self.reduce[1:] for name in own}}
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
@@ -129,7 +134,7 @@ class EpochsScorer(Around):
             return score
         name = next((name for name in self.inner.metrics if name in score.values), next(iter(score.values)))
         value = score.values[name]
-        lower = definition(name).higher_is_better is False
+        lower = definition(name, self.inner.better).higher_is_better is False
         is_right = value <= self.threshold if lower else value >= self.threshold
         status: Status = "correct" if is_right else "wrong"
         if (found := contradiction(status, score.values)) is not None:

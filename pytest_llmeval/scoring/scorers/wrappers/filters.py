@@ -16,8 +16,8 @@ from pytest_llmeval.scoring.base import Presented, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import Place, PythonRegex, found_text
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.wrappers.around import Around
 from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.suites.format.filters_spec import (
     AfterFilter,
     BeforeFilter,
@@ -279,7 +279,7 @@ def _check_group(compiled: PythonRegex, group: int | str | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class FilteredScorer(Around):
+class FilteredScorer(ScorerWrapper):
     """A scorer that judges what filters leave of a reply; ``keys`` are where they stand in the suite."""
 
     pipeline: Pipeline

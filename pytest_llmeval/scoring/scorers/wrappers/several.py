@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import OPEN
-from pytest_llmeval.scoring.scorers.targets import quote
 from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
@@ -28,7 +28,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class SeveralScorer:
+class SeveralScorer(Scorer):
     """Asks once for all of its scorers, each of which judges.
 
     Status, answer and chance are those of the one that decides, and its numbers keep their names. Those of the others
@@ -41,10 +41,6 @@ class SeveralScorer:
     @property
     def name(self) -> str:
         return "several"
-
-    @property
-    def version(self) -> int:
-        return 1
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -66,6 +62,11 @@ class SeveralScorer:
             if name not in _COUNTS
         )
         return (*(self.deciding.scorer.metrics or (OPEN,)), *others)
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        others = {f"{part.name}.{name}": way for part in self.others for name, way in part.scorer.better.items()}
+        return {**others, **self.deciding.scorer.better}
 
     @property
     def default_template(self) -> str:
@@ -137,6 +138,26 @@ class SeveralScorer:
         return dataclasses.replace(
             decided, values=values, details={**decided.details, "scorers": shown}, not_measurable=reasons
         )
+
+    def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
+        """Those of all scorers."""
+        return [
+            (text, ("several", "scorers", part.name, "score", *keys))
+            for part in self.parts
+            for text, keys in part.scorer.warnings(samples)
+        ]
+
+    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The deciding scorer's."""
+        return self.deciding.scorer.options(presented.parts[0])
+
+    def judges(self) -> list[str]:
+        """Those of all scorers."""
+        return [text for part in self.parts for text in part.scorer.judges()]
+
+    def versions(self) -> list[JSON]:
+        """Those of each scorer under its name."""
+        return [[part.name, *part.scorer.versions()] for part in self.parts]
 
 
 _COUNTS = ("correct", "total")

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.format.spec import FROM_LIST, refuse
+from pytest_llmeval.text.wording import Keys
 
 __all__ = [
     "ChoiceMetric",
@@ -27,10 +29,12 @@ ChoiceMetric: TypeAlias = Literal[
 ]
 
 
-class ChoiceSettings(Spec):
+class ChoiceSettings(ScorerSettings):
     """Multiple choice by log-likelihood."""
 
     kind: Literal["choice"] = "choice"
+    scorer = "scorers.choices.choice:ChoiceScorer"
+    needs_options = True
     normalize: ChoiceNormalize = Field(
         "token",
         description="What an option's loglikelihood is divided by; or pmi, from which the option's loglikelihood "
@@ -59,6 +63,13 @@ class ChoiceSettings(Spec):
         """Whether options are scored without a prompt as well."""
         return self.normalize == "pmi" or "accuracy_pmi" in self.metrics
 
+    @property
+    def why_alone(self) -> tuple[str, Keys] | None:
+        """With a continuation the options end the prompt."""
+        if self.continuation is None:
+            return None
+        return "a continuation is for score: choice alone", ("choice", "continuation")
+
     @model_validator(mode="after")
     def _options_are_scored_without_a_prompt(self) -> ChoiceSettings:
         if self.continuation is not None and self.asks_options_alone:
@@ -70,23 +81,28 @@ class ChoiceSettings(Spec):
         return self
 
 
-class MassSettings(Spec):
+class MassSettings(ScorerSettings):
     """The probability that the model gives to the right options together: a score with no right or wrong."""
 
     kind: Literal["mass"] = "mass"
+    scorer = "scorers.choices.mass:MassScorer"
+    needs_options = True
     normalize: Normalize = Field("sum", description="What an option's loglikelihood is divided by.")
 
 
-class ContinuationSettings(Spec):
+class ContinuationSettings(ScorerSettings):
     """How likely the target is after the prompt, and whether greedy decoding would write it."""
 
     kind: Literal["continuation"] = "continuation"
+    scorer = "scorers.likelihood.continuation:ContinuationScorer"
 
 
-class LetterSettings(Spec):
+class LetterSettings(ScorerSettings):
     """Multiple choice by generation: the model writes the label of an option."""
 
     kind: Literal["letter"] = "letter"
+    scorer = "scorers.choices.letter:LetterScorer"
+    needs_options = True
     labels: Literal["upper", "lower", "digit"] = Field("upper", description="Labels of the options: A, a or 1.")
     exclude_types: Annotated[tuple[str, ...], FROM_LIST] = Field(
         (), description="Options of these choice_types are left out."
@@ -123,10 +139,11 @@ class LetterSettings(Spec):
         return values
 
 
-class YesNoSettings(Spec):
+class YesNoSettings(ScorerSettings):
     """Yes or no, by generation or by log-likelihood."""
 
     kind: Literal["yes_no"] = "yes_no"
+    scorer = "scorers.choices.yes_no:YesNoScorer"
     by: Literal["generation", "loglikelihood"] = Field(
         "generation", description="Read the reply, or compare how likely 'yes' and 'no' are."
     )
@@ -169,10 +186,11 @@ class YesNoSettings(Spec):
         return values
 
 
-class PerplexitySettings(Spec):
+class PerplexitySettings(ScorerSettings):
     """How well the model predicts the text: perplexity per word, byte and token, pooled over the samples."""
 
     kind: Literal["perplexity"] = "perplexity"
+    scorer = "scorers.likelihood.perplexity:PerplexityScorer"
     windows: Literal["disjoint", "sliding"] = Field(
         "disjoint",
         description="How a text longer than the model's context is read: cut into disjoint windows, or by one that "
@@ -181,6 +199,11 @@ class PerplexitySettings(Spec):
     stride: int | None = Field(
         None, ge=1, description="Tokens by which a sliding window moves on: fewer give each token more context."
     )
+
+    @property
+    def why_alone(self) -> tuple[str, Keys] | None:
+        """Other scorers read a reply, or options."""
+        return "perplexity reads whole texts and shares no request; give it a suite of its own", ()
 
     @model_validator(mode="before")
     @classmethod

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.format.spec import FROM_LIST, refuse
 
 __all__ = ["Extract", "MathCompare", "MathSettings"]
 
@@ -15,10 +16,11 @@ MathCompare: TypeAlias = Literal["math_verify", "hendrycks", "minerva"]
 Extract: TypeAlias = Literal["boxed", "answer", "math", "number", "dollars", "minerva", "whole", "math_verify"]
 
 
-class MathSettings(Spec):
+class MathSettings(ScorerSettings):
     """The final mathematical expression of the reply equals that of the target."""
 
     kind: Literal["math"] = "math"
+    scorer = "mathematics.scorer:MathScorer"
     compare: MathCompare = Field(
         "math_verify",
         description="What equal means: math_verify compares values (1/2 and 0.5, sets in any order, intervals); "

@@ -6,37 +6,15 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
 
-from pytest_llmeval.suites.format.score_settings.choices import (
-    ChoiceSettings,
-    ContinuationSettings,
-    LetterSettings,
-    MassSettings,
-    PerplexitySettings,
-    YesNoSettings,
-)
-from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
-from pytest_llmeval.suites.format.score_settings.replies import (
-    ContainsSettings,
-    ExactSettings,
-    JsonSettings,
-    NumberSettings,
-    PatternSettings,
-)
-from pytest_llmeval.suites.format.score_settings.texts import (
-    BleuSettings,
-    ChrfSettings,
-    F1Settings,
-    MeteorSettings,
-    RougeSettings,
-    TerSettings,
-)
+from pytest_llmeval.suites.format.score_settings import choices, mathematics, replies, texts
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.format.spec import Spec, refuse_here, unknown_key
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
 __all__ = ["ONE_SCORER", "CustomSettings", "OneOf", "OneScoreSettings", "kinds_of", "named_settings"]
 
 
-class CustomSettings(Spec):
+class CustomSettings(ScorerSettings):
     """A scorer that is registered from Python under ``name``; ``settings`` are its keyword arguments."""
 
     kind: Literal["custom"] = "custom"
@@ -45,27 +23,27 @@ class CustomSettings(Spec):
 
 
 OneOf: TypeAlias = (
-    ChoiceSettings
-    | MassSettings
-    | ContinuationSettings
-    | LetterSettings
-    | YesNoSettings
-    | NumberSettings
-    | ExactSettings
-    | ContainsSettings
-    | PatternSettings
-    | MathSettings
-    | JsonSettings
-    | F1Settings
-    | BleuSettings
-    | RougeSettings
-    | ChrfSettings
-    | TerSettings
-    | MeteorSettings
-    | PerplexitySettings
+    choices.ChoiceSettings
+    | choices.MassSettings
+    | choices.ContinuationSettings
+    | choices.LetterSettings
+    | choices.YesNoSettings
+    | replies.NumberSettings
+    | replies.ExactSettings
+    | replies.ContainsSettings
+    | replies.PatternSettings
+    | mathematics.MathSettings
+    | replies.JsonSettings
+    | texts.F1Settings
+    | texts.BleuSettings
+    | texts.RougeSettings
+    | texts.ChrfSettings
+    | texts.TerSettings
+    | texts.MeteorSettings
+    | choices.PerplexitySettings
     | CustomSettings
 )
-"""Settings of any one scorer."""
+"""Settings of any one scorer: what stands here can stand in a suite, in this order in its schema."""
 
 
 def kinds_of(union: object) -> dict[str, type[Spec]]:

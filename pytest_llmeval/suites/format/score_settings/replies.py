@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic_core import PydanticCustomError
 
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse_here
-from pytest_llmeval.text.wording import describe, nearest, quoted
+from pytest_llmeval.text.wording import Keys, describe, nearest, quoted
 
 __all__ = [
     "ContainsSettings",
@@ -59,16 +61,18 @@ NormalizationStep: TypeAlias = Annotated[Normalization | Remove, BeforeValidator
 Normalizations: TypeAlias = Annotated[tuple[NormalizationStep, ...], FROM_LIST]
 
 
-class NumberSettings(Spec):
+class NumberSettings(ScorerSettings):
     """The final number of the reply."""
 
     kind: Literal["number"] = "number"
+    scorer = "scorers.replies.number:NumberScorer"
 
 
-class ExactSettings(Spec):
+class ExactSettings(ScorerSettings):
     """The reply is one of the targets, after the same normalisations of both."""
 
     kind: Literal["exact"] = "exact"
+    scorer = "scorers.replies.exact:ExactScorer"
     normalize: Normalizations = Field(
         ("strip",), description="Done to the reply and to the targets, in this order, before they are compared."
     )
@@ -87,10 +91,11 @@ class ExactSettings(Spec):
         return values
 
 
-class ContainsSettings(Spec):
+class ContainsSettings(ScorerSettings):
     """The reply holds one of the targets, or all of them."""
 
     kind: Literal["contains"] = "contains"
+    scorer = "scorers.replies.contains:ContainsScorer"
     match: Literal["any", "all"] = Field("any", description="How many of the targets the reply has to hold.")
     normalize: Normalizations = Field(
         (), description="Done to the reply and to the targets, in this order, before they are compared."
@@ -104,10 +109,11 @@ def _schema(value: object) -> object:
     raise refuse_here(f"found {describe(value)}, expected a JSON Schema, or the name of a file that holds one")
 
 
-class JsonSettings(Spec):
+class JsonSettings(ScorerSettings):
     """The reply is valid JSON; of a schema, where one is given; with the value of the target, where there is one."""
 
     kind: Literal["json"] = "json"
+    scorer = "scorers.replies.json_reply:JsonScorer"
     schema_: Annotated[dict[str, Any] | bool | str | None, BeforeValidator(_schema)] = Field(
         None,
         alias="schema",
@@ -117,16 +123,23 @@ class JsonSettings(Spec):
         False, description="Take what stands in the first block fenced by ``` where the reply has one, else all of it."
     )
 
+    def with_files_read(self, read: Callable[[str, Keys], Any], keys: Keys = ("score",)) -> Self:
+        """With the schema that the file of its name holds."""
+        if not isinstance(self.schema_, str):
+            return self
+        return self.model_copy(update={"schema_": read(self.schema_, (*keys, "json", "schema"))})
+
     @model_serializer(mode="wrap")
     def _by_its_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """``schema`` is a name that pydantic keeps for itself."""
         return {key.rstrip("_"): value for key, value in handler(self).items()}
 
 
-class PatternSettings(Spec):
+class PatternSettings(ScorerSettings):
     """The one group of a regular expression, searched in the reply, is one of the targets."""
 
     kind: Literal["pattern"] = "pattern"
+    scorer = "scorers.replies.pattern:PatternScorer"
     pattern: str = Field(description="A regular expression with one group.")
     ignore_case: bool = Field(False, description="Compare and search without regard to case.")
     match: Literal["first", "last"] = Field("first", description="Which match counts.")

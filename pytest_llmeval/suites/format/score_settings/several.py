@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pytest_llmeval.suites.format.epochs_spec import Reductions
 from pytest_llmeval.suites.format.filters_spec import Filters
 from pytest_llmeval.suites.format.score_settings.one import OneScoreSettings
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.format.spec import Spec, refuse_here, whole
-from pytest_llmeval.text.wording import expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 
 __all__ = ["PartSettings", "SeveralSettings"]
 
@@ -30,7 +32,7 @@ class PartSettings(Spec):
     )
 
 
-class SeveralSettings(Spec):
+class SeveralSettings(ScorerSettings):
     """Several scorers judge one reply, and one of them decides whether it is right."""
 
     kind: Literal["several"] = "several"
@@ -48,6 +50,19 @@ class SeveralSettings(Spec):
     def deciding(self) -> str:
         """The name of the scorer that decides."""
         return next(iter(self.scorers)) if self.decides is None else self.decides
+
+    def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:
+        """Those of each of the scorers."""
+        for name, part in self.scorers.items():
+            yield part.score, (*keys, "several", "scorers", name, "score")
+
+    def with_files_read(self, read: Callable[[str, Keys], Any], keys: Keys = ("score",)) -> Self:
+        """With the files of each of the scorers."""
+        read_parts = {
+            name: part.model_copy(update={"score": score.with_files_read(read, own_keys)})
+            for (name, part), (score, own_keys) in zip(self.scorers.items(), self.each(keys), strict=True)
+        }
+        return self.model_copy(update={"scorers": read_parts})
 
     @model_validator(mode="after")
     def _names(self) -> SeveralSettings:

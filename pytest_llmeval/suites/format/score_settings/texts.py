@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 from pydantic.config import JsonDict
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse_here
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.format.spec import FROM_LIST, refuse_here
 
 __all__ = [
     "BleuSettings",
@@ -37,7 +38,7 @@ _LOWER = {"l": "L", "lsum": "Lsum", "s": "S", "s1": "S1", "s2": "S2", "s3": "S3"
 _EACH_ONCE: JsonDict = {"minItems": 1, "uniqueItems": True}
 
 
-class ReferenceSettings(Spec):
+class ReferenceSettings(ScorerSettings):
     """What the scorers share that compare a reply with reference texts by a library."""
 
     kind: str
@@ -54,16 +55,18 @@ class ReferenceSettings(Spec):
     )
 
 
-class F1Settings(Spec):
+class F1Settings(ScorerSettings):
     """Token F1 and exact match against the references, as the SQuAD 1.1 script computes them."""
 
     kind: Literal["f1"] = "f1"
+    scorer = "scorers.references.f1:F1Scorer"
 
 
 class BleuSettings(ReferenceSettings):
     """BLEU against the references, by sacrebleu."""
 
     kind: Literal["bleu"] = "bleu"
+    scorer = "scorers.references.bleu:BleuScorer"
     k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST] = Field(
         (1, 2, 3, 4),
         json_schema_extra=_EACH_ONCE,
@@ -97,6 +100,7 @@ class RougeSettings(ReferenceSettings):
     """ROUGE against the references, as F1, by rouge_score; ROUGE-S by its formula."""
 
     kind: Literal["rouge"] = "rouge"
+    scorer = "scorers.references.rouge:RougeScorer"
     types: Annotated[
         tuple[
             Annotated[
@@ -125,6 +129,7 @@ class ChrfSettings(ReferenceSettings):
     """chrF against the references, by sacrebleu."""
 
     kind: Literal["chrf"] = "chrf"
+    scorer = "scorers.references.chrf:ChrfScorer"
     word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST] = Field(
         (0, 2),
         json_schema_extra=_EACH_ONCE,
@@ -144,6 +149,7 @@ class TerSettings(ReferenceSettings):
     """Translation edit rate against the references, by sacrebleu."""
 
     kind: Literal["ter"] = "ter"
+    scorer = "scorers.references.ter:TerScorer"
     normalized: bool = Field(False, description="Split punctuation off, and resolve XML's characters.")
     no_punct: bool = Field(False, description="Leave punctuation out.")
     asian_support: bool = Field(False, description="Treat Chinese, Japanese and Korean characters as words.")
@@ -154,6 +160,7 @@ class MeteorSettings(ReferenceSettings):
     """METEOR against the references, by nltk."""
 
     kind: Literal["meteor"] = "meteor"
+    scorer = "scorers.references.meteor:MeteorScorer"
     synonyms: bool = Field(
         True, description="Match synonyms too, which needs WordNet's data; without, stems still match."
     )

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.base import Better, Presented, Scorer
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
-from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
+from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Around"]
+__all__ = ["ScorerWrapper"]
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ScorerWrapper(Scorer):
     """Base of the scorers that add something to any other one."""
 
     inner: Scorer
@@ -34,6 +36,10 @@ class Around:
     @property
     def metrics(self) -> tuple[str, ...]:
         return self.inner.metrics
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        return self.inner.better
 
     @property
     def default_template(self) -> str:
@@ -60,3 +66,27 @@ class Around:
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """As the inner scorer does."""
         return self.inner.score(presented, responses)
+
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        """The inner scorer's."""
+        return self.inner.suite_problem(suite)
+
+    def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
+        """The inner scorer's."""
+        return self.inner.warnings(samples)
+
+    @property
+    def extra_template(self) -> tuple[str, Keys] | None:
+        return self.inner.extra_template
+
+    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The inner scorer's."""
+        return self.inner.options(presented)
+
+    def judges(self) -> list[str]:
+        """The inner scorer's."""
+        return self.inner.judges()
+
+    def versions(self) -> list[JSON]:
+        """This layer's name and version, and what the inner scorer has."""
+        return [type(self).__name__, self.layer_version, *self.inner.versions()]

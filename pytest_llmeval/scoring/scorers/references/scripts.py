@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 import regex
 
-from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.scorers.targets import target_texts
-from pytest_llmeval.suites.format.score_settings import SeveralSettings
-from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, RougeSettings
-from pytest_llmeval.suites.format.spec import Spec
-from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.scoring.targets import target_texts
+from pytest_llmeval.types import Sample
 
-__all__ = ["script_warnings"]
+__all__ = ["bleu_warning", "rouge_warning"]
 
 _BY_SPACES = ("13a", "intl")
 _NO_SPACES = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
@@ -25,30 +21,10 @@ _LETTERS_PER_WORD = 4
 """More than this between two spaces is no word: Chinese that was cut into words before has about two."""
 
 
-def script_warnings(evaluation: Evaluation) -> list[str]:
-    """One line for each scorer of the suite that finds no words in most of its references, with the way out."""
-    suite = evaluation.suite
-    found = []
-    for settings, keys in _scorers(suite.spec.score):
-        if not isinstance(settings, BleuSettings | RougeSettings):
-            continue
-        references = [target_texts(sample)[0] for sample in suite.samples]
-        message = _bleu(settings, references) if isinstance(settings, BleuSettings) else _rouge(references)
-        if message is not None:
-            found.append(str(suite.error(message, keys=keys)))
-    return found
-
-
-def _scorers(settings: Spec) -> Iterator[tuple[Spec, Keys]]:
-    if isinstance(settings, SeveralSettings):
-        for name, part in settings.scorers.items():
-            yield part.score, ("score", "several", "scorers", name, "score")
-    else:
-        yield settings, ("score",)
-
-
-def _bleu(settings: BleuSettings, references: list[str]) -> str | None:
-    if settings.tokenize not in _BY_SPACES or not _most(references, _is_without_spaces):
+def bleu_warning(tokenize: str, samples: Sequence[Sample]) -> str | None:
+    """Why BLEU with this tokenizer of sacrebleu would be near 0, with the way out; None where it would not."""
+    references = [target_texts(sample)[0] for sample in samples]
+    if tokenize not in _BY_SPACES or not _most(references, _is_without_spaces):
         return None
     whole = "".join(references)
     if _KANA.search(whole):
@@ -58,12 +34,14 @@ def _bleu(settings: BleuSettings, references: list[str]) -> str | None:
     else:
         script, right = "a script that puts no spaces between words", "score.bleu.tokenize: char"
     return (
-        f"references are in {script}, and tokenize {settings.tokenize} cuts words at spaces: BLEU will be near 0 "
+        f"references are in {script}, and tokenize {tokenize} cuts words at spaces: BLEU will be near 0 "
         f"whatever the replies; set {right}"
     )
 
 
-def _rouge(references: list[str]) -> str | None:
+def rouge_warning(samples: Sequence[Sample]) -> str | None:
+    """Why ROUGE would be near 0, with the way out; None where it would not."""
+    references = [target_texts(sample)[0] for sample in samples]
     if not _most(references, lambda text: len(_ASCII.findall(text)) < len(_LETTER.findall(text)) / 2):
         return None
     return (

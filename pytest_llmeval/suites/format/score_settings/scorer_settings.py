@@ -1,0 +1,36 @@
+"""What the settings of every scorer have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
+
+from pytest_llmeval.suites.format.spec import Spec
+from pytest_llmeval.text.wording import Keys
+
+__all__ = ["ScorerSettings"]
+
+
+class ScorerSettings(Spec):
+    """Base of the settings of a scorer. ``kind`` is its name in a suite."""
+
+    kind: str
+
+    scorer: ClassVar[str] = ""
+    """The class that judges by these settings, a ``SettingsScorer``: module and name, below ``scoring``."""
+
+    needs_options: ClassVar[bool] = False
+    """Whether a sample needs options that an answer is chosen from."""
+
+    @property
+    def why_alone(self) -> tuple[str, Keys] | None:
+        """Why it cannot stand among several scorers, and the keys that say so; None where it can."""
+        return None
+
+    def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:
+        """These settings, or those of each of several scorers, with the keys at which they stand."""
+        yield self, keys
+
+    def with_files_read(self, read: Callable[[str, Keys], Any], keys: Keys = ("score",)) -> Self:
+        """The settings with what ``read`` makes of each file that they name by its path, which stands at some keys."""
+        return self
