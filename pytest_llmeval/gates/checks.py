@@ -52,8 +52,8 @@ def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
 def higher_is_better(suite: Suite, metrics: Sequence[str], better: Mapping[str, str]) -> bool | None:
     """The better direction of the suite's ``primary_metric``; None where it names none.
 
-    ``metrics`` and ``better`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number of samples, or
-    of which nobody knows which direction is better.
+    ``metrics`` and ``better`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number
+    of samples, or of which nobody knows which direction is better.
     """
     primary = suite.spec.primary_metric
     if primary is None:
