@@ -54,266 +54,149 @@ _BEST_BY: Mapping[str, str] = MappingProxyType(
 )
 
 
+def _gain(
+    name: str, kind: Kind, description: str, highest: float = 1.0, *, in_terminal: bool = True
+) -> MetricDefinition:
+    """The higher the better, from 0."""
+    return MetricDefinition(name, kind, True, description, 0.0, highest, in_terminal)
+
+
+def _loss(
+    name: str,
+    kind: Kind,
+    description: str,
+    *,
+    lowest: float = 0.0,
+    highest: float = math.inf,
+    in_terminal: bool = True,
+) -> MetricDefinition:
+    """The lower the better, down to ``lowest``."""
+    return MetricDefinition(name, kind, False, description, lowest, highest, in_terminal)
+
+
 def _accuracies() -> Iterator[MetricDefinition]:
     """Accuracy by each normalisation, with the credit of a tie shared; then as lm-eval counts it, the first winning."""
     for name, how in _BEST_BY.items():
-        yield MetricDefinition(
-            f"accuracy_{name}", "proportion", True, f"Accuracy of the option {how}.", 0.0, 1.0, in_terminal=False
-        )
-    own = {"": "that is the answer", **{f"_{name}": how for name, how in _BEST_BY.items()}}
-    for suffix, how in own.items():
-        yield MetricDefinition(
-            f"accuracy{suffix}_first",
-            "proportion",
-            True,
-            f"Accuracy of the option {how}, the first of equal ones.",
-            0.0,
-            1.0,
-            in_terminal=False,
-        )
+        yield _gain(f"accuracy_{name}", "proportion", f"Accuracy of the option {how}.", in_terminal=False)
+    for suffix, how in {"": "that is the answer", **{f"_{name}": how for name, how in _BEST_BY.items()}}.items():
+        description = f"Accuracy of the option {how}, the first of equal ones."
+        yield _gain(f"accuracy{suffix}_first", "proportion", description, in_terminal=False)
 
 
-METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
-    {
-        metric.name: metric
-        for metric in (
-            MetricDefinition(
-                "accuracy", "proportion", True, "Share of the samples that were answered right.", 0.0, 1.0
-            ),
-            MetricDefinition(
-                "skill",
-                "mean",
-                True,
-                "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect.",
-                highest=1.0,
-            ),
-            MetricDefinition(
-                "brier",
-                "mean",
-                False,
-                "Mean over a sample's options of (p - y)²: 0 is perfect, at most 2/k for k options.",
-                lowest=0.0,
-                highest=1.0,
-            ),
-            MetricDefinition(
-                "brier_sum",
-                "mean",
-                False,
-                "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst.",
-                lowest=0.0,
-                highest=2.0,
-                in_terminal=False,
-            ),
-            *_accuracies(),
-            MetricDefinition(
-                "greedy_match",
-                "proportion",
-                True,
-                "Share of the samples of which greedy decoding writes a right option.",
-            ),
-            MetricDefinition(
-                "probability_mass",
-                "mean",
-                True,
-                "Mean probability of the right options together: 1 is perfect.",
-                lowest=0.0,
-                highest=1.0,
-            ),
-            MetricDefinition(
-                "nll",
-                "mean",
-                False,
-                "Mean of -ln(probability of the right options), in nats: 0 is perfect.",
-                lowest=0.0,
-                in_terminal=False,
-            ),
-            MetricDefinition(
-                "ece",
-                "corpus",
-                False,
-                "Expected calibration error of the likeliest option, in 15 bins of equal width: 0 is perfect.",
-                lowest=0.0,
-                highest=1.0,
-                in_terminal=False,
-            ),
-            MetricDefinition(
-                "perplexity",
-                "pooled",
-                False,
-                "exp(-mean over samples of the target's loglikelihood): 1 is perfect.",
-                lowest=1.0,
-            ),
-            MetricDefinition(
-                "word_perplexity",
-                "pooled",
-                False,
-                "exp(-sum of loglikelihoods / sum of words): 1 is perfect. Words are what white space separates.",
-                lowest=1.0,
-            ),
-            MetricDefinition(
-                "byte_perplexity",
-                "pooled",
-                False,
-                "exp(-sum of loglikelihoods / sum of UTF-8 bytes): 1 is perfect.",
-                lowest=1.0,
-            ),
-            MetricDefinition(
-                "bits_per_byte",
-                "pooled",
-                False,
-                "-sum of loglikelihoods / ln 2 / sum of UTF-8 bytes: 0 is perfect.",
-                lowest=0.0,
-            ),
-            MetricDefinition(
-                "token_perplexity",
-                "pooled",
-                False,
-                "exp(-sum of loglikelihoods / sum of tokens): 1 is perfect. Comparable for one tokenizer only.",
-                lowest=1.0,
-            ),
-            MetricDefinition(
-                "mcc",
-                "corpus",
-                True,
-                "Matthews correlation of the classes answered with the right ones: 0 is guessing, 1 is perfect.",
-                lowest=-1.0,
-                highest=1.0,
-            ),
-            MetricDefinition("f1_binary", "corpus", True, "F1 of class 1, of two classes: 1 is perfect.", 0.0, 1.0),
-            MetricDefinition("f1_macro", "corpus", True, "Mean over the classes of their F1: 1 is perfect.", 0.0, 1.0),
-            MetricDefinition(
-                "f1_micro",
-                "corpus",
-                True,
-                "F1 over all classes' decisions; with one class for each sample it is accuracy.",
-                0.0,
-                1.0,
-            ),
-            MetricDefinition(
-                "f1_weighted",
-                "corpus",
-                True,
-                "Mean over the classes of their F1, each weighing as much as it has samples: 1 is perfect.",
-                0.0,
-                1.0,
-            ),
-            MetricDefinition(
-                "f1",
-                "mean",
-                True,
-                "Mean over samples of the F1 of the reply's words, as SQuAD's script computes it: 1 is perfect.",
-                0.0,
-                1.0,
-            ),
-            MetricDefinition(
-                "rouge_l",
-                "mean",
-                True,
-                "Mean of the samples' ROUGE-L (longest common subsequence), as F1: 1 is perfect.",
-                0.0,
-                1.0,
-            ),
-            MetricDefinition(
-                "rouge_lsum",
-                "mean",
-                True,
-                "Mean of the samples' ROUGE-Lsum (ROUGE-L over the union of lines), as F1: 1 is perfect.",
-                0.0,
-                1.0,
-            ),
-            MetricDefinition(
-                "rouge_s",
-                "mean",
-                True,
-                "Mean of the samples' ROUGE-S (pairs of words in their order), as F1: 1 is perfect.",
-                0.0,
-                1.0,
-            ),
-            MetricDefinition("chrf", "corpus", True, "Corpus chrF: 100 is perfect.", 0.0, 100.0),
-            MetricDefinition(
-                "chrf_p", "corpus", True, "Corpus chrF+, chrF with single words: 100 is perfect.", 0.0, 100.0
-            ),
-            MetricDefinition(
-                "chrf_pp", "corpus", True, "Corpus chrF++, chrF with one and two words: 100 is perfect.", 0.0, 100.0
-            ),
-            MetricDefinition("sentence_chrf", "mean", True, "Mean of the samples' chrF: 100 is perfect.", 0.0, 100.0),
-            MetricDefinition(
-                "sentence_chrf_p", "mean", True, "Mean of the samples' chrF+: 100 is perfect.", 0.0, 100.0
-            ),
-            MetricDefinition(
-                "sentence_chrf_pp", "mean", True, "Mean of the samples' chrF++: 100 is perfect.", 0.0, 100.0
-            ),
-            MetricDefinition(
-                "ter", "corpus", False, "Corpus translation edit rate: 0 is perfect, above 100 is possible.", 0.0
-            ),
-            MetricDefinition(
-                "sentence_ter",
-                "mean",
-                False,
-                "Mean of the samples' translation edit rate: 0 is perfect, above 100 is possible.",
-                0.0,
-            ),
-            MetricDefinition("meteor", "mean", True, "Mean of the samples' METEOR: 1 is perfect.", 0.0, 1.0),
-            MetricDefinition("score", "mean", True, "Mean of the scores that a test or a scorer of one's own gave."),
-            MetricDefinition("correct", "count", True, "Samples that were answered right."),
-            MetricDefinition("total", "count", None, "Samples that were scored."),
-            MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
-            MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
-            MetricDefinition(
-                "ties", "count", None, "Samples of which several options are equally likely, and none likelier."
-            ),
-            MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
-        )
-    }
+_DEFINITIONS = (
+    _gain("accuracy", "proportion", "Share of the samples that were answered right."),
+    MetricDefinition(
+        "skill", "mean", True, "Mean of (correct - chance) / (1 - chance): 0 is guessing, 1 is perfect.", highest=1.0
+    ),
+    _loss(
+        "brier",
+        "mean",
+        "Mean over a sample's options of (p - y)²: 0 is perfect, at most 2/k for k options.",
+        highest=1.0,
+    ),
+    _loss(
+        "brier_sum",
+        "mean",
+        "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst.",
+        highest=2.0,
+        in_terminal=False,
+    ),
+    *_accuracies(),
+    MetricDefinition(
+        "greedy_match", "proportion", True, "Share of the samples of which greedy decoding writes a right option."
+    ),
+    _gain("probability_mass", "mean", "Mean probability of the right options together: 1 is perfect."),
+    _loss("nll", "mean", "Mean of -ln(probability of the right options), in nats: 0 is perfect.", in_terminal=False),
+    _loss(
+        "ece",
+        "corpus",
+        "Expected calibration error of the likeliest option, in 15 bins of equal width: 0 is perfect.",
+        highest=1.0,
+        in_terminal=False,
+    ),
+    _loss("perplexity", "pooled", "exp(-mean over samples of the target's loglikelihood): 1 is perfect.", lowest=1.0),
+    _loss(
+        "word_perplexity",
+        "pooled",
+        "exp(-sum of loglikelihoods / sum of words): 1 is perfect. Words are what white space separates.",
+        lowest=1.0,
+    ),
+    _loss("byte_perplexity", "pooled", "exp(-sum of loglikelihoods / sum of UTF-8 bytes): 1 is perfect.", lowest=1.0),
+    _loss("bits_per_byte", "pooled", "-sum of loglikelihoods / ln 2 / sum of UTF-8 bytes: 0 is perfect."),
+    _loss(
+        "token_perplexity",
+        "pooled",
+        "exp(-sum of loglikelihoods / sum of tokens): 1 is perfect. Comparable for one tokenizer only.",
+        lowest=1.0,
+    ),
+    MetricDefinition(
+        "mcc",
+        "corpus",
+        True,
+        "Matthews correlation of the classes answered with the right ones: 0 is guessing, 1 is perfect.",
+        -1.0,
+        1.0,
+    ),
+    _gain("f1_binary", "corpus", "F1 of class 1, of two classes: 1 is perfect."),
+    _gain("f1_macro", "corpus", "Mean over the classes of their F1: 1 is perfect."),
+    _gain("f1_micro", "corpus", "F1 over all classes' decisions; with one class for each sample it is accuracy."),
+    _gain(
+        "f1_weighted",
+        "corpus",
+        "Mean over the classes of their F1, each weighing as much as it has samples: 1 is perfect.",
+    ),
+    _gain(
+        "f1", "mean", "Mean over samples of the F1 of the reply's words, as SQuAD's script computes it: 1 is perfect."
+    ),
+    _gain("rouge_l", "mean", "Mean of the samples' ROUGE-L (longest common subsequence), as F1: 1 is perfect."),
+    _gain(
+        "rouge_lsum", "mean", "Mean of the samples' ROUGE-Lsum (ROUGE-L over the union of lines), as F1: 1 is perfect."
+    ),
+    _gain("rouge_s", "mean", "Mean of the samples' ROUGE-S (pairs of words in their order), as F1: 1 is perfect."),
+    _gain("chrf", "corpus", "Corpus chrF: 100 is perfect.", 100.0),
+    _gain("chrf_p", "corpus", "Corpus chrF+, chrF with single words: 100 is perfect.", 100.0),
+    _gain("chrf_pp", "corpus", "Corpus chrF++, chrF with one and two words: 100 is perfect.", 100.0),
+    _gain("sentence_chrf", "mean", "Mean of the samples' chrF: 100 is perfect.", 100.0),
+    _gain("sentence_chrf_p", "mean", "Mean of the samples' chrF+: 100 is perfect.", 100.0),
+    _gain("sentence_chrf_pp", "mean", "Mean of the samples' chrF++: 100 is perfect.", 100.0),
+    _loss("ter", "corpus", "Corpus translation edit rate: 0 is perfect, above 100 is possible."),
+    _loss("sentence_ter", "mean", "Mean of the samples' translation edit rate: 0 is perfect, above 100 is possible."),
+    _gain("meteor", "mean", "Mean of the samples' METEOR: 1 is perfect."),
+    MetricDefinition("score", "mean", True, "Mean of the scores that a test or a scorer of one's own gave."),
+    MetricDefinition("correct", "count", True, "Samples that were answered right."),
+    MetricDefinition("total", "count", None, "Samples that were scored."),
+    MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
+    MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
+    MetricDefinition("ties", "count", None, "Samples of which several options are equally likely, and none likelier."),
+    MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
+
+METRICS: Mapping[str, MetricDefinition] = MappingProxyType({metric.name: metric for metric in _DEFINITIONS})
 """The metrics that scorers here give, by name, in the order in which they are shown."""
 
 
 _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
     (
         r"bleu_([1-9]\d?)",
-        MetricDefinition(
-            "bleu_{}", "corpus", True, "Corpus BLEU of n-grams of up to {} words: 100 is perfect.", 0.0, 100.0
-        ),
+        _gain("bleu_{}", "corpus", "Corpus BLEU of n-grams of up to {} words: 100 is perfect.", 100.0),
     ),
     (
         r"sentence_bleu_([1-9]\d?)",
-        MetricDefinition(
-            "sentence_bleu_{}",
-            "mean",
-            True,
-            "Mean of the samples' BLEU of n-grams of up to {} words: 100 is perfect.",
-            0.0,
-            100.0,
+        _gain(
+            "sentence_bleu_{}", "mean", "Mean of the samples' BLEU of n-grams of up to {} words: 100 is perfect.", 100.0
         ),
     ),
-    (
-        r"rouge_([1-9])",
-        MetricDefinition("rouge_{}", "mean", True, "Mean of the samples' ROUGE-{}, as F1: 1 is perfect.", 0.0, 1.0),
-    ),
+    (r"rouge_([1-9])", _gain("rouge_{}", "mean", "Mean of the samples' ROUGE-{}, as F1: 1 is perfect.")),
     (
         r"rouge_s([1-9])",
-        MetricDefinition(
+        _gain(
             "rouge_s{}",
             "mean",
-            True,
             "Mean of the samples' ROUGE-S (pairs of words with at most {} between them), as F1: 1 is perfect.",
-            0.0,
-            1.0,
         ),
     ),
-    (
-        r"pass@([1-9]\d*)",
-        MetricDefinition(
-            "pass@{}", "proportion", True, "Mean of the probability that one of {} replies is right.", 0.0, 1.0
-        ),
-    ),
-    (
-        r"pass\^([1-9]\d*)",
-        MetricDefinition(
-            "pass^{}", "proportion", True, "Mean of the probability that {} replies are all right.", 0.0, 1.0
-        ),
-    ),
+    (r"pass@([1-9]\d*)", _gain("pass@{}", "proportion", "Mean of the probability that one of {} replies is right.")),
+    (r"pass\^([1-9]\d*)", _gain("pass^{}", "proportion", "Mean of the probability that {} replies are all right.")),
 )
 """Metrics with a number in their names, shown after those of ``METRICS``: a pattern, and the definition by number."""
 
