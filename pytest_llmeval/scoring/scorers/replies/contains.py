@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
-from pytest_llmeval.scoring.scorers.replies.exact import compile_steps, normalized, normalized_targets, shown_steps
+from pytest_llmeval.scoring.scorers.replies.exact import (
+    compile_steps,
+    normalized_reply,
+    normalized_targets,
+    shown_steps,
+)
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
-from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, Normalization
 from pytest_llmeval.types import JSON, Response, Sample, Score
@@ -42,12 +46,9 @@ class ContainsScorer(SettingsScorer[ContainsSettings]):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; an empty reply is no answer. The answer is what was found of the targets, else the whole reply."""
-        try:
-            text = normalized(reply(responses), self.steps)
-        except TimeoutError:
-            return Score(status="unscored", reason="a regular expression of normalize took longer than 1 s")
-        except MemoryError:
-            return Score(status="unscored", reason="a regular expression of normalize took more memory than there is")
+        text = normalized_reply(responses, self.steps)
+        if isinstance(text, Score):
+            return text
         found = [reference for reference in presented.references if reference in text]
         correct = len(found) == len(presented.references) if self.settings.match == "all" else bool(found)
         answer = ", ".join(found) or text

@@ -17,7 +17,7 @@ from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.replies import ExactSettings, Normalization, NormalizationStep, Remove
 from pytest_llmeval.types import Response, Sample, Score
 
-__all__ = ["ExactScorer", "compile_steps", "normalized", "normalized_targets", "shown_steps"]
+__all__ = ["ExactScorer", "compile_steps", "normalized", "normalized_reply", "normalized_targets", "shown_steps"]
 
 _PUNCTUATION = regex.compile(rf"[\p{{P}}{regex.escape(string.punctuation)}]+")
 _ARTICLES = regex.compile(r"\b(?:a|an|the)\b", regex.IGNORECASE)
@@ -78,6 +78,16 @@ def normalized_targets(texts: Sequence[str], steps: Sequence[Normalization | Pyt
         raise ValueError("a regular expression of normalize took longer than 1 s in the target") from None
 
 
+def normalized_reply(responses: Sequence[Response], steps: Sequence[Normalization | PythonRegex]) -> str | Score:
+    """The reply after the steps; unscored where a regular expression takes too long, or too much memory."""
+    try:
+        return normalized(reply(responses), steps)
+    except TimeoutError:
+        return Score(status="unscored", reason="a regular expression of normalize took longer than 1 s")
+    except MemoryError:
+        return Score(status="unscored", reason="a regular expression of normalize took more memory than there is")
+
+
 def shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
     """The steps in a message."""
     return ", ".join(f"remove {quote(step.pattern)}" if isinstance(step, PythonRegex) else step for step in steps)
@@ -112,12 +122,9 @@ class ExactScorer(SettingsScorer[ExactSettings]):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply of which nothing is left is no answer, unless nothing is what was expected."""
-        try:
-            answer = normalized(reply(responses), self.steps)
-        except TimeoutError:
-            return Score(status="unscored", reason="a regular expression of normalize took longer than 1 s")
-        except MemoryError:
-            return Score(status="unscored", reason="a regular expression of normalize took more memory than there is")
+        answer = normalized_reply(responses, self.steps)
+        if isinstance(answer, Score):
+            return answer
         correct = answer in presented.references
         no_answer = not answer and not correct
         return Score(

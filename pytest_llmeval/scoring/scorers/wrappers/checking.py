@@ -14,7 +14,7 @@ from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, Response, Score, Status
 
-__all__ = ["checked", "contradiction", "judged"]
+__all__ = ["checked", "contradiction", "judged", "shown_score"]
 
 _MAX_REASON = 200
 """Reasons are counted: one that tells a story is a story of one sample."""
@@ -38,6 +38,16 @@ def checked(score: object, scorer: str) -> Score:
         return _checked(score)
     except _Problem as problem:
         return Score(status="unscored", reason=f"the scorer {scorer} gave {problem}")
+
+
+def shown_score(score: Score, *, with_values: bool = False, with_details: bool = True) -> dict[str, JSON]:
+    """A judgement as a report shows it beside others of the same sample."""
+    shown: dict[str, JSON] = {"status": score.status, "answer": score.answer, "no_answer": score.no_answer}
+    if with_values:
+        shown["values"] = dict(score.values)
+    if with_details and score.details:
+        shown["details"] = dict(score.details)
+    return shown
 
 
 def contradiction(status: Status, values: Mapping[str, float]) -> str | None:

@@ -15,7 +15,7 @@ from pytest_llmeval.scoring.base import Better, Presented, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
-from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judged
+from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judged, shown_score
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
 from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.suites.format.epochs_spec import reduction_parts
@@ -161,7 +161,7 @@ class EpochsScorer(ScorerWrapper):
                 reasons.update((_under(name, key), reason) for key, reason in found.not_measurable.items())
         except _NothingIsRightError as error:
             return Score(status="unscored", reason=str(error))
-        shown: list[JSON] = [_shown(score) for score in scores]
+        shown: list[JSON] = [shown_score(score, with_values=score.status == "scored") for score in scores]
         details: dict[str, JSON] = {"epoch": epoch, "epochs": shown}
         return dataclasses.replace(reduced, values=values, details=details, not_measurable=reasons)
 
@@ -262,13 +262,3 @@ def _majority(votes: Sequence[str | None]) -> int:
     """
     counts = Counter(vote for vote in votes if vote is not None)
     return votes.index(counts.most_common(1)[0][0]) if counts else 0
-
-
-def _shown(score: Score) -> dict[str, JSON]:
-    """One epoch's score as a report shows it."""
-    shown: dict[str, JSON] = {"status": score.status, "answer": score.answer, "no_answer": score.no_answer}
-    if score.status == "scored":
-        shown["values"] = dict(score.values)
-    if score.details:
-        shown["details"] = dict(score.details)
-    return shown

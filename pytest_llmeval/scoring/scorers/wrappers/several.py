@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import OPEN
-from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.scoring.scorers.wrappers.checking import judged, shown_score
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys
@@ -130,7 +130,7 @@ class SeveralScorer(Scorer):
         for part in self.others:
             values.update(_prefixed(part, scores[part.name]))
         shown: dict[str, JSON] = {
-            name: _shown(score, with_details=name != self.deciding.name) for name, score in scores.items()
+            name: shown_score(score, with_details=name != self.deciding.name) for name, score in scores.items()
         }
         reasons = dict(decided.not_measurable)
         for part in self.others:
@@ -170,14 +170,6 @@ def _prefixed(part: Part, score: Score) -> dict[str, float]:
     if "no_answer" in part.scorer.metrics or score.no_answer:
         values["no_answer"] = float(score.no_answer)
     return {f"{part.name}.{name}": value for name, value in values.items()}
-
-
-def _shown(score: Score, *, with_details: bool) -> dict[str, JSON]:
-    """A scorer's judgement as a report shows it beside the others'."""
-    shown: dict[str, JSON] = {"status": score.status, "answer": score.answer, "no_answer": score.no_answer}
-    if with_details and score.details:
-        shown["details"] = dict(score.details)
-    return shown
 
 
 def _difference(requests: Sequence[Request], others: Sequence[Request]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -62,6 +63,16 @@ class ChoiceSettings(ScorerSettings):
     def asks_options_alone(self) -> bool:
         """Whether options are scored without a prompt as well."""
         return self.normalize == "pmi" or "accuracy_pmi" in self.metrics
+
+    def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
+        """A letter."""
+        for shown, settings in (
+            ("letter", LetterSettings()),
+            ("{letter: {shuffle: false}}", LetterSettings(shuffle=False)),
+        ):
+            if works(settings):
+                return f"write score: {shown}, which reads a letter in the reply"
+        return "write score: letter and show {{ lettered_choices }} in prompt.template: it reads a letter"
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
@@ -159,6 +170,10 @@ class YesNoSettings(ScorerSettings):
         description="By loglikelihood: where yes and no are equally likely, the answer is no. By default it is worth a "
         "half.",
     )
+
+    def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
+        """The same words, read."""
+        return "write score: {yes_no: {by: generation}}, which reads the reply"
 
     @model_validator(mode="after")
     def _replies_do_not_tie(self) -> YesNoSettings:

@@ -27,6 +27,10 @@ class ScorerSettings(Spec):
         """Why it cannot stand among several scorers, and the keys that say so; None where it can."""
         return None
 
+    def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
+        """What to write in the suite for a model that gives texts alone. ``works`` tries other settings in its place."""
+        return "use a scorer that reads a reply"
+
     def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:
         """These settings, or those of each of several scorers, with the keys at which they stand."""
         yield self, keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
@@ -38,6 +38,15 @@ _LOWER = {"l": "L", "lsum": "Lsum", "s": "S", "s1": "S1", "s2": "S2", "s3": "S3"
 _EACH_ONCE: JsonDict = {"minItems": 1, "uniqueItems": True}
 
 
+def _each_once(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    if not values:
+        raise refuse_here("found an empty list, expected one entry or more")
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise refuse_here(f"found {value!r} twice; expected each once", place)
+    return values
+
+
 class ReferenceSettings(ScorerSettings):
     """What the scorers share that compare a reply with reference texts by a library."""
 
@@ -67,7 +76,7 @@ class BleuSettings(ReferenceSettings):
 
     kind: Literal["bleu"] = "bleu"
     scorer = "scorers.references.bleu:BleuScorer"
-    k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST] = Field(
+    k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST, AfterValidator(_each_once)] = Field(
         (1, 2, 3, 4),
         json_schema_extra=_EACH_ONCE,
         description="BLEU of n-grams up to each of these orders: 4 is what is usually called BLEU.",
@@ -80,11 +89,6 @@ class BleuSettings(ReferenceSettings):
         "13a", description="How text is cut into tokens: sacrebleu's tokenizers that need no download."
     )
     lowercase: bool = Field(False, description="Compare without regard to case.")
-
-    @field_validator("k")
-    @classmethod
-    def _each_order_once(cls, orders: tuple[int, ...]) -> tuple[int, ...]:
-        return _each_once(orders)
 
     @model_validator(mode="after")
     def _a_value_is_for_floor_or_add_k(self) -> BleuSettings:
@@ -111,6 +115,7 @@ class RougeSettings(ReferenceSettings):
             ...,
         ],
         FROM_LIST,
+        AfterValidator(_each_once),
     ] = Field(
         ("1", "2", "L"),
         json_schema_extra=_EACH_ONCE,
@@ -119,18 +124,13 @@ class RougeSettings(ReferenceSettings):
     )
     stemmer: bool = Field(False, description="Compare stems (Porter's) of words.")
 
-    @field_validator("types")
-    @classmethod
-    def _each_type_once(cls, types: tuple[RougeType, ...]) -> tuple[RougeType, ...]:
-        return _each_once(types)
-
 
 class ChrfSettings(ReferenceSettings):
     """chrF against the references, by sacrebleu."""
 
     kind: Literal["chrf"] = "chrf"
     scorer = "scorers.references.chrf:ChrfScorer"
-    word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST] = Field(
+    word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST, AfterValidator(_each_once)] = Field(
         (0, 2),
         json_schema_extra=_EACH_ONCE,
         description="Words in an n-gram, beside characters: 0 is chrF, 2 is chrF++.",
@@ -138,11 +138,6 @@ class ChrfSettings(ReferenceSettings):
     beta: int = Field(2, ge=1, description="How much more recall weighs than precision.")
     lowercase: bool = Field(False, description="Compare without regard to case.")
     whitespace: bool = Field(False, description="Count white space as characters.")
-
-    @field_validator("word_order")
-    @classmethod
-    def _each_order_once(cls, orders: tuple[Literal[0, 1, 2], ...]) -> tuple[Literal[0, 1, 2], ...]:
-        return _each_once(orders)
 
 
 class TerSettings(ReferenceSettings):
@@ -171,12 +166,3 @@ class MeteorSettings(ReferenceSettings):
     alpha: float = Field(0.9, ge=0, le=1, description="Weight of recall, against precision, in their mean.")
     beta: float = Field(3.0, ge=0, description="How steeply the penalty grows with the number of chunks.")
     gamma: float = Field(0.5, ge=0, le=1, description="The largest penalty.")
-
-
-def _each_once(values: tuple[_T, ...]) -> tuple[_T, ...]:
-    if not values:
-        raise refuse_here("found an empty list, expected one entry or more")
-    for place, value in enumerate(values):
-        if value in values[:place]:
-            raise refuse_here(f"found {value!r} twice; expected each once", place)
-    return values
