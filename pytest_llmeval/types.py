@@ -5,6 +5,7 @@ All are frozen and made of builtins. This module imports the standard library on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -27,6 +28,8 @@ __all__ = [
     "Sample",
     "Score",
     "Status",
+    "as_builtin",
+    "finite_number",
 ]
 
 JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
@@ -252,3 +255,23 @@ class AskedSample:
     answer_keys: tuple[str, ...] = ()
     response: JSON = None
     row: Mapping[str, object] = field(default_factory=dict)
+
+
+def as_builtin(value: object) -> object:
+    """What a user's code gave: a number or a truth value of numpy or torch as Python's own, anything else as it is."""
+    if isinstance(value, str | int | float | list | tuple | Mapping) or not hasattr(value, "item"):
+        return value
+    try:
+        return value.item()
+    except Exception:  # of several entries, or something else of that name
+        return value
+
+
+def finite_number(value: object) -> float | None:
+    """What a user's code gave as a number, also one of numpy or torch; None where it is none, or not finite."""
+    plain = as_builtin(value)
+    try:
+        number = float(plain) if isinstance(plain, int | float) else math.nan
+    except OverflowError:
+        number = math.nan
+    return number if math.isfinite(number) else None

@@ -7,7 +7,8 @@ from typing import Any
 
 from pytest_llmeval.scoring.base import Scorer
 from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.suites.format.schema import GenerateSpec, ScoreSettings
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse, Sample, Score
 
 

@@ -24,7 +24,7 @@ from pytest_llmeval.scoring.metrics.calibration import (
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Metric, summarize
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.schema import ChoiceSettings, YesNoSettings
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, YesNoSettings
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import a_sample, judge_loglikelihoods
 

@@ -11,7 +11,7 @@ from sklearn.metrics import brier_score_loss
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.schema import ChoiceSettings, Normalize
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, Normalize
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodRequest, Message, Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_loglikelihoods
 

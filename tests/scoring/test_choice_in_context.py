@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.schema import ChoiceSettings
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Message
 from tests.scoring.helpers import GENERATE, a_sample
 from tests.scoring.lm_eval_task import evaluation, lm_eval_task, needs_lm_eval

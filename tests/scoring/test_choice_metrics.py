@@ -14,8 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.schema import ChoiceSettings
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric, ChoiceSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 from tests.scoring.lm_eval_task import evaluation, lm_eval_task, needs_lm_eval

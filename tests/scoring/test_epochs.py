@@ -23,19 +23,16 @@ from pytest_llmeval.scoring.metrics.summary import names_in, summarize
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch, pass_at_k, pass_hat_k
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.schema import (
-    ChoiceSettings,
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings import CustomSettings, ScoreSettings
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, LetterSettings, MassSettings
+from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
+from pytest_llmeval.suites.format.score_settings.replies import (
     ExactSettings,
-    GenerateSpec,
-    LetterSettings,
+    JsonSettings,
     NumberSettings,
     PatternSettings,
-    ScoreSettings,
 )
-from pytest_llmeval.suites.format.score_settings import CustomSettings
-from pytest_llmeval.suites.format.score_settings.choices import MassSettings
-from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
-from pytest_llmeval.suites.format.score_settings.replies import JsonSettings
 from pytest_llmeval.suites.format.score_settings.texts import F1Settings, TerSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample

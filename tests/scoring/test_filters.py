@@ -19,13 +19,9 @@ from pytest_llmeval.scoring.base import SettingsError
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer, make_pipeline
 from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.schema import (
-    ChoiceSettings,
-    ExactSettings,
-    LetterSettings,
-    NumberSettings,
-    ScoreSettings,
-)
+from pytest_llmeval.suites.format.score_settings import ScoreSettings
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, LetterSettings
+from pytest_llmeval.suites.format.score_settings.replies import ExactSettings, NumberSettings
 from pytest_llmeval.types import GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 

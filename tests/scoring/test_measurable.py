@@ -17,8 +17,8 @@ from pytest_llmeval.scoring.metrics.summary import Metric, summarize
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.schema import ExactSettings
 from pytest_llmeval.suites.format.score_settings import CustomSettings
+from pytest_llmeval.suites.format.score_settings.replies import ExactSettings
 from pytest_llmeval.types import GenerateResponse, NotMeasurable, Score
 from tests.scoring.helpers import a_sample
 

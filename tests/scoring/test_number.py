@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
 from pytest_llmeval.scoring.scorers.replies.numerals import final_number
-from pytest_llmeval.suites.format.schema import NumberSettings
+from pytest_llmeval.suites.format.score_settings.replies import NumberSettings
 from tests.scoring.helpers import a_sample, judge_reply
 
 

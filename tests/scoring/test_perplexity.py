@@ -27,7 +27,7 @@ from pytest_llmeval.scoring.statistics.intervals import (
     ratio_standard_error,
     standard_error,
 )
-from pytest_llmeval.suites.format.schema import PerplexitySettings
+from pytest_llmeval.suites.format.score_settings.choices import PerplexitySettings
 from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodResponse,

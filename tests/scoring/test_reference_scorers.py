@@ -19,7 +19,7 @@ from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
-from pytest_llmeval.suites.format.schema import ScoreSettings
+from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.suites.format.score_settings.texts import (
     BleuSettings,
     ChrfSettings,

@@ -13,17 +13,21 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.scoring.metrics.summary import METRICS, summarize
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
-from pytest_llmeval.suites.format.schema import (
+from pytest_llmeval.suites.format.score_settings import ScoreSettings
+from pytest_llmeval.suites.format.score_settings.choices import (
     ChoiceSettings,
-    ExactSettings,
+    ContinuationSettings,
     LetterSettings,
-    NumberSettings,
-    PatternSettings,
-    ScoreSettings,
+    MassSettings,
     YesNoSettings,
 )
-from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings, MassSettings
-from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, Remove
+from pytest_llmeval.suites.format.score_settings.replies import (
+    ContainsSettings,
+    ExactSettings,
+    NumberSettings,
+    PatternSettings,
+    Remove,
+)
 from pytest_llmeval.suites.format.score_settings.texts import F1Settings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply

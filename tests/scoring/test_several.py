@@ -15,8 +15,8 @@ from pytest_llmeval.scoring.metrics.summary import expanded, summarize
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.schema import GenerateSpec, ScoreSettings
-from pytest_llmeval.suites.format.score_settings import CustomSettings
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.format.score_settings import CustomSettings, ScoreSettings
 from pytest_llmeval.suites.format.score_settings.texts import BleuSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample

@@ -15,8 +15,7 @@ from scipy import stats
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
 from pytest_llmeval.scoring.scorers.choices.option_scores import TIE_TOLERANCE
-from pytest_llmeval.suites.format.schema import ChoiceSettings, Normalize
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric, ChoiceNormalize
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric, ChoiceNormalize, ChoiceSettings, Normalize
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import a_sample, judge_loglikelihoods
 

@@ -8,7 +8,8 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.format.schema import SCORERS, SuiteSpec
+from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.suites.loading.loader import load_suite, read_suite_name
 from tests.suites.conftest import Load
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.suites.format.schema import SCORERS
+from pytest_llmeval.suites.format.score_settings import SCORERS
 
 __all__ = ["registered_scorers"]
 

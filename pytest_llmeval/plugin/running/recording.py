@@ -17,7 +17,7 @@ from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
 from pytest_llmeval.scoring.metrics.summary import definition, skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, Status
+from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, Status, as_builtin
 
 __all__ = ["Recorder", "attach", "payload_of"]
 
@@ -140,8 +140,8 @@ def _model_name(item: pytest.Item) -> str | None:
 
 
 def _as_bool(value: object) -> bool:
-    # A comparison of numpy or torch values gives their own kind of bool, which ``item`` turns into Python's.
-    plain = value.item() if hasattr(value, "item") and getattr(value, "size", 1) in (1, ()) else value
+    # A comparison of numpy or torch values gives their own kind of bool.
+    plain = as_builtin(value)
     if isinstance(plain, bool):
         return plain
     raise TypeError(f"llm_record: correct must be True or False, found {value!r}")

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums, formula_of_sums
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
 from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.scoring.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
@@ -35,7 +34,6 @@ from pytest_llmeval.types import Score
 __all__ = [
     "CORPUS",
     "CorpusFormula",
-    "CorpusValue",
     "Ingredients",
     "Sums",
     "corpus_difference",
@@ -51,19 +49,6 @@ T = TypeVar("T")
 CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION})
 """Corpus metrics by name, but for those of ``translation.py``, some of which have a number in their names. Each has a
 definition of kind ``corpus`` in ``definitions.py``."""
-
-
-@dataclass(frozen=True, slots=True)
-class CorpusValue:
-    """``value`` is None where the formula gives none; so are the others.
-
-    ``stderr`` is the standard deviation over bootstrap samples, ``interval`` the 95% interval between their
-    percentiles: None for fewer than two samples, where bootstrap samples have no value, and where all have the same.
-    """
-
-    value: float | None
-    stderr: float | None = None
-    interval: tuple[float, float] | None = None
 
 
 def corpus_formula(name: str) -> CorpusFormula | None:
@@ -98,17 +83,19 @@ def ingredients_among(names: Collection[str]) -> set[str]:
     return found
 
 
-def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None) -> CorpusValue:
+def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None) -> Estimate:
     """The corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
 
     Where ``clusters[i]`` is the cluster of ``samples[i]``, the bootstrap draws clusters, as many as there are; fewer
-    than ``clustered.MIN_CLUSTERS`` have no standard error and no interval.
+    than ``clustered.MIN_CLUSTERS`` have no standard error and no interval. The standard error is the standard deviation
+    over bootstrap samples, the interval lies between their percentiles: None for fewer than two samples, where
+    bootstrap samples have no value, and where all have the same.
     """
     formula = _formula(name)
     _check_finite(name, samples)
     value = _finite(formula.compute(samples)) if samples else None
     if value is None or are_too_few(clusters):
-        return CorpusValue(value)
+        return Estimate(value)
     units = _units(samples, clusters, lambda sample: _key(formula, sample))
     ordered = list(chain.from_iterable(units))
     if formula.sums is not None:
@@ -120,7 +107,7 @@ def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[i
             lambda drawn: _finite(formula.compute(list(chain.from_iterable(drawn)))),
             num_resamples=affordable_resamples(len(samples)),
         )
-    return CorpusValue(value, *_error_and_interval(formula, value, found))
+    return Estimate(value, *_error_and_interval(formula, value, found))
 
 
 def corpus_difference(
@@ -128,7 +115,7 @@ def corpus_difference(
     first: Sequence[Ingredients],
     second: Sequence[Ingredients],
     clusters: Sequence[int] | None = None,
-) -> tuple[float, float, CorpusValue] | None:
+) -> tuple[float, float, Estimate] | None:
     """Two models on the same samples, sample by sample: both values, and second minus first by a paired bootstrap.
 
     ``clusters`` as in ``corpus_value``. None where one of the two has no value. ``ValueError`` for sequences of two
@@ -141,7 +128,7 @@ def corpus_difference(
         return None
     pairs = list(zip(first, second, strict=True))
     if are_too_few(clusters):
-        return before, after, CorpusValue(after - before)
+        return before, after, Estimate(after - before)
     units = _units(pairs, clusters, lambda pair: [_key(formula, sample) for sample in pair])
     ordered = list(chain.from_iterable(units))
     if formula.sums is not None:
@@ -160,7 +147,7 @@ def corpus_difference(
             ),
             num_resamples=affordable_resamples(len(pairs)),
         )
-    return before, after, CorpusValue(after - before, *_error_and_interval(formula, after - before, found))
+    return before, after, Estimate(after - before, *_error_and_interval(formula, after - before, found))
 
 
 def _key(formula: CorpusFormula, sample: Ingredients) -> list[float]:

@@ -7,10 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["CorpusFormula", "Ingredients", "Sums", "formula_of_sums"]
+__all__ = ["CorpusFormula", "Estimate", "Ingredients", "Sums", "formula_of_sums"]
 
 Ingredients: TypeAlias = Mapping[str, float]
 """A sample's numbers that a corpus metric is made of, by their names in ``Score.values``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number over samples, its standard error and its 95% interval.
+
+    ``value`` is None where the formula gives none (nothing to divide by, too large for a float); so are the others.
+    """
+
+    value: float | None
+    stderr: float | None = None
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pytest_llmeval.scoring.metrics.corpus_formula import Estimate
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrapped_ratio, cluster_sums
 from pytest_llmeval.scoring.statistics.intervals import ratio_interval, ratio_standard_error, with_width
 from pytest_llmeval.types import Score
 
-__all__ = ["POOLED", "PooledFormula", "PooledValue", "bootstrapped_pooled", "ingredients", "pooled", "pseudo_values"]
+__all__ = ["POOLED", "PooledFormula", "bootstrapped_pooled", "ingredients", "pooled", "pseudo_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,6 @@ class PooledFormula:
     unit: str
     of_rate: Callable[[float], float]
     slope: Callable[[float], float]
-
-
-@dataclass(frozen=True, slots=True)
-class PooledValue:
-    """``value`` is None where the units sum to 0, and where it is too large for a float; so are the others."""
-
-    value: float | None
-    stderr: float | None = None
-    interval: tuple[float, float] | None = None
 
 
 def _bits(nats: float) -> float:
@@ -55,7 +47,7 @@ POOLED: Mapping[str, PooledFormula] = MappingProxyType(
 of which every sample is one unit (``samples`` is 1)."""
 
 
-def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None) -> PooledValue:
+def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None) -> Estimate:
     """The metric ``name`` over samples whose ``values`` hold ``loglikelihood`` (nats) and the formula's unit.
 
     Its standard error and 95% interval are those of a ratio of two sums, of which samples are the independent parts
@@ -69,20 +61,20 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     units = [sample[formula.unit] for sample in values]
     total = math.fsum(units)
     if total <= 0:
-        return PooledValue(None)
+        return Estimate(None)
     rate = math.fsum(nats) / total
     value = _finite(formula.of_rate, rate)
     if are_too_few(clusters):
-        return PooledValue(value)
+        return Estimate(value)
     if clusters is not None:
         nats, units = cluster_sums(nats, clusters), cluster_sums(units, clusters)
     error, interval = ratio_standard_error(nats, units), with_width(ratio_interval(nats, units))
     if value is None or error is None:
-        return PooledValue(value)
+        return Estimate(value)
     if interval is None:
-        return PooledValue(value, stderr=_finite(lambda at: formula.slope(at) * error, rate))
+        return Estimate(value, stderr=_finite(lambda at: formula.slope(at) * error, rate))
     low, high = (_finite(formula.of_rate, end) for end in interval)
-    return PooledValue(
+    return Estimate(
         value,
         stderr=_finite(lambda at: formula.slope(at) * error, rate),
         interval=None if low is None or high is None else (low, high),

@@ -10,7 +10,7 @@ from itertools import filterfalse
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
-from pytest_llmeval.scoring.metrics.corpus import CorpusValue, corpus_ingredients, corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.corpus import corpus_ingredients, corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import (
     METRICS,
     OPEN,
@@ -21,7 +21,7 @@ from pytest_llmeval.scoring.metrics.definitions import (
     shown_order,
     split_name,
 )
-from pytest_llmeval.scoring.metrics.pooled import PooledValue, bootstrapped_pooled, ingredients, pooled
+from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, ingredients, pooled
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
@@ -261,7 +261,7 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
         return Metric(value=math.fsum(values), n=len(values), kind=kind)
     if kind == "pooled":
         parts, clusters = samples.carrying(lambda scores: ingredients(scores, name))
-        whole: PooledValue | CorpusValue = pooled(name, parts, clusters)
+        whole = pooled(name, parts, clusters)
         if samples.bootstraps and whole.interval is not None:
             whole = dataclasses.replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
     elif kind == "corpus":

@@ -11,43 +11,12 @@ from pytest_llmeval.suites.format.dataset_spec import DatasetSpec, FieldRule
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import Filters
 from pytest_llmeval.suites.format.gates_spec import Gates, PrimaryMetricSpec
-from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
-from pytest_llmeval.suites.format.score_settings import SCORERS, ScoreSettings
-from pytest_llmeval.suites.format.score_settings.choices import (
-    ChoiceSettings,
-    LetterSettings,
-    Normalize,
-    PerplexitySettings,
-    YesNoSettings,
-)
-from pytest_llmeval.suites.format.score_settings.replies import (
-    ExactSettings,
-    Normalization,
-    NumberSettings,
-    PatternSettings,
-)
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec, PromptSpec
+from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse, whole
 from pytest_llmeval.text.wording import quoted
 
-__all__ = [
-    "SCORERS",
-    "ChoiceSettings",
-    "DatasetSpec",
-    "ExactSettings",
-    "FewshotSpec",
-    "FieldRule",
-    "GenerateSpec",
-    "LetterSettings",
-    "Normalization",
-    "Normalize",
-    "NumberSettings",
-    "PatternSettings",
-    "PerplexitySettings",
-    "PromptSpec",
-    "ScoreSettings",
-    "SuiteSpec",
-    "YesNoSettings",
-]
+__all__ = ["SuiteSpec"]
 
 
 def _suite_name(value: str) -> str:

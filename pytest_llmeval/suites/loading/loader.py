@@ -21,7 +21,8 @@ from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.explain import explain
 from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
-from pytest_llmeval.suites.format.schema import FewshotSpec, SuiteSpec
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
+from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, contradiction, draw_shots
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FieldMap, Ids, Mapped, make_sample
 from pytest_llmeval.suites.loading.sources import check_rows_spec, rows_of, shown_source

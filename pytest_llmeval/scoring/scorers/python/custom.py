@@ -7,7 +7,6 @@ They are registered by name, through an entry point of the group ``pytest_llmeva
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
@@ -32,6 +31,8 @@ from pytest_llmeval.types import (
     Sample,
     Score,
     Status,
+    as_builtin,
+    finite_number,
 )
 
 __all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "make_custom_scorer"]
@@ -139,7 +140,7 @@ class CustomScorer(Scorer):
 
     def _meaning(self, text: str, call: Callable[[], object]) -> Score:
         try:
-            found = _builtin(call())
+            found = as_builtin(call())
         except RequestError as error:
             if isinstance(error, LeftOutError) or getattr(self.judge, "needs_text", False):
                 raise
@@ -189,12 +190,8 @@ class CustomScorer(Scorer):
         )
 
     def _number(self, name: object, value: object) -> float:
-        plain = _builtin(value)
-        try:
-            number = float(plain) if isinstance(plain, int | float) else math.nan
-        except OverflowError:
-            number = math.nan
-        if not math.isfinite(number):
+        number = finite_number(value)
+        if number is None:
             raise RequestError(f"the scorer {self.name}: {name} is {quote(value)}, expected a finite number")
         return number
 
@@ -371,16 +368,6 @@ def _protocol_problem(scorer: object) -> str | None:
         return f"has the metrics {quote(metrics)}, expected a tuple of names"
     uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
     return f"has {uncallable[0]}, which is no method" if uncallable else None
-
-
-def _builtin(value: Any) -> Any:
-    """Bools and numbers of numpy and torch as Python's; anything else as it is."""
-    if callable(getattr(value, "item", None)):
-        try:
-            return value.item()
-        except Exception:  # several numbers
-            return value
-    return value
 
 
 def _described(error: BaseException) -> str:

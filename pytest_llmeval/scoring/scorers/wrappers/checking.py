@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
@@ -12,7 +11,7 @@ from pytest_llmeval.scoring.base import Presented, Scorer
 from pytest_llmeval.scoring.metrics.definitions import OPEN
 from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.types import JSON, Response, Score, Status
+from pytest_llmeval.types import JSON, Response, Score, Status, as_builtin, finite_number
 
 __all__ = ["checked", "contradiction", "judged", "shown_score"]
 
@@ -88,7 +87,7 @@ def _checked(score: object) -> Score:
         chance=_chance(score.chance),
         details=_details(score.details),
         answer=_text(score.answer),
-        no_answer=bool(_plain(score.no_answer)),
+        no_answer=bool(as_builtin(score.no_answer)),
         reason=_text(score.reason),
         vote=_text(score.vote),
         not_measurable=reasons,
@@ -121,12 +120,8 @@ def _reasons(reasons: object, values: Mapping[str, float]) -> dict[str, str]:
 
 
 def _number(name: str, value: object) -> float:
-    plain = _plain(value)
-    try:
-        number = float(plain) if isinstance(plain, int | float) else math.nan
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
+    number = finite_number(value)
+    if number is None:
         raise _Problem(f"{name} = {_shown(value)}, expected a finite number")
     return number
 
@@ -162,7 +157,7 @@ _ENCODER = json.JSONEncoder()
 
 
 def _json(where: str, value: object) -> JSON:
-    value = _plain(value)
+    value = as_builtin(value)
     if isinstance(value, Mapping):
         return {str(name): _json(where, item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -181,13 +176,3 @@ def _shown(value: object) -> str:
         return quote(value)
     except Exception:  # a number of a million digits, or a stranger's __repr__
         return f"a {type(value).__name__}"
-
-
-def _plain(value: object) -> object:
-    """A number of numpy or torch as Python's own; anything else as it is."""
-    if isinstance(value, str | int | float | list | tuple | Mapping) or not hasattr(value, "item"):
-        return value
-    try:
-        return value.item()
-    except Exception:  # of several entries, or something else of that name
-        return value
