@@ -59,5 +59,5 @@ def test_the_recipe(project: pytest.Pytester, workers: list[str]) -> None:
     # Every other continuation is less likely: what `better` says makes that a drop, and the suite need not say it.
     worse = run(project, workers, {}, "--llm-baseline=good.json", "--llm-gate-mode=margin")
     assert worse.ret == 1
-    worse.stdout.fnmatch_lines(["*surprise*worse*"])
+    worse.stdout.fnmatch_lines(["failed: sky, surprise vs baseline: surprise 0.750 -> 7.848*"])
     worse.stdout.no_fnmatch_line("*which direction of surprise is better is not known*")

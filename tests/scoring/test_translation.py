@@ -18,7 +18,8 @@ from sacrebleu.metrics.ter import TER
 
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_ingredients, corpus_value
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_value
+from pytest_llmeval.scoring.metrics.sample_values import ingredients
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, definition, summarize
 from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, TerSettings
 from pytest_llmeval.types import Score
@@ -64,7 +65,7 @@ def value(settings: Settings, pairs: Pairs, name: str) -> float | None:
     """The corpus metric without its interval, which takes the time."""
     formula = corpus_formula(name)
     assert formula is not None
-    return formula.compute(corpus_ingredients(judged(settings, pairs), name))
+    return formula.compute(ingredients(judged(settings, pairs), name))
 
 
 # BLEU

@@ -30,9 +30,10 @@ from pytest_llmeval.reporting.report.summaries import average_suites, given_clus
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
-from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_ingredients
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
+from pytest_llmeval.scoring.metrics.sample_values import ingredients
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
 from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction
 from pytest_llmeval.text.redaction import describe
@@ -225,7 +226,7 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
     if "accuracy" not in names and suite.info.scorer in _OF_RIGHT_AND_WRONG:
         _check_without_accuracy(scores)
     clusters = given_clusters(records)
-    slow = [name for name in names if recount.is_slow(name) and corpus_ingredients(scores, name)]
+    slow = [name for name in names if recount.is_slow(name) and ingredients(scores, name)]
     quick = [name for name in names if name not in slow]
     of_category: dict[str, list[Score]] = {name: [] for name in suite.categories}
     for record, score in zip(records, scores, strict=True):
@@ -273,7 +274,7 @@ def _check_without_accuracy(scores: Sequence[Score]) -> None:
 def _corpus(scores: Sequence[Score], name: str, stored: Mapping[str, Metric]) -> Metric:
     """The metric's value computed anew, with the interval that it has."""
     formula = corpus_formula(name)
-    parts = corpus_ingredients(scores, name)
+    parts = ingredients(scores, name)
     if formula is None or any(not math.isfinite(value) for part in parts for value in part.values()):
         raise ValueError(f"{name} is made of a number that is not finite")
     value = formula.compute(parts) if parts else None

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scoring.metrics.corpus import corpus_difference, corpus_ingredients
+from pytest_llmeval.scoring.metrics.corpus import corpus_difference
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known, split_name
-from pytest_llmeval.scoring.metrics.pooled import ingredients, pseudo_values
+from pytest_llmeval.scoring.metrics.pooled import pseudo_values
+from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
 from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,
     cluster_numbers,
@@ -154,7 +155,7 @@ def _with_error(
 
 
 def _difference_of_means(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
-    values = [(_value(before, name), _value(after, name)) for before, after in pairs]
+    values = [(value_of(before, name), value_of(after, name)) for before, after in pairs]
     places = [place for place, (before, after) in enumerate(values) if before is not None and after is not None]
     if not places:
         return None
@@ -181,8 +182,8 @@ def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int]
 
 def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
     """Of the two models' metrics, not of their samples'; None where the scores do not hold what they are made of."""
-    places = [place for place, pair in enumerate(pairs) if len(corpus_ingredients(pair, name)) == 2]
-    first, second = (corpus_ingredients((pairs[place][side] for place in places), name) for side in (0, 1))
+    places = [place for place, pair in enumerate(pairs) if len(ingredients(pair, name)) == 2]
+    first, second = (ingredients((pairs[place][side] for place in places), name) for side in (0, 1))
     own = _at(clusters, places)
     found = corpus_difference(name, first, second, own)
     if found is None:
@@ -219,11 +220,3 @@ _WHOLE: Mapping[str, Callable[[str, Sequence[Pair], Sequence[int] | None], Diffe
     {"pooled": _pooled_difference, "corpus": _corpus_difference}
 )
 """Differences of metrics that are no means over samples, by kind."""
-
-
-def _value(score: Score, name: str) -> float | None:
-    if score.status == "unscored":
-        return None
-    if name in score.values:
-        return float(score.values[name])
-    return float(score.status == "correct") if name == "accuracy" and score.status != "scored" else None

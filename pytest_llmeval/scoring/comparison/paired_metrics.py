@@ -12,6 +12,7 @@ from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.pooled import POOLED
+from pytest_llmeval.scoring.metrics.sample_values import ingredients, made_of, value_of
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
 from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, row_by_row
 from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
@@ -106,9 +107,8 @@ class PairedMetric:
 
 def needed_values(metric: str) -> set[str]:
     """Names in ``Score.values`` that the metric is made of, its own among them."""
-    prefix, base = split_name(metric)
-    parts = _parts(base)
-    return {metric, *(prefix + part for part in (parts[0] if parts else ()))}
+    prefix, _ = split_name(metric)
+    return {metric, *(prefix + part for part in made_of(metric))}
 
 
 def pair_metric(
@@ -212,39 +212,23 @@ def _paired(
     )
 
 
-def _parts(base: str) -> tuple[tuple[str, ...], bool] | None:
-    """Names of what a pooled or corpus metric is made of, and whether it is pooled; None for a mean."""
-    if base in POOLED:
-        return ("loglikelihood", POOLED[base].unit), True
-    formula = corpus_formula(base)
-    return None if formula is None else (formula.needs, False)
-
-
 def _reader(metric: str, *sides: Iterable[Score]) -> Callable[[Score], Row | None]:
     """What reads a sample's numbers; None where it has none. As in a summary, a metric that is made of sums is a mean
     of values of its own where no sample has what the sums are taken over.
     """
-    prefix, base = split_name(metric)
-    parts = _parts(base)
-    if parts is not None:
-        names = [prefix + part for part in parts[0]]
 
-        def of_parts(score: Score) -> Row | None:
-            if score.status == "unscored" or any(name not in score.values for name in names):
-                return None
-            return tuple(float(score.values[name]) for name in names)
+    names = [split_name(metric)[0] + part for part in made_of(metric)]
 
-        if any(of_parts(score) is not None for scores in sides for score in scores):
-            return of_parts
+    def of_parts(score: Score) -> Row | None:
+        if score.status == "unscored" or any(name not in score.values for name in names):
+            return None
+        return tuple(float(score.values[name]) for name in names)
 
     def of_value(score: Score) -> Row | None:
-        if score.status == "unscored":
-            return None
-        if metric in score.values:
-            return (float(score.values[metric]),)
-        return (float(score.status == "correct"),) if metric == "accuracy" and score.status != "scored" else None
+        value = value_of(score, metric)
+        return None if value is None else (value,)
 
-    return of_value
+    return of_parts if any(ingredients(scores, metric) for scores in sides) else of_value
 
 
 @dataclass(frozen=True, slots=True)

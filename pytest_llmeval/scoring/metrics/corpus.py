@@ -29,7 +29,6 @@ from pytest_llmeval.scoring.statistics.intervals import (
     bootstrap_of_sums,
     with_width,
 )
-from pytest_llmeval.types import Score
 
 __all__ = [
     "CORPUS",
@@ -38,7 +37,6 @@ __all__ = [
     "Sums",
     "corpus_difference",
     "corpus_formula",
-    "corpus_ingredients",
     "corpus_value",
     "formula_of_sums",
     "ingredients_among",
@@ -55,16 +53,6 @@ def corpus_formula(name: str) -> CorpusFormula | None:
     """The formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of it."""
     base = split_name(name)[1]
     return CORPUS.get(base) or translation_formula(base)
-
-
-def corpus_ingredients(scores: Iterable[Score], name: str) -> list[Ingredients]:
-    """What the corpus metric ``name`` is made of, from those scores, unscored ones aside, that hold all of it."""
-    formula, (prefix, _) = _formula(name), split_name(name)
-    return [
-        {need: float(score.values[prefix + need]) for need in formula.needs}
-        for score in scores
-        if score.status != "unscored" and all(prefix + need in score.values for need in formula.needs)
-    ]
 
 
 def ingredients_among(names: Collection[str]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -11,9 +11,8 @@ from pytest_llmeval.scoring.metrics.corpus_formula import Estimate
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrapped_ratio, cluster_sums
 from pytest_llmeval.scoring.statistics.intervals import ratio_interval, ratio_standard_error, with_width
-from pytest_llmeval.types import Score
 
-__all__ = ["POOLED", "PooledFormula", "bootstrapped_pooled", "ingredients", "pooled", "pseudo_values"]
+__all__ = ["POOLED", "PooledFormula", "bootstrapped_pooled", "pooled", "pseudo_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +90,6 @@ def bootstrapped_pooled(
     ends = [] if found is None else [_finite(formula.of_rate, end) for end in found]
     low, high = ends or (None, None)
     return None if low is None or high is None else (low, high)
-
-
-def ingredients(scores: Iterable[Score], name: str) -> list[Mapping[str, float]]:
-    """The values of those scores, unscored ones aside, that hold what the metric ``name`` is made of.
-
-    A prefix of the metric's name (``flexible.word_perplexity``) is one of its ingredients' names too, and not of what
-    is returned.
-    """
-    prefix, base = split_name(name)
-    needed = ("loglikelihood", POOLED[base].unit)
-    return [
-        {need: score.values[prefix + need] for need in needed}
-        for score in scores
-        if score.status != "unscored" and all(prefix + need in score.values for need in needed)
-    ]
 
 
 def pseudo_values(name: str, values: Sequence[Mapping[str, float]]) -> list[float] | None:

@@ -10,7 +10,7 @@ from itertools import filterfalse
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar, cast, get_args
 
-from pytest_llmeval.scoring.metrics.corpus import corpus_ingredients, corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import (
     METRICS,
     OPEN,
@@ -21,7 +21,8 @@ from pytest_llmeval.scoring.metrics.definitions import (
     shown_order,
     split_name,
 )
-from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, ingredients, pooled
+from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
+from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
@@ -168,16 +169,7 @@ def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
 
 def is_carried(scores: Iterable[Score], name: str) -> bool:
     """Whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
-    kind = definition(name).kind
-    for score in scores:
-        own = (score,)
-        if (
-            (kind == "pooled" and ingredients(own, name))
-            or (kind == "corpus" and corpus_ingredients(own, name))
-            or _values(own, name)
-        ):
-            return True
-    return False
+    return any(ingredients((score,), name) or _values((score,), name) for score in scores)
 
 
 def summarize(
@@ -259,16 +251,15 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
     if kind == "count":
         values = _values(samples.scores, name)
         return Metric(value=math.fsum(values), n=len(values), kind=kind)
+    if kind not in ("pooled", "corpus"):
+        return _mean(samples, name, kind)
+    parts, clusters = samples.carrying(lambda scores: ingredients(scores, name))
     if kind == "pooled":
-        parts, clusters = samples.carrying(lambda scores: ingredients(scores, name))
         whole = pooled(name, parts, clusters)
         if samples.bootstraps and whole.interval is not None:
             whole = dataclasses.replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
-    elif kind == "corpus":
-        parts, clusters = samples.carrying(lambda scores: corpus_ingredients(scores, name))
-        whole = corpus_value(name, parts, clusters)
     else:
-        return _mean(samples, name, kind)
+        whole = corpus_value(name, parts, clusters)
     low, high = _within(name, whole.interval) if whole.interval is not None else (None, None)
     return Metric(
         value=whole.value,
@@ -342,17 +333,11 @@ def _with_skill(scores: Iterable[Score]) -> list[Score]:
 
 
 def _values(scores: Iterable[Score], name: str) -> list[float]:
-    values = []
     count = _COUNTED.get(name)
-    for score in scores:
-        if score.status == "unscored":
-            continue
-        if count is not None:
-            values.append(count(score))
-        elif name in score.values:
-            values.append(float(score.values[name]))
-        elif name == "accuracy" and score.status != "scored":
-            values.append(float(score.status == "correct"))
+    if count is not None:
+        values = [count(score) for score in scores if score.status != "unscored"]
+    else:
+        values = [value for value in (value_of(score, name) for score in scores) if value is not None]
     for value in filterfalse(math.isfinite, values):
         raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
     return values
@@ -362,7 +347,7 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for name in names:
         kind = definition(name).kind
-        if (kind == "pooled" and ingredients(scores, name)) or (kind == "corpus" and corpus_ingredients(scores, name)):
+        if ingredients(scores, name):
             kinds[name] = kind
             continue
         if kind != "count" and not _is_skill(name):
