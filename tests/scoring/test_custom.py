@@ -230,3 +230,42 @@ class Asks(Whole):
 def test_a_class_that_is_no_scorer(registered: type, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         scorer_of(registered)
+
+
+class Shortest(Scorer):
+    """A class that leaves all but its judgement to the base class."""
+
+    name = "shortest"
+    metrics = ("words",)
+    better: Mapping[str, Any] = {"words": "lower"}
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        (response,) = responses
+        assert isinstance(response, GenerateResponse)
+        return Score(status="scored", values={"words": float(len(response.text.split()))})
+
+
+def test_a_class_of_the_base_class() -> None:
+    scorer = scorer_of(Shortest)
+    assert (scorer.metrics, scorer.better, scorer.tells_right_from_wrong) == (("words",), {"words": "lower"}, None)
+    assert score(Shortest).values == {"words": 2.0}
+    (request,) = scorer.requests(scorer.present(SAMPLE), "p", delimiter="", generate=GenerateSpec())
+    assert isinstance(request, GenerateRequest)
+
+
+def test_the_version_of_a_class_is_its_own_or_that_of_its_sources() -> None:
+    class Versioned(Shortest):
+        version = 5
+
+    assert scorer_of(Versioned).version == 5
+    assert scorer_of(Shortest).version not in (1, 5)
+
+
+@pytest.mark.parametrize("better", [{"words": "less"}, ["words"], 3])
+def test_a_direction_that_is_none(better: object) -> None:
+    def judge(reply: str) -> float:
+        return 1.0
+
+    judge.better = better  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"^score\.mine: better is .*, expected higher or lower for each metric$"):
+        scorer_of(judge)

@@ -216,7 +216,6 @@ def _reader(metric: str, *sides: Iterable[Score]) -> Callable[[Score], Row | Non
     """What reads a sample's numbers; None where it has none. As in a summary, a metric that is made of sums is a mean
     of values of its own where no sample has what the sums are taken over.
     """
-
     names = [split_name(metric)[0] + part for part in made_of(metric)]
 
     def of_parts(score: Score) -> Row | None:

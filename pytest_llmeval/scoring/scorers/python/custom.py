@@ -18,7 +18,7 @@ from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings import CustomSettings
-from pytest_llmeval.suites.python.code_version import JUDGED_BY, version_of_function
+from pytest_llmeval.suites.python.code_version import JUDGED_BY, version_of_class, version_of_function
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import (
     GenerateRequest,
@@ -98,7 +98,7 @@ class CustomScorer(Scorer):
     @property
     def better(self) -> Mapping[str, Better]:
         """What the function's attribute ``better`` says: ``{"distance": "lower"}``."""
-        return _better(self.label, self.judge)
+        return getattr(self.judge, "better", {})
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
@@ -212,7 +212,10 @@ class CheckedScorer(Scorer):
 
     @property
     def version(self) -> int:
-        return self.inner.version  # type: ignore[no-any-return]
+        """The class's own; of one that names none a checksum of its sources."""
+        kind = type(self.inner)
+        is_named = getattr(kind, "version", None) is not Scorer.version
+        return self.inner.version if is_named else version_of_class(kind)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -220,7 +223,7 @@ class CheckedScorer(Scorer):
 
     @property
     def better(self) -> Mapping[str, Better]:
-        return _better(self.label, self.inner)
+        return getattr(self.inner, "better", {})
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
@@ -310,6 +313,7 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
         if parameter.default is parameter.empty and key not in given:
             raise SettingsError(f"the setting {quote(key)} is missing", (name,))
     if not is_scorer:
+        _check_better(name, registered)
         return CustomScorer(name, registered, dict(given))
     try:
         scorer = registered(**given)
@@ -318,6 +322,7 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
     problem = _protocol_problem(scorer)
     if problem is not None:
         raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
+    _check_better(name, scorer)
     return CheckedScorer(name, scorer)
 
 
@@ -340,14 +345,11 @@ def _judges(name: str, owner: object) -> list[str]:
     return [found]
 
 
-def _better(name: str, owner: object) -> dict[str, Better]:
-    """What the scorer ``name`` says in ``better``. ``ValueError`` for what is not higher or lower by metric."""
-    found = getattr(owner, "better", None) or {}
-    if not isinstance(found, Mapping) or not all(
-        isinstance(metric, str) and way in get_args(Better) for metric, way in found.items()
-    ):
+def _check_better(name: str, scorer: object) -> None:
+    """``ValueError`` for an attribute ``better`` that does not say higher or lower of each metric."""
+    found = getattr(scorer, "better", {})
+    if not isinstance(found, Mapping) or not all(way in get_args(Better) for way in found.values()):
         raise ValueError(f"score.{name}: better is {quote(found)}, expected higher or lower for each metric")
-    return dict(found)
 
 
 def _protocol_problem(scorer: object) -> str | None:
