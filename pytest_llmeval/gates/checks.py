@@ -69,8 +69,8 @@ def higher_is_better(suite: Suite, metrics: Sequence[str], better: Mapping[str, 
     if primary.better is not None:
         is_higher = primary.better == "higher"
         if known.higher_is_better is not None and known.higher_is_better != is_higher:
-            better = "higher" if known.higher_is_better else "lower"
-            raise suite.error(f"{name} is better when it is {better}; remove `better`", keys=("primary_metric",))
+            direction = "higher" if known.higher_is_better else "lower"
+            raise suite.error(f"{name} is better when it is {direction}; remove `better`", keys=("primary_metric",))
         return is_higher
     if known.higher_is_better is None:
         message = f"it is not known whether a higher {name} is better; write {{name: {name}, better: higher}}, or lower"
