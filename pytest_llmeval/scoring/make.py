@@ -120,7 +120,7 @@ def make_scorer(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]
     return scorer_class(settings).of(settings)
 
 
-def scorer_class(settings: ScorerSettings) -> type[SettingsScorer[Any]]:
+def scorer_class(settings: ScorerSettings | type[ScorerSettings]) -> type[SettingsScorer[Any]]:
     """The class that the settings name, imported on first use: what one scorer needs costs suites of others nothing."""
     module, _, name = settings.scorer.partition(":")
     found: type[SettingsScorer[Any]] = getattr(import_module(f"{__package__}.{module}"), name)
