@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.metrics.definitions import OPEN, definition
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.suites.format.gate_rules import GateRule
 from pytest_llmeval.text.wording import MAX_LISTED, nearest, quoted
 
@@ -146,14 +146,14 @@ def _listed(wanted: str, metrics: Iterable[str]) -> str | None:
 
 
 def _is_open(name: str) -> bool:
-    return name == OPEN or name.endswith(f".{OPEN}")
+    return name == WILDCARD or name.endswith(f".{WILDCARD}")
 
 
 def _is_open_to(wanted: str, metrics: Sequence[str]) -> bool:
     """Whether the suite may turn out to have this metric: as ``metrics.expanded`` reads names."""
-    if not metrics or OPEN in metrics:
+    if not metrics or WILDCARD in metrics:
         return True
-    return any(_is_open(name) and wanted.startswith(name.removesuffix(OPEN)) for name in metrics)
+    return any(_is_open(name) and wanted.startswith(name.removesuffix(WILDCARD)) for name in metrics)
 
 
 def _known(word: str, words: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from pytest_llmeval.gates.subjects import GateSubject
 from pytest_llmeval.reporting.report.report import Summary
 from pytest_llmeval.reporting.terminal.suite_texts import reasons_text
 from pytest_llmeval.reporting.terminal.tables import number
-from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import GateRule
 from pytest_llmeval.text.escaping import printable
@@ -53,7 +53,7 @@ def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
 
 def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str | None:
     """Why a gate fails on what has no value at all; None where not even a reason is known."""
-    names = (subject.metric, f"{subject.metric.partition('.')[0]}.{OPEN}", OPEN)
+    names = (subject.metric, f"{subject.metric.partition('.')[0]}.{WILDCARD}", WILDCARD)
     counts: Counter[str] = Counter()
     for part in parts:
         counts.update(next((part.not_measurable[name] for name in names if name in part.not_measurable), {}))

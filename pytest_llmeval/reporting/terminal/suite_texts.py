@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport
 from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row, Section, metrics_shown, with_interval
-from pytest_llmeval.scoring.metrics.definitions import OPEN, definition
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.model_names import short_names
 
@@ -82,7 +82,7 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         yield "n {} in {} clusters".format(*max(clusters))
     yield from (f"{name} {count}" for name, count in counts.items())
     for name, reasons in summary.not_measurable.items():
-        shown = name.removesuffix(OPEN).removesuffix(".")  # all metrics, of the suite or of one of several scorers
+        shown = name.removesuffix(WILDCARD).removesuffix(".")  # all metrics, of the suite or of one of several scorers
         yield f"{shown} not measurable {sum(reasons.values())} ({reasons_text(reasons)})".lstrip()
     if suite.info.interval is not None:
         yield f"intervals by {suite.info.interval}"

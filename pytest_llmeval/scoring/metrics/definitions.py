@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import regex
 
-__all__ = ["METRICS", "OPEN", "Kind", "MetricDefinition", "definition", "is_known", "shown_order", "split_name"]
+__all__ = ["METRICS", "WILDCARD", "Kind", "MetricDefinition", "definition", "is_known", "shown_order", "split_name"]
 
 Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled", "corpus"]
 """``proportion``: a mean of values that are all 0 or 1; where one is neither it is a ``mean``. ``count``: a number of
@@ -18,7 +18,7 @@ samples, without an interval. ``pooled``: made of one ratio of two sums over the
 computed from all samples at once (``corpus.py``)."""
 
 
-OPEN = "*"
+WILDCARD = "*"
 """Stands in a scorer's ``metrics`` for the names that its scores turn out to carry (see ``metrics.expanded``)."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pytest_llmeval.scoring.metrics.definitions import OPEN, split_name
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, split_name
 from pytest_llmeval.scoring.metrics.summary import Metric, is_carried
 from pytest_llmeval.types import Score
 
@@ -23,7 +23,7 @@ def why_not_measurable(score: Score, metric: str) -> str | None:
     if not said:
         return None
     prefix = metric.partition(".")[0]
-    return next((said[name] for name in (metric, f"{prefix}.{OPEN}", OPEN) if name in said), None)
+    return next((said[name] for name in (metric, f"{prefix}.{WILDCARD}", WILDCARD) if name in said), None)
 
 
 def count_not_measurable(scores: Iterable[Score], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -49,8 +49,8 @@ def _lacking(score: Score, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
         if reason is not None and not is_carried((score,), metric):
             yield metric, reason
     for name, reason in score.not_measurable.items():
-        if name == OPEN or name.endswith(f".{OPEN}"):
-            prefix = name.removesuffix(OPEN)
+        if name == WILDCARD or name.endswith(f".{WILDCARD}"):
+            prefix = name.removesuffix(WILDCARD)
             is_named = any(one.startswith(prefix) for one in (*metrics, *score.values))
         else:
             is_named = name in metrics

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypeVar, cast, get_args
 from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import (
     METRICS,
-    OPEN,
+    WILDCARD,
     Kind,
     MetricDefinition,
     definition,
@@ -152,16 +152,16 @@ def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
     """
     if not names:
         return names_in(scores)
-    if not any(name == OPEN or name.endswith(f".{OPEN}") for name in names):
+    if not any(name == WILDCARD or name.endswith(f".{WILDCARD}") for name in names):
         return tuple(names)
     carried = names_in(scores)
     prefixes = tuple({f"{name.partition('.')[0]}." for name in names if "." in name})
     found: list[str] = []
     for name in names:
-        if name == OPEN:
+        if name == WILDCARD:
             found += [own for own in carried if not own.startswith(prefixes)]
-        elif name.endswith(f".{OPEN}"):
-            found += [own for own in carried if own.startswith(name.removesuffix(OPEN))]
+        elif name.endswith(f".{WILDCARD}"):
+            found += [own for own in carried if own.startswith(name.removesuffix(WILDCARD))]
         else:
             found.append(name)
     return tuple(dict.fromkeys(found))

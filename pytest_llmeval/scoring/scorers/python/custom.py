@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
-from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
@@ -150,7 +150,7 @@ class CustomScorer(Scorer):
         if isinstance(found, Score):
             return found
         if isinstance(found, NotMeasurable):
-            return Score(status="scored", answer=text.strip(), not_measurable={OPEN: found.reason})
+            return Score(status="scored", answer=text.strip(), not_measurable={WILDCARD: found.reason})
         if found is None:
             return Score(status="wrong", no_answer=True, values={"accuracy": 0.0})
         if isinstance(found, bool):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from pytest_llmeval.scoring.base import Presented, Scorer
-from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, Response, Score, Status, as_builtin, finite_number
@@ -74,7 +74,7 @@ def _checked(score: object) -> Score:
     values = _values(score.values)
     reasons = _reasons(score.not_measurable, values)
     if score.status in ("correct", "wrong") and (
-        "accuracy" in reasons or ("accuracy" not in values and OPEN in reasons)
+        "accuracy" in reasons or ("accuracy" not in values and WILDCARD in reasons)
     ):
         raise _Problem(f"the status {score.status} and an accuracy that is not measurable, expected the status scored")
     if (found := contradiction(score.status, values)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
-from pytest_llmeval.scoring.metrics.definitions import OPEN
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.wrappers.checking import judged, shown_score
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
@@ -58,10 +58,10 @@ class SeveralScorer(Scorer):
         others = (
             f"{part.name}.{name}"
             for part in self.others
-            for name in part.scorer.metrics or (OPEN,)
+            for name in part.scorer.metrics or (WILDCARD,)
             if name not in _COUNTS
         )
-        return (*(self.deciding.scorer.metrics or (OPEN,)), *others)
+        return (*(self.deciding.scorer.metrics or (WILDCARD,)), *others)
 
     @property
     def better(self) -> Mapping[str, Better]:
