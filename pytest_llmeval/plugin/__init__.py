@@ -9,18 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_llmeval.plugin import startup
-from pytest_llmeval.plugin.finishing.hooks import (
-    LAST_WORD,
-    LastWord,
-    expect_samples,
-    llm_session,
-    may_be_sample,
-)
+from pytest_llmeval.plugin.finishing.hooks import LAST_WORD, LastWord
 from pytest_llmeval.plugin.models.fixtures import llm_device, llm_model
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
@@ -34,7 +28,6 @@ from pytest_llmeval.plugin.stash import (
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.running.recording import Recorder
-    from pytest_llmeval.reporting.report.records import SuiteInfo
 
 __all__ = ["llm_device", "llm_model", "llm_record"]
 
@@ -134,26 +127,16 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
         stash[num_deselected_key] = stash.get(num_deselected_key, 0) + len(items)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Generator[None, None, None]:
+    has_suites = collected_suites_key in session.config.stash
+    if has_suites and is_worker(session.config):
+        startup.send_collected(session)  # before pytest-xdist sends the node ids
+    yield
     if not is_worker(session.config):  # pytest comes here even if a hook before it raises
         _check_overrides(session)
-    nodeids = [item.nodeid for item in session.items if is_sample_key in item.stash]
-    if nodeids and runs_tests(session.config):
-        from pytest_llmeval.plugin.collection.selection import suite_infos
-        from pytest_llmeval.plugin.gate_options import check_matched
-        from pytest_llmeval.plugin.running.plan import plan, show_progress
-
-        plan(session)
-        if not is_worker(session.config):
-            expect_samples(session.config, nodeids)
-            for info in suite_infos(session.items):
-                llm_session(session.config).add_suite(info)
-            check_matched(session)
-            show_progress(session)
-    collected: list[SuiteInfo] | None = session.config.stash.get(collected_suites_key, None)
-    if collected is not None and not is_worker(session.config) and runs_tests(session.config):
-        llm_session(session.config).add_collected(collected)
+    if has_suites and runs_tests(session.config):
+        startup.begin(session)
 
 
 def _check_overrides(session: pytest.Session) -> None:
@@ -161,14 +144,6 @@ def _check_overrides(session: pytest.Session) -> None:
         from pytest_llmeval.plugin.collection.selection import check_overrides
 
         check_overrides(session)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
-    if runs_tests(node.config) and any(may_be_sample(nodeid) for nodeid in ids):
-        from pytest_llmeval.plugin.xdist.worker import sample_places
-
-        expect_samples(node.config, [nodeid for _, nodeid in sample_places(node.config, ids)])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -181,14 +156,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
     show_prompts(session)
     return True
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if is_worker(session.config) and collected_suites_key in session.config.stash:
-        from pytest_llmeval.plugin.collection.selection import suites_to_tell
-
-        session.config.workeroutput["llmeval_suites"] = suites_to_tell(session.config)  # type: ignore[attr-defined]
 
 
 @pytest.fixture

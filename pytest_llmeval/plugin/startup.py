@@ -1,4 +1,4 @@
-"""What happens before a session: options are read and checked, and the plugins that they ask for are registered."""
+"""What happens before the first test: options are read and checked, helpers registered, and samples planned."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session
+from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session, take_collected
 from pytest_llmeval.plugin.options.settings import Settings, read_settings, settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests
 from pytest_llmeval.plugin.running.strict import Strict
 from pytest_llmeval.plugin.stash import process_key
 
-__all__ = ["configure", "header_lines"]
+__all__ = ["begin", "configure", "header_lines", "send_collected"]
 
 
 def configure(config: pytest.Config) -> None:
@@ -67,7 +67,7 @@ def _register_reporting(config: pytest.Config) -> None:
     if getattr(config.option, "tx", None) and config.option.dist != "no":
         from pytest_llmeval.plugin.xdist.distribution import Distribution
 
-        config.pluginmanager.register(Distribution(config), "llmeval-distribution")
+        config.pluginmanager.register(Distribution(config, take_collected), "llmeval-distribution")
 
 
 def _register_helpers(config: pytest.Config, settings: Settings) -> None:
@@ -108,3 +108,28 @@ def header_lines(config: pytest.Config) -> list[str]:
     lines = [f"llm-model: {line}" for line in describe_models(settings)]
     described = describe_baseline(config)
     return lines if described is None else [*lines, f"llm-baseline: {described}"]
+
+
+def send_collected(session: pytest.Session) -> None:
+    """Send to the controller of this worker what was collected."""
+    from pytest_llmeval.plugin.collection.selection import collected_in
+    from pytest_llmeval.plugin.xdist.collected import send
+
+    send(session.config, collected_in(session))
+
+
+def begin(session: pytest.Session) -> None:
+    """Plan the samples that are to run; in the only process, also expect them. Raises ``pytest.UsageError``."""
+    from pytest_llmeval.plugin.collection.selection import collected_in
+    from pytest_llmeval.plugin.gate_options import check_matched
+    from pytest_llmeval.plugin.running.plan import plan, show_progress
+
+    collected = collected_in(session)
+    if collected.samples:
+        plan(session)
+    if is_worker(session.config):
+        return
+    take_collected(session.config, collected, [session.items[place].nodeid for place in collected.samples])
+    if collected.samples:
+        check_matched(session)
+        show_progress(session)

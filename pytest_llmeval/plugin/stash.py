@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SampleKey",
     "collected_suites_key",
+    "has_model_key",
     "is_sample_key",
     "llm_session_key",
     "lookahead_key",
@@ -38,6 +39,9 @@ llm_session_key = pytest.StashKey[Any]()
 
 collected_suites_key = pytest.StashKey[list[Any]]()
 """The ``SuiteInfo`` of each suite that this process has collected, selected or not."""
+
+has_model_key = pytest.StashKey[bool]()
+"""Whether there is a model for any suite, be it that of a conftest.py; once suites were collected."""
 
 process_key = pytest.StashKey[int]()
 """The process that pytest was configured in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from operator import attrgetter
@@ -26,7 +27,7 @@ from pytest_llmeval.suites.templates.templates import TemplateError
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, GenerateResponse, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Evaluation", "Question", "deciding_output"]
+__all__ = ["Evaluation", "PromptMemory", "Question", "deciding_output"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,35 @@ class Question:
     requests: tuple[Request, ...]
 
 
-class Evaluation:
-    """Asks and judges the samples of one suite. Raises ``SuiteError`` for what the suite's author has to mend."""
+class PromptMemory:
+    """Room for the prompts that suites keep from their fingerprints until their samples run, in bytes.
 
-    def __init__(self, suite: Suite) -> None:
+    All suites of a process share it. A prompt for which there is no room is rendered again when its sample runs.
+    """
+
+    def __init__(self, num_bytes: int = 32 * 2**20) -> None:
+        self._num_free = num_bytes
+
+    def has_room_for(self, prompt: Prompt) -> bool:
+        """Whether the prompt may be kept; if so, its room is taken."""
+        texts = [prompt] if isinstance(prompt, str) else [turn.content for turn in prompt]
+        size = sum(map(sys.getsizeof, texts))
+        if size > self._num_free:
+            return False
+        self._num_free -= size
+        return True
+
+
+class Evaluation:
+    """Asks and judges the samples of one suite. Raises ``SuiteError`` for what the suite's author has to mend.
+
+    ``memory`` bounds the prompts that are kept, so that each is rendered once; without it none is kept.
+    """
+
+    def __init__(self, suite: Suite, memory: PromptMemory | None = None) -> None:
         self.suite = suite
+        self._memory = PromptMemory(0) if memory is None else memory
+        self._prompts: dict[str, Prompt] = {}
         self._score = suite.spec.score.with_files_read(self._read_schema)
         try:
             self.scorer: Scorer = suite_scorer(
@@ -65,17 +90,11 @@ class Evaluation:
             raise self.suite.error(str(error), keys=keys) from None
 
     def question(self, sample: Sample) -> Question:
-        """Render the sample's prompt and make its requests."""
+        """Render the sample's prompt, if it was not kept, and make its requests."""
         presented = self._with_continuation(self._present(sample))
-        prompt = render_prompt(
-            self.suite,
-            sample,
-            self._variables(presented),
-            [self._shot(shot) for shot in self.suite.shots_for(sample)],
-            self.scorer.default_template,
-        )
-        if presented.labels:
-            self._check_options_are_shown(presented, prompt)
+        prompt = self._prompts.get(sample.id)
+        if prompt is None:
+            prompt = self._render(sample, presented)
         try:
             requests = self.scorer.requests(
                 presented, prompt, delimiter=self._delimiter(prompt), generate=self.suite.spec.generate
@@ -85,6 +104,18 @@ class Evaluation:
         except ValueError as error:
             raise self.suite.error(str(error), sample) from None
         return Question(presented=replace(presented, prompt=prompt), prompt=prompt, requests=requests)
+
+    def _render(self, sample: Sample, presented: Presented) -> Prompt:
+        prompt = render_prompt(
+            self.suite,
+            sample,
+            self._variables(presented),
+            [self._shot(shot) for shot in self.suite.shots_for(sample)],
+            self.scorer.default_template,
+        )
+        if presented.labels:
+            self._check_options_are_shown(presented, prompt)
+        return prompt
 
     def _delimiter(self, rendered: Prompt) -> str:
         """What stands between prompt and option. By default nothing under a chat template, as in lm-eval, unless the
@@ -127,6 +158,8 @@ class Evaluation:
     def fingerprints(self) -> tuple[str, dict[str, str]]:
         """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
 
+        What it rendered is kept for ``question`` as far as the memory for prompts goes.
+
         A sample's fingerprint hashes its requests, what is right, and the scorer with its version and settings; the
         suite's hashes those of its samples and their categories, whatever their order.
         """
@@ -136,6 +169,8 @@ class Evaluation:
             question = self.question(sample)
             samples[sample.id] = _sample_fingerprint(scorer, question)
             self.lengths[sample.id] = _length(question.requests)
+            if self._memory.has_room_for(question.prompt):
+                self._prompts[sample.id] = question.prompt
         parts = sorted((sample.id, samples[sample.id], sample.category or "") for sample in self.suite.samples)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest(), samples
 

@@ -430,7 +430,8 @@ class FakeNode:
 
     @property
     def gateway(self) -> Any:
-        return SimpleNamespace(id=self.name)
+        channel = SimpleNamespace(setcallback=lambda callback: None)
+        return SimpleNamespace(id=self.name, newchannel=lambda: channel)
 
     def send_runtest_some(self, indices: Sequence[int]) -> None:
         self.given.extend(indices)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.scoring.evaluation import Evaluation, PromptMemory
 from pytest_llmeval.scoring.mathematics import scorer as mathematics
 from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
 from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.suites.loading.loader import load_suite
+from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.suites.prompts import render_prompt
+from pytest_llmeval.types import Prompt, Sample
 
 SUITE = """\
 suite: sums
@@ -113,3 +118,28 @@ def test_a_missing_library_of_mathematics(
     with pytest.raises(SuiteError) as caught:
         evaluation(tmp_path, "score: {math: {compare: minerva}}\n")
     assert message in str(caught.value)
+
+
+def test_prompts_are_rendered_once_as_far_as_memory_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "suite.yaml"
+    samples = "samples: [{question: '1 + 1 =', target: '2'}, {question: '2 + 3 + 4 =', target: '9'}]\n"
+    path.write_text(f"suite: sums\n{samples}score: number\n", encoding="utf-8")
+    suite = load_suite(path)
+    rendered: list[str] = []
+
+    def counting(suite: Suite, sample: Sample, *others: Any) -> Prompt:
+        rendered.append(sample.id)
+        return render_prompt(suite, sample, *others)
+
+    monkeypatch.setattr("pytest_llmeval.scoring.evaluation.render_prompt", counting)
+    plain = Evaluation(suite)
+    prompts = [str(plain.question(sample).prompt) for sample in suite.samples]
+    rendered.clear()
+    kept, nothing_kept = Evaluation(suite, PromptMemory(sys.getsizeof(prompts[0]))), Evaluation(suite)
+    assert kept.fingerprints() == nothing_kept.fingerprints()
+    assert rendered == ["1", "2"] * 2
+    rendered.clear()
+    for evaluation_, expected in ((kept, ["2"]), (nothing_kept, ["1", "2"])):
+        assert [evaluation_.question(sample).prompt for sample in suite.samples] == prompts
+        assert rendered == expected
+        rendered.clear()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.suites.format.schema import SuiteSpec
-from pytest_llmeval.suites.format.sniff import _KEYS, SuiteKey, find_suite_key, is_suite_file
+from pytest_llmeval.suites.format.sniff import _KEYS, SuiteKey, find_suite_key
 
 SUITES = {
     "plain": b"suite: s\nsamples: []\n",
@@ -52,6 +52,11 @@ OTHERS = {
     "one long line": b"x" * 3_000_000,
     "preamble without end": b"# x\n" * 100_000 + b"suite: s\nscore: exact\n",
 }
+
+
+def is_suite_file(path: Path) -> bool:
+    found = find_suite_key(path)
+    return found is not None and found.is_first
 
 
 @pytest.mark.parametrize("content", SUITES.values(), ids=SUITES.keys())

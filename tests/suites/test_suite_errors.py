@@ -10,7 +10,7 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.score_settings import SCORERS
-from pytest_llmeval.suites.loading.loader import load_suite, read_suite_name
+from pytest_llmeval.suites.loading.loader import load_suite
 from tests.suites.conftest import Load
 
 HEAD = "suite: s\nscore: exact\n"
@@ -340,28 +340,6 @@ def test_a_missing_suite_names_the_nearest_file(tmp_path: Path) -> None:
 def test_a_folder_is_no_suite(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"^x: cannot be read: found a folder, expected a file$"):
         load_suite(tmp_path, shown_path="x")
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("suite: capitals\nscore: x\n", "capitals"),
-        ("# c\n---\n\"suite\" : 'a: b' # c\nbroken: [", "a: b"),
-        ("suite: >-\n  two\n  lines\n", "two lines"),
-        ("x: 1\nsuite: late\n", "late"),
-    ],
-)
-def test_read_suite_name(tmp_path: Path, text: str, name: str) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(text)
-    assert read_suite_name(path) == name
-
-
-def test_read_suite_name_of_a_file_without_one(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text("a: 1\n")
-    with pytest.raises(SuiteError, match=r"suite: found nothing \(null\), expected the suite's name$"):
-        read_suite_name(path)
 
 
 @pytest.mark.parametrize(

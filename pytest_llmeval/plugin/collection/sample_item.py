@@ -40,7 +40,7 @@ from pytest_llmeval.types import (
     Score,
 )
 
-__all__ = ["SampleItem", "Unscored", "WrongAnswer", "model_of"]
+__all__ = ["SampleItem", "SampleSource", "Unscored", "WrongAnswer", "model_of"]
 
 
 class WrongAnswer(Exception):
@@ -64,9 +64,10 @@ class SampleSource(Protocol):
     def nodeid(self) -> str: ...
 
     @property
-    def samples_asked(self) -> Sequence[AskedSample]: ...
+    def path(self) -> Path: ...
 
-    def require_model(self) -> None: ...
+    @property
+    def samples_asked(self) -> Sequence[AskedSample]: ...
 
 
 class _Evaluate:
@@ -143,7 +144,7 @@ class SampleItem(pytest.Function):
 
     @property
     def question(self) -> Question:
-        """What the model is asked; rendered when it is needed, so that prompts are not kept in memory."""
+        """What the model is asked; made when it is needed. Its prompt is kept within the ``PromptMemory`` only."""
         return self.file.evaluation.question(self.sample)
 
     @property
@@ -166,11 +167,6 @@ class SampleItem(pytest.Function):
             sample=lambda requests: asked_sample(self.file.evaluation, self.sample, self.number, requests),
             suite=lambda: self.file.samples_asked,
         )
-
-    def setup(self) -> None:
-        """Fixtures, unless it is known that there is nobody to ask."""
-        self.file.require_model()
-        super().setup()
 
     def _requests(self) -> Sequence[Request]:
         # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 
 import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
-from pytest_llmeval.plugin.collection.sample_item import SampleItem
+from pytest_llmeval.plugin.collection.sample_item import SampleItem, SampleSource
+from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
 from pytest_llmeval.plugin.stash import (
     SampleKey,
@@ -18,17 +18,16 @@ from pytest_llmeval.plugin.stash import (
     suite_paths_key,
 )
 from pytest_llmeval.plugin.told_once import speaks_for_all, tell_once
+from pytest_llmeval.plugin.xdist.collected import Collected
 from pytest_llmeval.plugin.xdist.distribution import USAGE_NODEID
-from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.text.node_ids import split_file
 
 __all__ = [
     "LimitSamples",
     "ShardTests",
     "check_overrides",
-    "decode_suites",
+    "collected_in",
     "remember_suites",
-    "suite_infos",
-    "suites_to_tell",
 ]
 
 
@@ -96,27 +95,31 @@ class ShardTests:
         return int.from_bytes(digest[:8], "big") % self._shard.count == self._shard.number - 1
 
 
-def suite_infos(items: Iterable[pytest.Item]) -> list[SuiteInfo]:
-    """The suites that these samples belong to."""
-    samples = (item for item in items if isinstance(item, SampleItem))
-    return list({item.file.info.name: item.file.info for item in samples}.values())
-
-
 def remember_suites(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """Keep in mind which suites there are, before options leave out samples."""
-    config.stash[collected_suites_key] = suite_infos(items)
+    config.stash[collected_suites_key] = [file.info for file in _files(items)]
 
 
-def suites_to_tell(config: pytest.Config) -> str:
-    """What a worker has collected, for its controller: the suites, and how many tests were left out."""
-    suites = [info.to_dict() for info in config.stash.get(collected_suites_key, [])]
-    return json.dumps([suites, config.stash.get(num_deselected_key, 0)])
+def _files(items: Iterable[pytest.Item]) -> Collection[SampleSource]:
+    """The suites that these samples belong to, in order of appearance."""
+    return {item.file.nodeid: item.file for item in items if isinstance(item, SampleItem)}.values()
 
 
-def decode_suites(text: str) -> tuple[list[SuiteInfo], int]:
-    """The opposite of ``suites_to_tell``."""
-    suites, num_deselected = json.loads(text)
-    return [SuiteInfo.from_dict(data) for data in suites], num_deselected
+def collected_in(session: pytest.Session) -> Collected:
+    """The samples and suites of a session that has collected some, in the process that did."""
+    config = session.config
+    files = _files(session.items)
+    selected = {file.info.name: file.info for file in files}
+    has_model = bool(config.stash[settings_key].models)
+    modelless = [] if has_model else [file for file in files if not is_overridden(config, file.path)]
+    return Collected(
+        samples=[place for place, item in enumerate(session.items) if isinstance(item, SampleItem)],
+        suites=list(selected.values()),
+        absent=[info for info in config.stash[collected_suites_key] if info.name not in selected],
+        num_deselected=config.stash.get(num_deselected_key, 0),
+        unanswered=next((split_file(file.nodeid)[0] for file in modelless if file.responses is None), None),
+        has_model=has_model or len(modelless) < len(files),
+    )
 
 
 def check_overrides(session: pytest.Session) -> None:

@@ -22,13 +22,12 @@ from pytest_llmeval.plugin.collection.registered_scorers import registered_score
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import check_abilities, check_replies
 from pytest_llmeval.plugin.models.overridden import is_overridden
-from pytest_llmeval.plugin.models.required import lacks_model, responses_key, stop_without_model
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import suite_paths_key
 from pytest_llmeval.plugin.told_once import warn_once
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.scoring.evaluation import Evaluation, PromptMemory
 from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
 from pytest_llmeval.suites.format.overrides import Override
@@ -37,7 +36,6 @@ from pytest_llmeval.suites.loading.own_responses import has_own_responses
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, check_name, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
-from pytest_llmeval.text.node_ids import split_file
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
 
@@ -47,6 +45,9 @@ __all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode"
 _RESERVED_MARKS = frozenset(
     ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
 )
+
+
+_prompt_memory_key = pytest.StashKey[PromptMemory]()
 
 
 class SuiteNode(pytest.Collector):
@@ -78,7 +79,8 @@ class SuiteNode(pytest.Collector):
         if other != self.nodeid:
             where = relative_path(self.config.rootpath / other)
             raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
-        self.evaluation = Evaluation(suite)
+        memory = self.config.stash.setdefault(_prompt_memory_key, PromptMemory())
+        self.evaluation = Evaluation(suite, memory)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
         scorer, primary = self.evaluation.scorer, suite.spec.primary_metric
         metrics, better = scorer.metrics, dict(scorer.better)
@@ -126,23 +128,10 @@ class SuiteNode(pytest.Collector):
                 items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
         yield from items
 
-    def require_model(self) -> None:
-        """Fail a sample's test in a worker of pytest-xdist, whose controller could not tell that a model is missing."""
-        if self._lacks_model:
-            stop_without_model(self.session, split_file(self.nodeid)[0])
-
-    @functools.cached_property
-    def _lacks_model(self) -> bool:
-        is_worker = hasattr(self.config, "workerinput")
-        return is_worker and self.responses is None and lacks_model(self.config, self.path)
-
     def _take_responses(self, suite: Suite) -> None:
         """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
-        known = self.config.stash.setdefault(responses_key, {})
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self.config, self.path)
-        brings_own = not has_model and has_own_responses(suite)
-        known[self.path] = brings_own and known.get(self.path, True)  # several suites can stand in one file
-        if brings_own:
+        if not has_model and has_own_responses(suite):
             self.responses, self.lookahead = DataResponses(), Lookahead()
 
     def _add_tags(self, tags: Sequence[str]) -> None:

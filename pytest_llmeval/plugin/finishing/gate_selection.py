@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.gates.decide import Selection
-from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.plugin.stash import num_deselected_key
+from pytest_llmeval.plugin.stash import has_model_key, num_deselected_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.text.node_ids import split_file
@@ -52,7 +51,8 @@ def selection_of(
         is_whole=not is_partial and (not named or any(place in (config.rootpath, Path.cwd()) for place in places)),
         is_by_outcome=is_by_outcome and _has_left_out(report),
         absent=absent,
-        has_model=_has_model(config, report),
+        # Whether a model was there to answer: that of a conftest.py may still have skipped.
+        has_model=bool(config.stash[settings_key].models or report.records or config.stash.get(has_model_key, False)),
     )
 
 
@@ -72,14 +72,6 @@ def _files_of_recorded(baseline: Report) -> dict[str, str]:
             if record.suite in recorded:
                 files.setdefault(record.suite, split_file(record.nodeid)[0])
     return files
-
-
-def _has_model(config: pytest.Config, report: Report) -> bool:
-    """Whether somebody was there to answer; a conftest.py that replaces ``llm_model`` is, and may still skip."""
-    if config.stash[settings_key].models or len(report.records) > 0:
-        return True
-    paths = [suite.info.path for suite in report.suites if suite.info.path is not None]
-    return any(is_overridden(config, config.rootpath / split_file(path)[0]) for path in paths)
 
 
 def _place(config: pytest.Config, argument: str) -> Path:

@@ -9,12 +9,19 @@ import pytest
 
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import runs_tests
-from pytest_llmeval.plugin.stash import is_sample_key, llm_session_key, num_deselected_key, recorder_key
+from pytest_llmeval.plugin.stash import (
+    has_model_key,
+    is_sample_key,
+    llm_session_key,
+    num_deselected_key,
+    recorder_key,
+)
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.finishing.session import LLMSession
+    from pytest_llmeval.plugin.xdist.collected import Collected
 
-__all__ = ["LAST_WORD", "LastWord", "Reporting", "Writing", "expect_samples", "llm_session", "may_be_sample"]
+__all__ = ["LAST_WORD", "LastWord", "Reporting", "Writing", "llm_session", "take_collected"]
 
 LAST_WORD = "llmeval-last-word"
 
@@ -29,16 +36,23 @@ def llm_session(config: pytest.Config) -> LLMSession:
     return session
 
 
-def may_be_sample(nodeid: str) -> bool:
-    return ".yaml::" in nodeid or ".yml::" in nodeid or (".py::" in nodeid and nodeid.count("::") > 1)
+def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequence[str]) -> None:
+    """What this process has collected, or one of its workers; ``nodeids`` are those of the samples that are to run.
 
-
-def expect_samples(config: pytest.Config, nodeids: Sequence[str]) -> None:
-    from pytest_llmeval.plugin.models.required import require_model
-
-    require_model(config, nodeids)
-    if nodeids:
-        llm_session(config).expect(nodeids)
+    Raises ``pytest.UsageError`` where a suite was asked for and nothing can answer it.
+    """
+    config.stash[num_deselected_key] = collected.num_deselected
+    config.stash[has_model_key] = collected.has_model
+    if not runs_tests(config):
+        return
+    settings = config.stash[settings_key]
+    was_asked_for = config.args_source is config.ArgsSource.ARGS or bool(settings.gate) or settings.baseline is not None
+    if collected.unanswered is not None and was_asked_for:
+        raise pytest.UsageError(
+            f"{collected.unanswered} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
+            "or override the fixture llm_model in a conftest.py"
+        )
+    llm_session(config).take_collected(collected, nodeids)
 
 
 class Reporting:
@@ -90,12 +104,6 @@ class Reporting:
 
             for payload in from_worker(output):
                 llm_session(self._config).take_over(payload)
-        told = output.get("llmeval_suites")
-        if told is not None:
-            from pytest_llmeval.plugin.collection.selection import decode_suites
-
-            suites, self._config.stash[num_deselected_key] = decode_suites(told)
-            llm_session(self._config).add_collected(suites)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,11 +22,13 @@ from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.suites.loading.loader import read_gates
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON
+
+if TYPE_CHECKING:
+    from pytest_llmeval.plugin.xdist.collected import Collected
 
 __all__ = ["LLMSession", "remember"]
 
@@ -72,18 +74,12 @@ class LLMSession:
         forgives = not found or found == pytest.ExitCode.NO_TESTS_COLLECTED
         return pytest.ExitCode.TESTS_FAILED if forgives and (self._has_failed or self._is_open) else found
 
-    def expect(self, nodeids: Iterable[str]) -> None:
-        """These samples are to run."""
-        self._is_open = True
+    def take_collected(self, collected: Collected, nodeids: Sequence[str]) -> None:
+        """What was collected: the samples ``nodeids`` are to run."""
+        self._is_open |= bool(nodeids)
         self._gathered.expected.update(dict.fromkeys(nodeids))
-
-    def add_suite(self, info: SuiteInfo) -> None:
-        """This suite was collected, and samples of it are to run."""
-        self._gathered.suites[info.name] = info
-
-    def add_collected(self, infos: Iterable[SuiteInfo]) -> None:
-        """These suites were collected, whether samples of them are to run or not."""
-        self._absent.update((info.name, info) for info in infos)
+        self._gathered.suites.update((info.name, info) for info in collected.suites)
+        self._absent.update((info.name, info) for info in collected.absent)
 
     @property
     def has_suites(self) -> bool:
@@ -174,19 +170,10 @@ class LLMSession:
 
     def _add_missing(self, nodeid: str, reason: str) -> None:
         node = SampleNode.parse(nodeid)
-        suite, model = self._suite_at(node.path), self._gathered.model_of_node.get(node.model or "")
+        suite = next(info.name for info in self._gathered.suites.values() if info.path == node.path)
+        model = self._gathered.model_of_node.get(node.model or "")
         record = Record(suite=suite, model=model, id=node.sample_id, nodeid=nodeid, status="unscored", reason=reason)
         self._add_record(record)
-
-    def _suite_at(self, path: str) -> str:
-        """The name of the suite at this node id; read from its file where no worker has told of it."""
-        suites = self._gathered.suites
-        name = next((info.name for info in suites.values() if info.path == path), None)
-        if name is None:
-            told = next((info for info in self._absent.values() if info.path == path), None)
-            info = told or _read_info(self._config, path)
-            name, suites[info.name] = info.name, info
-        return name
 
     def mark_lost(self, nodeids: Iterable[str], reason: str) -> None:
         """These tests will not run, and nothing else tells of it: samples are unscored, other tests are a problem."""
@@ -221,8 +208,6 @@ class LLMSession:
             for nodeid in missing:
                 self._add_missing(nodeid, self._lost.get(nodeid, "did not run"))
             self._problem(f"{len(missing)} of {len(gathered.expected)} samples without a result")
-        for path in dict.fromkeys(SampleNode.parse(nodeid).path for nodeid in gathered.expected):
-            self._suite_at(path)
         for unrecorded in self._unrecorded.values():
             if unrecorded.nodeid not in gathered.recorded:
                 self._add_unrecorded(unrecorded)
@@ -342,17 +327,6 @@ def remember(config: pytest.Config, nodeids: Sequence[str], right: Sequence[str]
     for nodeid in right:
         failed.pop(nodeid, None)
     cache.set("cache/lastfailed", failed)
-
-
-def _read_info(config: pytest.Config, path: str) -> SuiteInfo:
-    """A suite of which no worker has told: its name and its gates, which are not to be passed over in silence."""
-    from pytest_llmeval.suites.loading.loader import read_suite_name  # takes long to import, and is rarely needed here
-
-    file, benchmark = split_file(path)
-    if benchmark:
-        return SuiteInfo(name=benchmark, path=path)
-    suite = config.rootpath / file
-    return SuiteInfo(name=read_suite_name(suite), path=path, gates=read_gates(suite))
 
 
 def _why_stopped(session: pytest.Session) -> str | None:

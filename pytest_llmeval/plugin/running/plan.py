@@ -14,7 +14,7 @@ from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.running.hand_over import HandOver
 from pytest_llmeval.plugin.running.live import start as start_live
 from pytest_llmeval.plugin.stash import lookahead_key
-from pytest_llmeval.plugin.xdist.worker import batching_of, sample_places
+from pytest_llmeval.plugin.xdist.worker import batching_of
 
 __all__ = ["FollowQueue", "plan", "show_progress"]
 
@@ -35,7 +35,7 @@ def plan(session: pytest.Session) -> None:
     """Make the lookahead plan of this process."""
     config, items = session.config, session.items
     batching = batching_of(config)
-    samples = sample_places(config, [item.nodeid for item in items])
+    samples = [(place, item.nodeid) for place, item in enumerate(items) if isinstance(item, SampleItem)]
     chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode)
     lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
     for chunk in chunks:

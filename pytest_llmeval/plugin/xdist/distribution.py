@@ -9,9 +9,9 @@ import itertools
 import os
 import queue
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +21,10 @@ from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
 from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
-from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SLOT, Batching, _limit, sample_places
+from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SLOT, Batching, _limit
+
+if TYPE_CHECKING:
+    from pytest_llmeval.plugin.xdist.collected import Collected, Inbox
 
 __all__ = ["USAGE_NODEID", "Distribution", "num_gpu_workers"]
 
@@ -52,10 +55,18 @@ def num_gpu_workers(config: pytest.Config) -> int | None:
 
 
 class Distribution:
-    """Hooks of pytest-xdist's controller."""
+    """Hooks of pytest-xdist's controller.
 
-    def __init__(self, config: pytest.Config) -> None:
+    ``take_collected`` receives what each worker has collected, with the node ids of its samples that are to run.
+    """
+
+    def __init__(
+        self, config: pytest.Config, take_collected: Callable[[pytest.Config, Collected, Sequence[str]], None]
+    ) -> None:
         self._config = config
+        self._take_collected = take_collected
+        self._inboxes: dict[Node, Inbox] = {}
+        self._samples: set[str] = set()
         self._session: pytest.Session | None = None
         self._restarts = Restarts(None)
         self._scheduling: ChunkScheduling | None = None
@@ -79,6 +90,9 @@ class Distribution:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker, before it starts, how to plan, and which of the machine's devices is its own."""
+        from pytest_llmeval.plugin.xdist.collected import Inbox
+
+        self._inboxes[node] = Inbox(node)
         slot = next(number for number in itertools.count() if number not in self._slots.values())
         self._slots[node] = slot
         node.workerinput[_SLOT] = slot
@@ -101,6 +115,15 @@ class Distribution:
             hasattr(plugin, "llm_model") and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
             for plugin in plugins
         )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        """Learn which tests are samples, and of which suites, from the worker that has collected them."""
+        collected = self._inboxes[node].take()
+        if collected is not None:
+            nodeids = [ids[place] for place in collected.samples]
+            self._samples.update(nodeids)
+            self._take_collected(self._config, collected, nodeids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Raise ``pytest.UsageError`` for what a worker found out and cannot raise."""
@@ -158,18 +181,18 @@ class Distribution:
         )
         return SessionScheduling(
             self._scheduling,
-            has_samples=lambda nodeids: bool(sample_places(config, nodeids)),
+            has_samples=lambda nodeids: not self._samples.isdisjoint(nodeids),
             make_other=lambda: others(config=config, log=log),
         )
 
     def _plan(self, nodeids: Sequence[str]) -> Backlog:
         batching = self._batching()
-        samples = sample_places(self._config, nodeids)
-        others = sorted(set(range(len(nodeids))).difference(place for place, _ in samples))
+        samples = [(place, nodeid) for place, nodeid in enumerate(nodeids) if nodeid in self._samples]
+        others = [(place, nodeid) for place, nodeid in enumerate(nodeids) if nodeid not in self._samples]
         return Backlog(
             plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode),
             plan_bonded(
-                [(place, nodeids[place]) for place in others],
+                others,
                 num_workers=batching.num_workers,
                 mode=batching.mode,
                 largest_first=getattr(self._config.option, "loadscopereorder", True),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["SuiteKey", "find_suite_key", "is_suite_file"]
+__all__ = ["SuiteKey", "find_suite_key"]
 
 _FIRST_READ = 4_096
 _MAX_PREAMBLE = 65_536
@@ -42,23 +42,17 @@ class SuiteKey:
         return self.line is None
 
 
-def is_suite_file(path: Path) -> bool:
-    """True when the first key is ``suite`` and ``samples``, ``dataset``, ``preset`` or ``score`` stands at column 0.
-
-    Comments, blank lines, directives, ``---`` and a byte order mark may stand before the first key. At most 1 MiB is
-    read, 4 KiB of a file whose first key is none of a suite's. A file that is broken further down is a suite, so that
-    its error is shown; one that cannot be read is not.
-    """
-    found = find_suite_key(path)
-    return found is not None and found.is_first
-
-
 def find_suite_key(path: Path) -> SuiteKey | None:
     """Where the key ``suite`` stands in a suite, or in a file that would be one if that key came first; else None.
 
-    The latter has, within 64 KiB, no key at column 0 that a suite cannot have, no number as ``score``, ``suite`` with a
-    name on its line, and either ``samples`` or ``dataset`` with ``score`` or ``preset``, or a ``preset`` of ours: much
-    that belongs to other programs has a ``suite`` or a ``preset`` somewhere.
+    A file is a suite when the first key is ``suite`` and ``samples``, ``dataset``, ``preset`` or ``score`` stands at
+    column 0. Comments, blank lines, directives, ``---`` and a byte order mark may stand before the first key. At most
+    1 MiB is read, 4 KiB of a file whose first key is none of a suite's. A file that is broken further down is a suite,
+    so that its error is shown; one that cannot be read is not.
+
+    A file that would be a suite has, within 64 KiB, no key at column 0 that a suite cannot have, no number as
+    ``score``, ``suite`` with a name on its line, and either ``samples`` or ``dataset`` with ``score`` or ``preset``, or
+    a ``preset`` of ours: much that belongs to other programs has a ``suite`` or a ``preset`` somewhere.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):

@@ -6,7 +6,7 @@ import re
 import stat
 from pathlib import Path
 
-__all__ = ["is_group_file", "is_group_text", "is_task_file", "scalar_at", "stands_for_task"]
+__all__ = ["is_group_file", "is_group_text", "is_task_file", "scalar_at"]
 
 _MAX_READ = 1_048_576
 _KEY = r"""(?m:^)(["']?){}\1[ \t]*:(?=\s|\Z)"""
@@ -31,14 +31,6 @@ def is_task_file(path: Path) -> bool:
     if _TASK.search(text) is None or _SUITE.search(text) is not None:
         return False
     return is_group_text(text) or _OTHER.search(text) is not None
-
-
-def stands_for_task(path: Path) -> bool:
-    """Whether ``path`` is a task file, or ``group/name.yaml`` for a task that stands inside the file ``group.yaml``."""
-    if is_task_file(path):
-        return True
-    groups = (path.parent.with_suffix(suffix) for suffix in (".yaml", ".yml"))
-    return not path.exists() and any(is_task_file(group) and is_group_file(group) for group in groups)
 
 
 def is_group_file(path: Path) -> bool:

@@ -10,16 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
 from pydantic import ValidationError
 
-from pytest_llmeval.data.files import Source, read_text
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.rows import Row
-from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, Document, read_yaml
+from pytest_llmeval.data.yaml_reader import Document, read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.explain import explain
-from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
@@ -32,7 +30,7 @@ from pytest_llmeval.suites.templates.templates import TemplateError, Templates
 from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["Suite", "load_suite", "read_gates", "read_suite_name", "suite_of"]
+__all__ = ["Suite", "load_suite", "suite_of"]
 
 RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
 """Gives the rows of a part of a suite that stands at the keys."""
@@ -113,26 +111,6 @@ def _whole(value: dict[str, JSON], overrides: Sequence[Override]) -> tuple[dict[
     # A copy: the defaults of a preset are read once for all suites.
     of_parts = [override for override in in_force if override not in of_own_keys]
     return apply_overrides(merged, of_parts), preset
-
-
-def read_suite_name(path: Path) -> str:
-    """The value of the key ``suite``; the rest is read only where it does not come first. Raises ``SuiteError``."""
-    source = Source(path, os.fspath(path))
-    text = read_text(source, max_bytes=MAX_YAML_BYTES, too_large=_TOO_LARGE)
-    try:
-        events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        scalars = [
-            event.value for event, _ in zip(events, range(5), strict=False) if isinstance(event, yaml.ScalarEvent)
-        ]
-    except yaml.YAMLError:
-        scalars = []
-    if len(scalars) == 2 and scalars[0] == "suite":
-        return str(scalars[1])
-    document = read_yaml(source, too_large=_TOO_LARGE)
-    name = document.value.get("suite") if isinstance(document.value, dict) else None
-    if not isinstance(name, str):
-        raise source.error(f"suite: found {describe(name)}, expected the suite's name", document.line(("suite",)))
-    return name
 
 
 def _validated(value: dict[str, JSON], origin: Origin, scorers: Mapping[str, Callable[..., Any]]) -> SuiteSpec:
@@ -393,19 +371,3 @@ class _Reading:
             expected = "letters, digits and '_', and not 'row'"
             raise self.origin.error(f"{dotted(above)}: found the name {quoted(name)}, expected {expected}", keys)
         return keys
-
-
-def read_gates(suite: Path) -> dict[str, int | None]:
-    """The gates of a suite file, from its text alone; none of what is not a valid rule."""
-    from pytest_llmeval.data.files import Source
-    from pytest_llmeval.data.yaml_reader import read_yaml
-
-    document = read_yaml(Source(suite, str(suite)), too_large="a suite of this size is none")
-    value = document.value.get("gates") if isinstance(document.value, dict) else None
-    gates: dict[str, int | None] = {}
-    for place, text in enumerate(value if isinstance(value, list) else []):
-        try:
-            gates[GateRule.parse(str(text)).text] = document.line(("gates", place))
-        except GateRuleError:
-            continue
-    return gates

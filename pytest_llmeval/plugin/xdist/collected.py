@@ -1,0 +1,79 @@
+"""What a worker of pytest-xdist has collected, on its way to the controller, which collects nothing.
+
+pytest-xdist sends node ids only, and ends a worker that sends an event which it does not know. So the controller opens
+a channel to each worker and puts it into the worker's input. Both use one connection, and a worker sends before
+pytest-xdist sends its node ids: the message is there when they arrive.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.reporting.report.records import SuiteInfo
+
+__all__ = ["Collected", "Inbox", "send"]
+
+_CHANNEL = "llmeval_collected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """The samples and suites among the tests of a session.
+
+    ``samples`` are the places of samples among the tests that are to run; ``suites`` those with such samples,
+    ``absent`` those that were collected without. ``num_deselected`` tests were left out. ``unanswered`` is the file of
+    the first suite that has neither a model nor replies of its own, None if there is none. ``has_model``: there is a
+    model, be it that of a conftest.py.
+    """
+
+    samples: Sequence[int]
+    suites: Sequence[SuiteInfo]
+    absent: Sequence[SuiteInfo]
+    num_deselected: int
+    unanswered: str | None
+    has_model: bool
+
+    def encode(self) -> str:
+        """As ASCII JSON."""
+        suites, absent = ([info.to_dict() for info in infos] for infos in (self.suites, self.absent))
+        return json.dumps(
+            [list(self.samples), suites, absent, self.num_deselected, self.unanswered, self.has_model], default=str
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> Collected:
+        """The opposite of ``encode``."""
+        samples, suites, absent, num_deselected, unanswered, has_model = json.loads(text)
+        return cls(
+            samples=samples,
+            suites=[SuiteInfo.from_dict(data) for data in suites],
+            absent=[SuiteInfo.from_dict(data) for data in absent],
+            num_deselected=num_deselected,
+            unanswered=unanswered,
+            has_model=has_model,
+        )
+
+
+def send(config: pytest.Config, collected: Collected) -> None:
+    """Send to the controller of this worker, if the plugin is loaded there."""
+    channel = config.workerinput.get(_CHANNEL)  # type: ignore[attr-defined]
+    if channel is not None:
+        channel.send(collected.encode())
+
+
+class Inbox:
+    """What one worker has sent. Made before the worker starts."""
+
+    def __init__(self, node: Any) -> None:
+        self._texts: list[str] = []
+        channel = node.workerinput[_CHANNEL] = node.gateway.newchannel()
+        channel.setcallback(self._texts.append)
+
+    def take(self) -> Collected | None:
+        """What the worker has collected; None where it has no suite, has not sent it yet, or it was taken before."""
+        return Collected.decode(self._texts.pop()) if self._texts else None
