@@ -1,0 +1,20 @@
+"""What a worker of pytest-xdist sends of its collection arrives as it was."""
+
+from __future__ import annotations
+
+from pytest_llmeval.plugin.xdist.collected import Collected
+from pytest_llmeval.reporting.report.records import SuiteInfo
+
+
+def test_collected_goes_to_the_controller_and_back() -> None:
+    collected = Collected(
+        samples=[0, 2],
+        suites=[SuiteInfo(name="a", path="\udcff/a.yaml", gates={"accuracy >= 0.5": 3}, metrics=("accuracy", "skill"))],
+        absent=[SuiteInfo(name="b", path="b.yaml", num_samples=7)],
+        num_deselected=4,
+        unanswered="a.yaml",
+        has_model=False,
+    )
+    text = collected.encode()
+    assert text.isascii()
+    assert Collected.decode(text) == collected
