@@ -19,10 +19,9 @@ class SampleBackend(Backend, ABC):
         self.identity = identity
 
     def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
-        """See ``SampleModel``."""
+        """Nothing, unless a subclass wants to see the suite."""
 
     def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
-        """See ``SampleModel``."""
         return [response for sample in asked for response in self.answer(sample)]
 
     @abstractmethod

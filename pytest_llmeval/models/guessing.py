@@ -45,11 +45,9 @@ class Guessing(ModelKind):
         self.arguments = ("seed",) if name == "random" else ()
 
     def recognizes(self, text: str) -> bool:
-        """See ``ModelKind``."""
         return split_arguments(text)[0] == self.name
 
     def parse(self, text: str) -> ModelSpec:
-        """See ``ModelKind``."""
         spec = super().parse(text)
         seed = spec.arguments.get("seed", 0)
         if isinstance(seed, bool) or not isinstance(seed, int):
@@ -57,11 +55,9 @@ class Guessing(ModelKind):
         return replace(spec, arguments={"seed": seed})
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        """See ``ModelKind``."""
         return GuessingModel(spec.name, self.name, cast("int", spec.arguments["seed"]))
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """See ``ModelKind``."""
         return "guessing"
 
 

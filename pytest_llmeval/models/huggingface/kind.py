@@ -48,12 +48,10 @@ class Checkpoint(ModelKind):
         return Path(spec.location)
 
     def key(self, spec: ModelSpec) -> Hashable:
-        """See ``ModelKind``."""
         location = spec.location
         return "checkpoint", os.path.realpath(location) if os.path.isabs(location) else location
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        """See ``ModelKind``."""
         self.check_files(spec, settings)
         adapter = settings.model_args.get("peft")
         if isinstance(adapter, str) and (_is_path(adapter) or not _HUB_ID.fullmatch(adapter)):
@@ -72,7 +70,6 @@ class Checkpoint(ModelKind):
         )
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        """See ``ModelKind``."""
         with waiting_briefly(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
             from pytest_llmeval.models.huggingface.backend import load_backend
@@ -80,33 +77,12 @@ class Checkpoint(ModelKind):
         return load_backend(spec, settings)
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """See ``ModelKind``."""
-        return f"log-likelihoods: {self.describe_engine(spec, settings)}"
-
-    def describe_engine(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """Which engine will compute log-likelihoods and why, in a few words: ``tree: full attention``.
+        """How log-likelihoods will be computed and why: ``log-likelihoods: tree: full attention``.
 
         A model that is not on this machine yet is judged when it has been loaded, as is one whose config cannot be
         read.
         """
-        if settings.engine == "plain":
-            return "plain: asked for"
-        unknown = "chosen when it is loaded"
-        folder = self.folder_of(spec, settings)
-        if folder is None:
-            return unknown
-        try:
-            config = json.loads(folder.joinpath(CONFIG).read_bytes())
-        except (OSError, ValueError):
-            return unknown
-        if not isinstance(config, dict) or not tells_layers(config):
-            return unknown
-        if config.get("auto_map") and settings.trust_remote_code:
-            return "plain: code that comes with the checkpoint"
-        attention = attention_of(config)
-        if settings.engine == "tree" and attention.kind == "other":
-            return f"tree: asked for, and impossible: {attention.reason}"
-        return f"{'plain' if attention.kind == 'other' else 'tree'}: {attention.reason}"
+        return f"log-likelihoods: {_engine_of(self.folder_of(spec, settings), settings)}"
 
 
 class Folder(Checkpoint):
@@ -117,15 +93,12 @@ class Folder(Checkpoint):
     is_fallback = True
 
     def recognizes(self, text: str) -> bool:
-        """See ``ModelKind``."""
         return _is_path(text)
 
     def parse(self, text: str) -> ModelSpec:
-        """See ``ModelKind``."""
         return ModelSpec(name=text, kind=self, location=os.path.abspath(os.path.expanduser(text)))
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        """See ``Checkpoint``."""
         if settings.revision is not None:
             raise OptionError(
                 f"--llm-revision {settings.revision}: {spec.name} is a folder, and revisions are the hub's"
@@ -140,11 +113,9 @@ class Demo(Folder):
     is_fallback = False
 
     def recognizes(self, text: str) -> bool:
-        """See ``ModelKind``."""
         return text == self.name
 
     def parse(self, text: str) -> ModelSpec:
-        """See ``ModelKind``."""
         return ModelSpec(name=text, kind=self, location=str(demo_folder()))
 
 
@@ -156,16 +127,13 @@ class Hub(Checkpoint):
     is_fallback = True
 
     def recognizes(self, text: str) -> bool:
-        """See ``ModelKind``."""
         is_id = _HUB_ID.fullmatch(text) and len(text) <= _LONGEST_HUB_ID and "--" not in text and ".." not in text
         return bool(is_id) and not _is_path(text)
 
     def parse(self, text: str) -> ModelSpec:
-        """See ``ModelKind``."""
         return ModelSpec(name=text, kind=self, location=text)
 
     def root_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
-        """See ``Checkpoint``."""
         return cached_snapshot(spec.location, settings.revision)
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
@@ -180,6 +148,26 @@ class Hub(Checkpoint):
                 f"unset it, or give a folder (./{spec.name} does not exist)",
             )
         super().check_files(spec, settings)
+
+
+def _engine_of(folder: Path | None, settings: ModelSettings) -> str:
+    if settings.engine == "plain":
+        return "plain: asked for"
+    unknown = "chosen when it is loaded"
+    if folder is None:
+        return unknown
+    try:
+        config = json.loads(folder.joinpath(CONFIG).read_bytes())
+    except (OSError, ValueError):
+        return unknown
+    if not isinstance(config, dict) or not tells_layers(config):
+        return unknown
+    if config.get("auto_map") and settings.trust_remote_code:
+        return "plain: code that comes with the checkpoint"
+    attention = attention_of(config)
+    if settings.engine == "tree" and attention.kind == "other":
+        return f"tree: asked for, and impossible: {attention.reason}"
+    return f"{'plain' if attention.kind == 'other' else 'tree'}: {attention.reason}"
 
 
 def _is_path(name: str) -> bool:

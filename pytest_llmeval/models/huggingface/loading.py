@@ -33,6 +33,7 @@ from pytest_llmeval.types import JSON
 
 __all__ = ["LoadedCheckpoint", "load_checkpoint", "quiet"]
 
+_LOG = logging.getLogger("pytest_llmeval")
 _DISTRIBUTION = "pytest-llmeval-suites"
 _CONVERSION = "DISABLE_SAFETENSORS_CONVERSION"
 
@@ -59,6 +60,7 @@ def load_checkpoint(spec: ModelSpec, settings: ModelSettings) -> LoadedCheckpoin
     except LLMEvalError:
         raise
     except Exception as error:  # transformers, the hub, safetensors, torch: each has its own
+        _LOG.debug("loading %s failed", spec.name, exc_info=error)
         raise explain(error, spec, settings) from error
 
 

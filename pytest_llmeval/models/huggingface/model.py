@@ -17,7 +17,6 @@ from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, OnStopped
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
-from pytest_llmeval.models.huggingface.device import configure_threads, resolve_device
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
 from pytest_llmeval.models.huggingface.generation.transformers_generate import (
     Generated,
@@ -46,7 +45,7 @@ from pytest_llmeval.types import (
     Request,
 )
 
-__all__ = ["HuggingFaceModel", "configure_threads", "resolve_device", "resolve_max_length"]
+__all__ = ["HuggingFaceModel", "resolve_max_length"]
 
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
 _NO_LENGTH = 10**9
@@ -424,7 +423,6 @@ class PlainModel(Backend):
 
     @property
     def on_stopped(self) -> OnStopped:
-        """See ``Backend``."""
         return self._model.on_stopped
 
     @on_stopped.setter
@@ -432,17 +430,14 @@ class PlainModel(Backend):
         self._model.on_stopped = on_stopped
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        """See ``Backend``."""
         return self._model.run_loglikelihood(requests, plain=True)
 
     def run_loglikelihood_rolling(
         self, requests: Sequence[LoglikelihoodRollingRequest]
     ) -> list[LoglikelihoodResponse | Failed]:
-        """See ``Backend``."""
         return self._model.run_loglikelihood_rolling(requests, plain=True)
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """See ``Backend``."""
         return self._model.run_generate(requests)
 
 

@@ -33,7 +33,6 @@ class PythonCode(ModelKind):
     shows_methods = True
 
     def parse(self, text: str) -> ModelSpec:
-        """See ``ModelKind``."""
         spec = super().parse(text)
         split_target(spec.location, spec.name)
         concurrency_of(spec.arguments, spec.name)
@@ -46,13 +45,11 @@ class PythonCode(ModelKind):
             raise model_error(spec.name, problem)
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        """See ``ModelKind``."""
         from pytest_llmeval.models.python.model import load_python
 
         return load_python(spec.name, *split_target(spec.location, spec.name), spec.arguments)
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """See ``ModelKind``."""
         return "Python code"
 
     def lacks_method(self, spec: ModelSpec, method: str) -> bool:

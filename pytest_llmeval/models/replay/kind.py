@@ -27,7 +27,6 @@ class Replay(ModelKind):
     checks_suites = True
 
     def parse(self, text: str) -> ModelSpec:
-        """See ``ModelKind``."""
         from pytest_llmeval.models.replay.file import ReplayArguments
 
         spec = super().parse(text)
@@ -35,11 +34,9 @@ class Replay(ModelKind):
         return spec
 
     def key(self, spec: ModelSpec) -> Hashable:
-        """See ``ModelKind``."""
         return self.name, os.path.realpath(spec.location), repr(sorted(spec.arguments.items()))
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        """See ``ModelKind``."""
         from pytest_llmeval.models.replay.file import ReplyProblem, replay_format
 
         source = _source(spec)
@@ -51,7 +48,6 @@ class Replay(ModelKind):
             raise model_error(spec.name, str(problem)) from None
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        """See ``ModelKind``."""
         from pytest_llmeval.models.replay.file import ReplayArguments
         from pytest_llmeval.models.replay.model import load_replay
 
@@ -61,7 +57,6 @@ class Replay(ModelKind):
             raise model_error(spec.name, str(error)) from None
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """See ``ModelKind``."""
         return "replies from a file"
 
 

@@ -92,7 +92,6 @@ class DataResponses(SampleBackend):
         super().__init__(ModelIdentity(name="responses", backend="replay", details={"kind": "data set"}))
 
     def answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
-        """See ``SampleBackend``."""
         if sample.response is None:
             missing = RequestError("the row has no response; dataset.where can leave such rows out")
             return [missing for _ in sample.requests]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,6 +27,8 @@ from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
 from pytest_llmeval.models.huggingface.planning.shared_headers import HeaderGroup, plan_headers
 
 __all__ = ["MIN_HEADER_TOKENS", "RowsWriter", "can_drive", "can_share_headers"]
+
+_LOG = logging.getLogger("pytest_llmeval")
 
 MIN_HEADER_TOKENS = 32
 """Below this, reading the header by itself costs about what it saves."""
@@ -167,6 +170,7 @@ class RowsWriter:
         except Exception as error:  # the model's code met what only we give it
             if is_out_of_memory(error):
                 raise
+            _LOG.warning("texts are written without a shared header: its check failed", exc_info=error)
             return False
         alone = torch.cat([self._two_steps([(*header_tokens, *rest)], None) for rest in rests])
         tolerance = 1e-3 if self._model.dtype == torch.float32 else 0.1
