@@ -52,11 +52,34 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         )
 
 
+_TWO_WORKERS = ("-n2",)
+# Where results, statuses, models or gates cross from workers to the session: there each test with ``workers`` runs both
+# ways by default, elsewhere the first of each module. The others with -n2 are in the slow tier.
+_CROSSING = frozenset(
+    {
+        *("test_baseline", "test_chunks", "test_gates", "test_record", "test_report", "test_several_models"),
+        *("test_shards", "test_statuses", "test_stopped", "test_wrong_answers", "test_xdist"),
+    }
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Make every warning an error. First in the list, so that a test's own ``filterwarnings`` has the last word."""
+    """Make every warning an error, and give most sessions with ``-n2`` to the slow tier.
+
+    The warnings' mark comes first in the list, so that a test's own ``filterwarnings`` has the last word.
+    """
+    in_default = set[Path]()
     for item in items:
-        if item.path.is_relative_to(_TESTS):
-            item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+        if not item.path.is_relative_to(_TESTS):
+            continue
+        item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+        call = getattr(item, "callspec", None)
+        if call is not None and call.params.get("workers") == _TWO_WORKERS:
+            if item.path in in_default and item.path.stem not in _CROSSING:
+                item.add_marker(pytest.mark.slow)
+            elif not item.get_closest_marker("slow"):
+                in_default.add(item.path)
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +146,7 @@ def llm_pytester(
     return pytester
 
 
-@pytest.fixture(params=[("-p", "no:xdist"), ("-n2",)], ids=["one-process", "n2"])
+@pytest.fixture(params=[("-p", "no:xdist"), _TWO_WORKERS], ids=["one-process", "n2"])
 def workers(request: pytest.FixtureRequest) -> list[str]:
     """Arguments of a pytest run: without pytest-xdist, and with two of its workers. Whoever takes it runs with both."""
     arguments: tuple[str, ...] = request.param

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pytest
 import torch
 
 from pytest_llmeval.models.huggingface.kind import Folder
@@ -16,7 +17,7 @@ from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from tests.tiny_models import make_tokenizer
 
-__all__ = ["ARCHITECTURES", "make_model", "make_random"]
+__all__ = ["ARCHITECTURES", "make_model", "make_random", "tiers"]
 
 _COMMON = {
     "hidden_size": 32,
@@ -191,6 +192,26 @@ ARCHITECTURES: MappingProxyType[str, tuple[str, str, dict[str, Any]]] = MappingP
         ),
     }
 )
+
+
+_DEFAULT_TIER = frozenset(
+    {
+        "gpt2",  # learned positions
+        "llama",  # rotary positions, fewer heads of keys than of queries
+        *("qwen3", "opt"),  # as those two, in tests that name them by model_type
+        *("gemma3_window_8", "gemma3_text"),  # sliding windows beside full attention, soft-capped
+        "llama4_chunk_8",  # chunks
+        "deepseek_v3",  # latent keys and values, experts
+        "bloom",  # ALiBi
+        "mamba",  # no attention but a state
+    }
+)
+"""One for each kind of attention."""
+
+
+def tiers(names: Iterable[str]) -> list[Any]:
+    """Parameters of a test, one for each architecture: one of each kind of attention in the default tier, else slow."""
+    return [pytest.param(name, marks=() if name in _DEFAULT_TIER else pytest.mark.slow) for name in names]
 
 
 def make_random(

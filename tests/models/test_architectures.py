@@ -13,10 +13,8 @@ from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
-from tests.models.architectures_for_tests import make_random
+from tests.models.architectures_for_tests import make_random, tiers
 from tests.models.support import naive_loglikelihood
-
-pytestmark = pytest.mark.slow
 
 _COMMON = {
     "hidden_size": 32,
@@ -108,7 +106,7 @@ _REQUESTS = [
 _PROMPTS = ["The capital of France is", "A", "Question: is that so?\nAnswer:"]
 
 
-@pytest.fixture(params=sorted(_CONFIGS))
+@pytest.fixture(params=tiers(sorted(_CONFIGS)))
 def model(request: pytest.FixtureRequest) -> HuggingFaceModel:
     """A model of the architecture, with wide random weights."""
     name = request.param

@@ -21,7 +21,6 @@ from tests.models.support import load
 from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(
         importlib.util.find_spec("lm_eval") is None,
         reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'",

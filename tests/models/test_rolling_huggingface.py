@@ -15,8 +15,6 @@ from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Lo
 from tests.models.support import load, naive_loglikelihood
 from tests.tiny_models import make_checkpoint
 
-pytestmark = pytest.mark.slow
-
 MAX_LENGTH = 24
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
 TEXTS = [

@@ -20,10 +20,8 @@ from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
-from tests.models.architectures_for_tests import ARCHITECTURES, make_model
+from tests.models.architectures_for_tests import ARCHITECTURES, make_model, tiers
 from tests.models.support import one_line_of
-
-pytestmark = pytest.mark.slow
 
 HEADER = "Answer the questions.\n\nQ: Which town lies by the sea?\nA: Brighton\n\n"
 QUESTIONS = ["Which river runs through Ulm?", "Is it late?", "What is two and two, and who says so?", "Why"]
@@ -49,7 +47,7 @@ def loglikelihoods(responses: Sequence[object]) -> list[float]:
 
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="lm_eval is not installed")
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "llama_dynamic"])
+@pytest.mark.parametrize("name", tiers(name for name in NAMES if name != "llama_dynamic"))
 def test_equals_lm_eval(name: str) -> None:
     """Request by request, within 1e-4 in float32, on the path that the rule chooses.
 
@@ -75,7 +73,7 @@ def test_equals_lm_eval(name: str) -> None:
     assert is_greedy == [greedy for _, greedy in expected]
 
 
-@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("name", tiers(WINDOWED))
 def test_a_wrong_mask_would_show(name: str) -> None:
     """The sequences are long enough for windows of 8: with one mask for all layers the numbers are far off."""
     model = make_model(name)
@@ -88,7 +86,7 @@ def test_a_wrong_mask_would_show(name: str) -> None:
     assert max(abs(a - b) for a, b in zip(right, wrong, strict=True)) > 1e-2
 
 
-@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("name", tiers(WINDOWED))
 def test_the_check_at_loading_finds_a_wrong_mask(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that the config keeps to itself ends on the plain path."""
     right = loglikelihoods(make_model(name).loglikelihood(REQUESTS))
@@ -166,6 +164,7 @@ def numbers(outcomes: dict[int, Outcome | RequestError]) -> list[tuple[float, bo
     return [(one.loglikelihood, one.is_greedy) for one in found if isinstance(one, Outcome)]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     requests=pairs(),
@@ -189,7 +188,7 @@ def test_tree_plain_and_one_by_one_agree(
     assert [greedy for _, greedy in by_tree] == [greedy for _, greedy in alone]
 
 
-@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("name", tiers(TREES))
 def test_blocks_change_nothing(name: str) -> None:
     """Questions behind a header that does not fit with them, each a block of its own, and all in one."""
     model = make_model(name)
@@ -438,7 +437,9 @@ def test_a_number_on_one_path_alone_is_no_agreement(monkeypatch: pytest.MonkeyPa
 # The vocabulary projection in pieces
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gemma2_window_8", "granite", "bloom", "mamba", "opt", "recurrent_gemma"])
+@pytest.mark.parametrize(
+    "name", tiers(["gpt2", "gemma2_window_8", "granite", "bloom", "mamba", "opt", "recurrent_gemma"])
+)
 def test_projecting_in_pieces_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the model caps or scales its logits."""
     model = make_model(name, engine="plain")

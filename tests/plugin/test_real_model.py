@@ -11,8 +11,6 @@ import pytest
 
 from tests.support import REPOSITORY
 
-pytestmark = pytest.mark.slow
-
 DEMO = REPOSITORY / "pytest_llmeval" / "demo_model"
 SUITES = REPOSITORY / "example_suites"
 
@@ -47,6 +45,7 @@ def test_the_main_job(llm_pytester: pytest.Pytester) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_sample_that_is_too_long_fails_alone(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     long = "word " * 5000
     samples = [{"id": "short", "question": "1 + 1 =", "target": 2}, {"id": "long", "question": long, "target": 2}]
@@ -71,6 +70,7 @@ def test_a_sample_that_is_too_long_fails_alone(llm_pytester: pytest.Pytester, wo
         (["--llm-model-arg=max_length=4"], "*context holds 4: *"),
     ],
 )
+@pytest.mark.slow
 def test_what_only_loading_can_find(
     llm_pytester: pytest.Pytester, workers: list[str], options: list[str], message: str
 ) -> None:
@@ -85,6 +85,7 @@ def test_what_only_loading_can_find(
 
 
 @pytest.mark.parametrize("broken", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.slow
 def test_a_broken_checkpoint_is_refused_before_the_run(
     llm_pytester: pytest.Pytester, workers: list[str], broken: str
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_broken_checkpoint_is_refused_before_the_run(
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_a_folder_gives_what_the_name_gives(llm_pytester: pytest.Pytester) -> None:
     suite = SUITES / "csqa" / "csqa_choice.yaml"
     numbers = []
@@ -111,6 +113,7 @@ def test_a_folder_gives_what_the_name_gives(llm_pytester: pytest.Pytester) -> No
     assert numbers[0] == numbers[1]
 
 
+@pytest.mark.slow
 def test_hand_written_tests_with_a_real_model(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makepyfile(
         """

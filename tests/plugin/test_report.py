@@ -178,7 +178,7 @@ def test_ctrl_c_leaves_a_report_of_what_had_run(llm_pytester: pytest.Pytester) -
             def generate(self, requests):
                 if "5 + 4" in requests[0].prompt:
                     Path("waiting").touch()
-                    time.sleep(60)
+                    time.sleep(1000)  # until it is interrupted, on a busy machine too
                 return [GenerateResponse(text="2") for _ in requests]
 
         @pytest.fixture(scope="session")
@@ -189,13 +189,11 @@ def test_ctrl_c_leaves_a_report_of_what_had_run(llm_pytester: pytest.Pytester) -
     llm_pytester.makefile(".yaml", sums=SUMS)
     command = [sys.executable, "-m", "pytest", "--llm-batch-size=1", "--llm-report=out.json", "sums.yaml"]
     process = subprocess.Popen(command, cwd=llm_pytester.path, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
     while not (llm_pytester.path / "waiting").exists():
         assert process.poll() is None, "the run ended before the slow sample"
-        assert time.monotonic() < deadline, "the slow sample was never asked for"
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate()
     assert process.returncode == 2
     assert "stopped early (interrupted)" in output
     report = read(llm_pytester.path)

@@ -77,7 +77,9 @@ def test_answers_of_one_class_have_no_correlation() -> None:
     assert metric.ci_low is None
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "f1_macro" else pytest.mark.slow) for name in NAMES]
+)
 def test_an_interval_is_near_scipys_bootstrap(name: str) -> None:
     rng = np.random.default_rng(3)
     gold = rng.integers(0, 2, 200)
