@@ -61,34 +61,22 @@ class Not(Benchmark):
 
 
 @pytest.mark.parametrize(
-    ("house", "body", "message"),
+    "body",
     [
-        (
-            "HouseBenchmark",
-            "from house import HouseBenchmark\nclass Mine(HouseBenchmark): pass\n",
-            "test_a.py:2: Mine: the file does not mention pytest_llmeval, *; add `import pytest_llmeval`",
-        ),
-        (
-            "House",
-            "import pytest_llmeval\nfrom house import House\nclass Mine(House): pass\n",
-            "test_a.py:3: Mine derives from 'House': the name of what a benchmark derives from ends with Benchmark *",
-        ),
-        (
-            "House",
-            "import house, pytest_llmeval\nMine = type('Mine', (pytest_llmeval.Benchmark,), "
-            "{'load': house.House.load, '__module__': __name__})\n",
-            "test_a.py: Mine: the text of the file does not show that it derives from pytest_llmeval.Benchmark; *",
-        ),
+        "from house import House\nclass Mine(House): pass\n",
+        "import house, pytest_llmeval\nMine = type('Mine', (pytest_llmeval.Benchmark,), "
+        "{'load': house.House.load, '__module__': __name__})\n",
     ],
+    ids=["a base from elsewhere", "made by a call"],
 )
-def test_what_a_controller_cannot_see_is_refused_with_the_reason(
-    project: pytest.Pytester, house: str, body: str, message: str
+def test_a_benchmark_is_one_whatever_its_file_looks_like(
+    project: pytest.Pytester, workers: list[str], body: str
 ) -> None:
-    write(project, f"class {house}(Benchmark):\n    def load(self):\n        ROWS\n", "house.py")
+    """Neither the name of a base nor the text of the file has to show it."""
+    write(project, "class House(Benchmark):\n    def load(self):\n        ROWS\n", "house.py")
     (project.path / "test_a.py").write_text(body)
-    result = project.runpytest()
-    result.stdout.fnmatch_lines([message])
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result = project.runpytest(*workers, "-v", "test_a.py")
+    result.stdout.fnmatch_lines(["*test_a.py::Mine::*", "*= 1 passed, 1 wrong in *"])
 
 
 # Marks

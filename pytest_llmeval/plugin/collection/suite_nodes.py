@@ -34,7 +34,7 @@ from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.own_responses import has_own_responses
 from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.suites.python.benchmark import Benchmark, check_name, load_benchmark
+from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
@@ -201,7 +201,6 @@ class BenchmarkSuite(SuiteNode):
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
         """Have the class load its rows."""
         shown_path = relative_path(self.path)
-        check_name(self.kind, self.path, shown_path)
         if any(mark.name == "parametrize" for mark in self.own_markers):
             message = "is for test functions; give each variant of a benchmark a class of its own"
             raise SuiteError(f"{self.name}: pytest.mark.parametrize {message}", path=shown_path)

@@ -19,11 +19,10 @@ from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.loader import suite_of
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Suite
-from pytest_llmeval.suites.python.benchmark_names import PACKAGE, SUFFIX, benchmark_names, mentions_package
 from pytest_llmeval.suites.python.code_version import version_of_class
 from pytest_llmeval.text.wording import Keys, dotted, nearest, quoted
 
-__all__ = ["Benchmark", "check_name", "load_benchmark"]
+__all__ = ["Benchmark", "load_benchmark"]
 
 _KEYS = (
     *("description", "prompt", "choices", "target", "category", "cluster", "filters", "generate", "epochs", "tags"),
@@ -332,28 +331,3 @@ def _line_of(kind: type[Benchmark]) -> int | None:
         return inspect.getsourcelines(kind)[1]
     except (OSError, TypeError):
         return None
-
-
-def check_name(kind: type[Benchmark], path: Path, shown_path: str) -> None:
-    """Raise ``SuiteError`` for a benchmark that ``benchmark_names`` would not find."""
-    if kind.__name__ not in benchmark_names(path):
-        raise Source(path, shown_path).error(f"{kind.__name__}{_reason_unseen(kind, path)}", _line_of(kind))
-
-
-def _reason_unseen(kind: type[Benchmark], path: Path) -> str:
-    imported = [
-        base.__name__ for base in kind.__bases__ if base.__module__ != kind.__module__ and base is not Benchmark
-    ]
-    if imported and not any(name.endswith(SUFFIX) for name in imported):
-        return (
-            f" derives from {quoted(', '.join(imported))}: the name of what a benchmark derives from ends with "
-            f"{SUFFIX} where it is imported from a module of your own; rename it"
-        )
-    if not mentions_package(path):
-        return (
-            f": the file does not mention {PACKAGE}, by which files with benchmarks are known; add `import {PACKAGE}`"
-        )
-    return (
-        f": the text of the file does not show that it derives from {PACKAGE}.Benchmark; write "
-        f"`class {kind.__name__}(Benchmark):` at the level of the module"
-    )
