@@ -13,6 +13,8 @@ import torch
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, reply_request
 from pytest_llmeval.scoring.scorers.python.custom import make_custom_scorer
+from pytest_llmeval.scoring.scorers.wrappers.epochs import EpochsScorer
+from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
@@ -251,6 +253,17 @@ def test_a_class_of_the_base_class() -> None:
     assert score(Shortest).values == {"words": 2.0}
     (request,) = scorer.requests(scorer.present(SAMPLE), "p", delimiter="", generate=GenerateSpec())
     assert isinstance(request, GenerateRequest)
+
+
+def test_directions_under_several_scorers_and_epochs() -> None:
+    inner = scorer_of(Shortest)
+    several = SeveralScorer(Part("a", inner), (Part("b", inner),))
+    assert several.better == {"words": "lower", "b.words": "lower"}
+    assert EpochsScorer(inner, 3, ("mean", "mode")).better == {"words": "lower", "mode.words": "lower"}
+    reply = GenerateResponse(text="two words")
+    for threshold, status in ((2.0, "correct"), (1.0, "wrong")):
+        epochs = EpochsScorer(inner, 1, ("first",), threshold=threshold)
+        assert epochs.score(epochs.present(SAMPLE), [reply]).status == status
 
 
 def test_the_version_of_a_class_is_its_own_or_that_of_its_sources() -> None:

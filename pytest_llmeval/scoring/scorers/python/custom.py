@@ -1,4 +1,4 @@
-"""Scorers written in Python: a function that judges one reply, or a class of the Scorer Protocol.
+"""Scorers written in Python: a function that judges one reply, or a class with the methods of ``Scorer``.
 
 They are registered by name, through an entry point of the group ``pytest_llmeval.scorers`` or the hook
 ``pytest_llmeval_scorers`` of a conftest.py, and a suite uses the name: ``score: {within: {tolerance: 0.1}}``.
@@ -9,24 +9,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args
+from typing import Any
 
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
+from pytest_llmeval.scoring.scorers.python.checked import (
+    CheckedScorer,
+    check_better,
+    described,
+    judges_of,
+    one_line,
+    protocol_problem,
+)
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings import CustomSettings
-from pytest_llmeval.suites.python.code_version import JUDGED_BY, version_of_class, version_of_function
+from pytest_llmeval.suites.python.code_version import version_of_function
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import (
-    GenerateRequest,
-    LoglikelihoodRequest,
-    LoglikelihoodRollingRequest,
     NotMeasurable,
-    Prompt,
-    Request,
     Response,
     Sample,
     Score,
@@ -35,9 +37,7 @@ from pytest_llmeval.types import (
     finite_number,
 )
 
-__all__ = ["CheckedScorer", "CustomScorer", "ReplyJudge", "make_custom_scorer"]
-
-_T = TypeVar("_T")
+__all__ = ["CustomScorer", "ReplyJudge", "make_custom_scorer"]
 
 ReplyJudge = Callable[..., object]
 """A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and of settings.
@@ -50,7 +50,7 @@ Attributes ``metrics`` and ``better`` may name its metrics and their better dire
 ``{"distance": "lower"}``. With an attribute ``needs_text`` it is only asked of samples whose target is text or a
 number, or a list of these.
 
-A function, or a class of the Scorer Protocol, that asks a model says which in an attribute ``judged_by``: text that
+A function, or a class with the methods of ``Scorer``, that asks a model says which in ``judged_by``: text that
 names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
 not compared with each other: a baseline of another judge is refused. The text is no part of the suite's fingerprint;
 written into the source file of the scorer, it changes that file, which is. Read it from the environment, or from a file
@@ -58,18 +58,6 @@ beside, to change the judge alone.
 """
 
 _OFFERED = ("reply", "target", "sample")
-_PROTOCOL = (
-    "name",
-    "version",
-    "metrics",
-    "default_template",
-    "present",
-    "variables",
-    "answer_text",
-    "requests",
-    "score",
-)
-_MAX_MESSAGE = 300
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -109,7 +97,7 @@ class CustomScorer(Scorer):
 
     def judges(self) -> list[str]:
         """What the function says in ``judged_by``."""
-        return _judges(self.label, self.judge)
+        return judges_of(self.label, self.judge)
 
     def present(self, sample: Sample) -> Presented:
         """The sample as it is, with its target as text: whatever a sample can have, or nothing.
@@ -144,9 +132,9 @@ class CustomScorer(Scorer):
         except RequestError as error:
             if isinstance(error, LeftOutError) or getattr(self.judge, "needs_text", False):
                 raise
-            raise RequestError(f"the scorer {self.name}: {_message(error)}") from error
+            raise RequestError(f"the scorer {self.name}: {one_line(error)}") from error
         except Exception as error:
-            raise RequestError(f"the scorer {self.name} raised {_described(error)}") from error
+            raise RequestError(f"the scorer {self.name} raised {described(error)}") from error
         if isinstance(found, Score):
             return found
         if isinstance(found, NotMeasurable):
@@ -159,9 +147,9 @@ class CustomScorer(Scorer):
             return self._scored(text, {"score": found})
         if isinstance(found, Mapping) and found:
             return self._scored(text, found)
-        described = "an empty mapping" if isinstance(found, Mapping) else f"a {type(found).__name__}"
+        returned = "an empty mapping" if isinstance(found, Mapping) else f"a {type(found).__name__}"
         raise RequestError(
-            f"the scorer {self.name} returned {described}, expected True or False, a number, None, a "
+            f"the scorer {self.name} returned {returned}, expected True or False, a number, None, a "
             "mapping of metrics, NotMeasurable, or a Score"
         )
 
@@ -196,110 +184,11 @@ class CustomScorer(Scorer):
         return number
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedScorer(Scorer):
-    """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
-
-    ``label`` is the name under which it is registered.
-    """
-
-    label: str
-    inner: Any
-
-    @property
-    def name(self) -> str:
-        return self.inner.name  # type: ignore[no-any-return]
-
-    @property
-    def version(self) -> int:
-        """The class's own; of one that names none a checksum of its sources."""
-        kind = type(self.inner)
-        is_named = getattr(kind, "version", None) is not Scorer.version
-        return self.inner.version if is_named else version_of_class(kind)
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return tuple(self.inner.metrics)
-
-    @property
-    def better(self) -> Mapping[str, Better]:
-        return getattr(self.inner, "better", {})
-
-    @property
-    def tells_right_from_wrong(self) -> bool | None:
-        return True if "accuracy" in self.metrics else None
-
-    def judges(self) -> list[str]:
-        """What the class says in ``judged_by``."""
-        return _judges(self.label, self.inner)
-
-    @property
-    def default_template(self) -> str:
-        return self.inner.default_template  # type: ignore[no-any-return]
-
-    def present(self, sample: Sample) -> Presented:
-        """As the class does. ``ValueError`` also for any other exception."""
-        return self._checked("present", lambda: self.inner.present(sample), Presented, ValueError)
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        """As the class does. ``SettingsError`` also for any other exception."""
-
-        def refused(message: str) -> SettingsError:
-            return SettingsError(message, ("score",))
-
-        found: Mapping[str, object] = self._checked(
-            "variables", lambda: {**self.inner.variables(presented)}, dict, refused
-        )
-        return found
-
-    def answer_text(self, presented: Presented) -> str:
-        """As the class does. ``ValueError`` also for any other exception."""
-        return self._checked("answer_text", lambda: self.inner.answer_text(presented), str, ValueError)
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """As the class does. ``ValueError`` also for any other exception, and for what is no request."""
-        requests: tuple[Request, ...] = self._checked(
-            "requests",
-            lambda: self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate),
-            tuple,
-            ValueError,
-        )
-        for request in requests:
-            if not isinstance(request, GenerateRequest | LoglikelihoodRequest | LoglikelihoodRollingRequest):
-                raise ValueError(f"the scorer {self.label}: requests returned a tuple with {quote(request)} in it")
-        return requests
-
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """As the class does. ``RequestError`` also for any other exception."""
-        return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
-
-    def _checked(
-        self, method: str, call: Callable[[], object], expected: type[_T], refused: Callable[[str], Exception]
-    ) -> _T:
-        try:
-            found = call()
-        except (LeftOutError, SettingsError):
-            raise
-        except (ValueError, RequestError) as error:
-            if type(error) in (ValueError, RequestError) and method != "score":  # what the Protocol lets it say
-                raise ValueError(f"the scorer {self.label}: {_message(error)}") from error
-            raise refused(f"the scorer {self.label}: {method} raised {_described(error)}") from error
-        except Exception as error:
-            raise refused(f"the scorer {self.label}: {method} raised {_described(error)}") from error
-        if isinstance(found, expected):
-            return found
-        raise refused(
-            f"the scorer {self.label}: {method} returned a {type(found).__name__}, expected a {expected.__name__}"
-        )
-
-
 def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[..., Any]]) -> Scorer:
     """The scorer that is registered under the settings' name.
 
-    A class of the Scorer Protocol is made with the settings as keyword arguments; anything else that can be called is
-    a ``ReplyJudge``. ``ValueError`` says which setting does not fit, or is missing.
+    A class with the methods of ``Scorer`` is made with the settings as keyword arguments; anything else that can be
+    called is a ``ReplyJudge``. ``ValueError`` says which setting does not fit, or is missing.
     """
     name, given = settings.name, settings.settings
     registered = scorers[name]
@@ -313,16 +202,16 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
         if parameter.default is parameter.empty and key not in given:
             raise SettingsError(f"the setting {quote(key)} is missing", (name,))
     if not is_scorer:
-        _check_better(name, registered)
+        check_better(name, registered)
         return CustomScorer(name, registered, dict(given))
     try:
         scorer = registered(**given)
     except Exception as error:
-        raise ValueError(f"score.{name}: {_described(error)}") from None
-    problem = _protocol_problem(scorer)
+        raise ValueError(f"score.{name}: {described(error)}") from None
+    problem = protocol_problem(scorer)
     if problem is not None:
         raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
-    _check_better(name, scorer)
+    check_better(name, scorer)
     return CheckedScorer(name, scorer)
 
 
@@ -333,57 +222,6 @@ def _returns_number(judge: ReplyJudge) -> bool:
     except (TypeError, ValueError):
         return False
     return found in (float, int, "float", "int")
-
-
-def _judges(name: str, owner: object) -> list[str]:
-    """What the scorer ``name`` says in ``judged_by`` (``ReplyJudge``). ``ValueError`` for what is not text."""
-    found = getattr(owner, JUDGED_BY, None)
-    if found is None:
-        return []
-    if not isinstance(found, str) or not found.strip():
-        raise ValueError(f"the scorer {name}: {JUDGED_BY} is {quote(found)}, expected text that names the judge")
-    return [found]
-
-
-def _check_better(name: str, scorer: object) -> None:
-    """``ValueError`` for an attribute ``better`` that does not say higher or lower of each metric."""
-    found = getattr(scorer, "better", {})
-    if not isinstance(found, Mapping) or not all(way in get_args(Better) for way in found.values()):
-        raise ValueError(f"score.{name}: better is {quote(found)}, expected higher or lower for each metric")
-
-
-def _protocol_problem(scorer: object) -> str | None:
-    """What a scorer lacks of the Protocol, in a few words."""
-    missing = [part for part in _PROTOCOL if not hasattr(scorer, part)]
-    if missing:
-        return f"has no {', '.join(missing)}, which a scorer has"
-    values: dict[str, object] = {part: getattr(scorer, part) for part in _PROTOCOL}
-    for part, kind, expected in (
-        ("name", str, "text"),
-        ("version", int, "a whole number"),
-        ("default_template", str, "text"),
-    ):
-        if not isinstance(values[part], kind):
-            return f"has the {part} {quote(values[part])}, expected {expected}"
-    metrics = values["metrics"]
-    if not isinstance(metrics, tuple | list) or not all(isinstance(name, str) for name in metrics):
-        return f"has the metrics {quote(metrics)}, expected a tuple of names"
-    uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
-    return f"has {uncallable[0]}, which is no method" if uncallable else None
-
-
-def _described(error: BaseException) -> str:
-    text = _message(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _message(error: BaseException) -> str:
-    """What an exception of a user's code says, on one line."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:
-        text = ""
-    return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
 
 
 def _all_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:

@@ -1,0 +1,190 @@
+"""A scorer of a class that a user wrote, held to what a scorer promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args
+
+from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
+from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.python.code_version import JUDGED_BY, version_of_class
+from pytest_llmeval.types import (
+    GenerateRequest,
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
+
+__all__ = ["CheckedScorer", "check_better", "described", "judges_of", "one_line", "protocol_problem"]
+
+_T = TypeVar("_T")
+
+_PROTOCOL = (
+    "name",
+    "version",
+    "metrics",
+    "default_template",
+    "present",
+    "variables",
+    "answer_text",
+    "requests",
+    "score",
+)
+_MAX_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedScorer(Scorer):
+    """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
+
+    ``label`` is the name under which it is registered.
+    """
+
+    label: str
+    inner: Any
+
+    @property
+    def name(self) -> str:
+        return self.inner.name  # type: ignore[no-any-return]
+
+    @property
+    def version(self) -> int:
+        """The class's own; of one that names none a checksum of its sources."""
+        kind = type(self.inner)
+        is_named = getattr(kind, "version", None) is not Scorer.version
+        return self.inner.version if is_named else version_of_class(kind)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(self.inner.metrics)
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        return getattr(self.inner, "better", {})
+
+    @property
+    def tells_right_from_wrong(self) -> bool | None:
+        return True if "accuracy" in self.metrics else None
+
+    def judges(self) -> list[str]:
+        """What the class says in ``judged_by``."""
+        return judges_of(self.label, self.inner)
+
+    @property
+    def default_template(self) -> str:
+        return self.inner.default_template  # type: ignore[no-any-return]
+
+    def present(self, sample: Sample) -> Presented:
+        """As the class does. ``ValueError`` also for any other exception."""
+        return self._checked("present", lambda: self.inner.present(sample), Presented, ValueError)
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """As the class does. ``SettingsError`` also for any other exception."""
+
+        def refused(message: str) -> SettingsError:
+            return SettingsError(message, ("score",))
+
+        found: Mapping[str, object] = self._checked(
+            "variables", lambda: {**self.inner.variables(presented)}, dict, refused
+        )
+        return found
+
+    def answer_text(self, presented: Presented) -> str:
+        """As the class does. ``ValueError`` also for any other exception."""
+        return self._checked("answer_text", lambda: self.inner.answer_text(presented), str, ValueError)
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """As the class does. ``ValueError`` also for any other exception, and for what is no request."""
+        requests: tuple[Request, ...] = self._checked(
+            "requests",
+            lambda: self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate),
+            tuple,
+            ValueError,
+        )
+        for request in requests:
+            if not isinstance(request, GenerateRequest | LoglikelihoodRequest | LoglikelihoodRollingRequest):
+                raise ValueError(f"the scorer {self.label}: requests returned a tuple with {quote(request)} in it")
+        return requests
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """As the class does. ``RequestError`` also for any other exception."""
+        return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
+
+    def _checked(
+        self, method: str, call: Callable[[], object], expected: type[_T], refused: Callable[[str], Exception]
+    ) -> _T:
+        try:
+            found = call()
+        except (LeftOutError, SettingsError):
+            raise
+        except (ValueError, RequestError) as error:
+            if type(error) in (ValueError, RequestError) and method != "score":  # what ``Scorer`` lets it say
+                raise ValueError(f"the scorer {self.label}: {one_line(error)}") from error
+            raise refused(f"the scorer {self.label}: {method} raised {described(error)}") from error
+        except Exception as error:
+            raise refused(f"the scorer {self.label}: {method} raised {described(error)}") from error
+        if isinstance(found, expected):
+            return found
+        raise refused(
+            f"the scorer {self.label}: {method} returned a {type(found).__name__}, expected a {expected.__name__}"
+        )
+
+
+def protocol_problem(scorer: object) -> str | None:
+    """What a scorer lacks of the methods of ``Scorer``, in a few words."""
+    missing = [part for part in _PROTOCOL if not hasattr(scorer, part)]
+    if missing:
+        return f"has no {', '.join(missing)}, which a scorer has"
+    values: dict[str, object] = {part: getattr(scorer, part) for part in _PROTOCOL}
+    for part, kind, expected in (
+        ("name", str, "text"),
+        ("version", int, "a whole number"),
+        ("default_template", str, "text"),
+    ):
+        if not isinstance(values[part], kind):
+            return f"has the {part} {quote(values[part])}, expected {expected}"
+    metrics = values["metrics"]
+    if not isinstance(metrics, tuple | list) or not all(isinstance(name, str) for name in metrics):
+        return f"has the metrics {quote(metrics)}, expected a tuple of names"
+    uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
+    return f"has {uncallable[0]}, which is no method" if uncallable else None
+
+
+def judges_of(name: str, owner: object) -> list[str]:
+    """What the scorer ``name`` says in ``judged_by`` (``ReplyJudge``). ``ValueError`` for what is not text."""
+    found = getattr(owner, JUDGED_BY, None)
+    if found is None:
+        return []
+    if not isinstance(found, str) or not found.strip():
+        raise ValueError(f"the scorer {name}: {JUDGED_BY} is {quote(found)}, expected text that names the judge")
+    return [found]
+
+
+def check_better(name: str, scorer: object) -> None:
+    """``ValueError`` for an attribute ``better`` that does not say higher or lower of each metric."""
+    found = getattr(scorer, "better", {})
+    if not isinstance(found, Mapping) or not all(way in get_args(Better) for way in found.values()):
+        raise ValueError(f"score.{name}: better is {quote(found)}, expected higher or lower for each metric")
+
+
+def described(error: BaseException) -> str:
+    text = one_line(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception of a user's code says, on one line."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = ""
+    return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
