@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from itertools import accumulate, chain, islice, pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -84,18 +84,7 @@ def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[i
     value = _finite(formula.compute(samples)) if samples else None
     if value is None or are_too_few(clusters):
         return Estimate(value)
-    units = _units(samples, clusters, lambda sample: _key(formula, sample))
-    ordered = list(chain.from_iterable(units))
-    if formula.sums is not None:
-        sums = formula.sums(ordered)
-        found = bootstrap_of_sums(_unit_sums(sums.rows, units), lambda total: _finite(sums.value(total)))
-    else:
-        found = bootstrap(
-            units,
-            lambda drawn: _finite(formula.compute(list(chain.from_iterable(drawn)))),
-            num_resamples=affordable_resamples(len(samples)),
-        )
-    return Estimate(value, *_error_and_interval(formula, value, found))
+    return Estimate(value, *_error_and_interval(formula, value, _resampled(formula, [samples], clusters)))
 
 
 def corpus_difference(
@@ -114,28 +103,33 @@ def corpus_difference(
     before, after = (_finite(formula.compute(samples)) if samples else None for samples in (first, second))
     if before is None or after is None:
         return None
-    pairs = list(zip(first, second, strict=True))
+    if len(first) != len(second):
+        raise ValueError(f"found {len(first)} and {len(second)} samples of two models: each pair is one sample")
     if are_too_few(clusters):
         return before, after, Estimate(after - before)
-    units = _units(pairs, clusters, lambda pair: [_key(formula, sample) for sample in pair])
-    ordered = list(chain.from_iterable(units))
-    if formula.sums is not None:
-        one, other = formula.sums([pair[0] for pair in ordered]), formula.sums([pair[1] for pair in ordered])
-        width = len(one.rows[0])
-        found = bootstrap_of_sums(
-            _unit_sums([(*left, *right) for left, right in zip(one.rows, other.rows, strict=True)], units),
-            lambda total: _minus(other.value(total[width:]), one.value(total[:width])),
-        )
-    else:
-        found = bootstrap(
-            units,
-            lambda drawn: _minus(
-                formula.compute([pair[1] for pair in chain.from_iterable(drawn)]),
-                formula.compute([pair[0] for pair in chain.from_iterable(drawn)]),
-            ),
-            num_resamples=affordable_resamples(len(pairs)),
-        )
+    found = _resampled(formula, [first, second], clusters)
     return before, after, Estimate(after - before, *_error_and_interval(formula, after - before, found))
+
+
+def _resampled(
+    formula: CorpusFormula, sides: Sequence[Sequence[Ingredients]], clusters: Sequence[int] | None
+) -> Bootstrapped | None:
+    """The bootstrap of one model's metric, or of what the second of two models has more, over the same samples."""
+    units = _units(list(zip(*sides, strict=True)), clusters, lambda row: [_key(formula, sample) for sample in row])
+    ordered = list(chain.from_iterable(units))
+    if formula.sums is None:
+        return bootstrap(
+            units,
+            lambda drawn: _gain(map(formula.compute, zip(*chain.from_iterable(drawn), strict=True))),
+            num_resamples=affordable_resamples(len(ordered)),
+        )
+    sums = [formula.sums(side) for side in zip(*ordered, strict=True)]
+    rows = [list(chain.from_iterable(parts)) for parts in zip(*(own.rows for own in sums), strict=True)]
+    edges = list(pairwise(accumulate((len(own.rows[0]) for own in sums), initial=0)))
+    return bootstrap_of_sums(
+        _unit_sums(rows, units),
+        lambda total: _gain(own.value(total[low:high]) for own, (low, high) in zip(sums, edges, strict=True)),
+    )
 
 
 def _key(formula: CorpusFormula, sample: Ingredients) -> list[float]:
@@ -167,8 +161,12 @@ def _formula(name: str) -> CorpusFormula:
     return formula
 
 
-def _minus(second: float | None, first: float | None) -> float | None:
-    return None if first is None or second is None else _finite(second - first)
+def _gain(values: Iterable[float | None]) -> float | None:
+    """The one value, or the second less the first; None where one is missing."""
+    *earlier, last = values
+    if last is None or None in earlier:
+        return None
+    return _finite(last - math.fsum(value for value in earlier if value is not None))
 
 
 def _finite(value: float | None) -> float | None:
