@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_llmeval.commands.gate_options import add_baseline_options, add_output_options, baseline_settings
+from pytest_llmeval.commands.gate_options import add_baseline_options, add_output_options, gate_options
 from pytest_llmeval.commands.gate_output import conclude
 from pytest_llmeval.commands.output import check_no_input, say
 from pytest_llmeval.gates.saved import decide_saved, read_fitting
@@ -42,13 +42,7 @@ def run(options: argparse.Namespace) -> int:
     check_no_input(options.output, [options.baseline, options.report])
     baseline, report = read_fitting(options.baseline), read_fitting(options.report)
     _tell_what_is_odd(options, baseline, report)
-    results = decide_saved(
-        report,
-        baseline=baseline,
-        comparison=baseline_settings(options),
-        allow_unscored=options.allow_unscored,
-        require=options.require,
-    )
+    results = decide_saved(report, gate_options(options, compares=True), baseline)
     return conclude(report, results, options, nothing="no suite was compared: the two reports have none in common")
 
 

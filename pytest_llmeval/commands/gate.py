@@ -10,7 +10,7 @@ from pytest_llmeval.commands.gate_options import (
     add_baseline_options,
     add_gate_option,
     add_output_options,
-    baseline_settings,
+    gate_options,
     given_gate,
     used_baseline_options,
 )
@@ -54,14 +54,8 @@ def run(options: argparse.Namespace) -> int:
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
     check_no_input(options.output, inputs)
     report = read_fitting(options.report, options.gate or ())
-    results = decide_saved(
-        report,
-        gates=options.gate or (),
-        baseline=None if options.baseline is None else read_fitting(options.baseline),
-        comparison=None if options.baseline is None else baseline_settings(options),
-        allow_unscored=options.allow_unscored,
-        require=options.require,
-    )
+    baseline = None if options.baseline is None else read_fitting(options.baseline)
+    results = decide_saved(report, gate_options(options, compares=baseline is not None), baseline)
     nothing = (
         "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
         "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"

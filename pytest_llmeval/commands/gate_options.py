@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.baseline.compare import BaselineSettings
-    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.gates.margins import Margin
+    from pytest_llmeval.gates.options import GateOptions
     from pytest_llmeval.suites.format.gate_rules import GivenGate
 
 __all__ = [
     "add_baseline_options",
     "add_gate_option",
     "add_output_options",
-    "baseline_settings",
+    "gate_options",
     "given_gate",
     "used_baseline_options",
 ]
@@ -99,9 +99,9 @@ def used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
     return [f"--{name.replace('_', '-')}" for name in _OF_BASELINE if getattr(options, name) is not None]
 
 
-def baseline_settings(options: argparse.Namespace) -> BaselineSettings:
-    """What ``add_baseline_options`` was given."""
-    from pytest_llmeval.gates.baseline.compare import BaselineSettings
+def gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
+    """What all of these were given; ``compares`` with a baseline."""
+    from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
     given: dict[str, Any] = {
         "margins": None if options.max_drop is None else tuple(options.max_drop),
@@ -109,7 +109,14 @@ def baseline_settings(options: argparse.Namespace) -> BaselineSettings:
         "compare": options.compare,
         "alpha": options.alpha,
     }
-    return BaselineSettings(**{name: value for name, value in given.items() if value is not None})
+    return GateOptions(
+        given=tuple((gate, "option") for gate in getattr(options, "gate", None) or ()),
+        comparison=BaselineSettings(**{name: value for name, value in given.items() if value is not None})
+        if compares
+        else None,
+        allow_unscored=options.allow_unscored,
+        require=options.require,
+    )
 
 
 def given_gate(text: str) -> GivenGate:
@@ -132,7 +139,7 @@ def _explained(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _margin(text: str) -> Margin:
-    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.gates.margins import Margin
 
     return Margin.parse(text)
 

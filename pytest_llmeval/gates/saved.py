@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.baseline.compare import BaselineSettings
+    from pytest_llmeval.gates.options import GateOptions
     from pytest_llmeval.reporting.report.gate_results import GateResult
     from pytest_llmeval.reporting.report.report import Report
     from pytest_llmeval.suites.format.gate_rules import GivenGate
@@ -38,34 +38,20 @@ def read_fitting(path: Path, gates: Sequence[GivenGate] = ()) -> Report:
     return fitting(report, f"the report {path}", bounds_of=bounds_of)
 
 
-def decide_saved(
-    report: Report,
-    *,
-    gates: Sequence[GivenGate] = (),
-    baseline: Report | None = None,
-    comparison: BaselineSettings | None = None,
-    allow_unscored: int = 0,
-    require: bool = False,
-) -> tuple[GateResult, ...]:
+def decide_saved(report: Report, options: GateOptions, baseline: Report | None = None) -> tuple[GateResult, ...]:
     """The results of the gates that are given; where there are none and no baseline, of those of the report's suites.
 
     A suite that the baseline has and the report has not is missing, unless the report says of itself that it is of a
     selection.
     """
-    from pytest_llmeval.gates.decide import GateOptions, Selection, decide
+    from pytest_llmeval.gates.decide import decide
+    from pytest_llmeval.gates.options import Selection
 
-    if gates or baseline is not None:
+    if options.given or baseline is not None:
         report = replace(
             report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
         )
-    options = GateOptions(
-        given=tuple((gate, "option") for gate in gates),
-        comparison=comparison,
-        allow_unscored=allow_unscored,
-        require=require,
-    )
-    selection = Selection(covers=lambda info: True, is_partial=_is_selection(report))
-    return decide(report, options, baseline=baseline, selection=selection)
+    return decide(report, options, baseline=baseline, selection=Selection(is_partial=_is_selection(report)))
 
 
 def _is_selection(report: Report) -> bool:

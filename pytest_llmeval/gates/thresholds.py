@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from pytest_llmeval.gates.options import GateOptions, Given, Selection
 from pytest_llmeval.gates.subjects import (
     BoundError,
     GateSubject,
@@ -23,7 +24,7 @@ from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.scoring.metrics.measurable import num_missing
 from pytest_llmeval.scoring.metrics.summary import Metric
-from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError, GivenGate
+from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["decide_thresholds"]
@@ -44,55 +45,36 @@ class _Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    """What holds for every gate. ``is_tolerated``: the session has no more unscored samples than are allowed.
-
-    ``is_whole``: it looked at the whole project, and somebody was there to answer.
-    """
+    """What holds for every gate. ``is_tolerated``: the session has no more unscored samples than are allowed."""
 
     stopped: str | None
     is_tolerated: bool
-    require: bool
-    is_selection: bool
-    is_whole: bool
-    has_model: bool
+    options: GateOptions
+    selection: Selection
 
 
 class _Fails(Exception):
     """Why a gate fails without a comparison."""
 
 
-def decide_thresholds(
-    report: Report,
-    given: Sequence[tuple[GivenGate, Literal["ini", "option"]]],
-    *,
-    allow_unscored: int = 0,
-    require: bool = False,
-    absent: Sequence[SuiteInfo] = (),
-    is_selection: bool = False,
-    is_whole: bool = False,
-    has_model: bool = True,
-) -> tuple[GateResult, ...]:
+def decide_thresholds(report: Report, options: GateOptions, selection: Selection) -> tuple[GateResult, ...]:
     """The suites' own gates and the ``given`` ones, for every suite (and model) of the report.
 
-    ``given`` come with where they stand: those of the ini file, as a suite's own, are for whole suites, and are skipped
-    where only some of a suite's samples were to run, or some were skipped as they ran; those of an option decide on
-    what ran. With ``require`` what would be skipped fails. ``absent`` are suites that were collected, of which no
-    sample was to run. ``is_selection`` says that tests were left out, where the number of a suite's samples cannot say
-    it, for nobody knows that number. ``is_whole`` says that the session looked at the whole project and left nothing
-    out: a gate of the ini file that is for no suite there is then fails. Without a model (``has_model`` False) suites
-    that were met by the way are skipped, and so are gates.
+    Given gates of the ini file, as a suite's own, are for whole suites, and are skipped where only some of a suite's
+    samples were to run, or some were skipped as they ran; those of an option decide on what ran. That the selection
+    is partial counts where the number of a suite's samples is not known; where it is whole, a gate of the ini file
+    that is for no suite there is fails. Without a model suites that were met by the way are skipped, and so are gates.
 
     A gate fails too where nothing ran, samples are missing or unscored (unless the whole session has at most
     ``allow_unscored`` of these; one that is of no category may be of any), or there is no such number. Of two gates of
     a suite with one text, that of the option is decided.
     """
+    given, absent = options.given, selection.absent
     session = _Session(
         stopped=report.stopped,
-        is_tolerated=sum(suite.summary.num_unscored for suite in report.suites) <= allow_unscored,
-        require=require,
-        is_selection=is_selection,
-        is_whole=is_whole and has_model,
-        has_model=has_model,
+        is_tolerated=sum(suite.summary.num_unscored for suite in report.suites) <= options.allow_unscored,
+        options=options,
+        selection=selection,
     )
     results: list[GateResult] = []
     for suite in report.suites:
@@ -106,7 +88,7 @@ def decide_thresholds(
     return tuple(results)
 
 
-def _gates_of(info: SuiteInfo, given: Sequence[tuple[GivenGate, Literal["ini", "option"]]]) -> Iterable[_Gate]:
+def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
     """The gates of one suite, by their texts: of two, that of the option, else the first."""
     found: dict[str, _Gate] = {}
     for text, line in info.gates.items():
@@ -140,7 +122,7 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
     selection, skipped = _selection(suite, session), _skipped(suite)
     left_out = "; ".join(text for text in (selection, skipped) if text is not None)
     if gate.origin != "option" and left_out:
-        return _result(gate, suite, "failed" if session.require else "skipped", _undecided(left_out, session))
+        return _result(gate, suite, session.options.undecided, _undecided(left_out, session))
     notes = [] if selection is None else [selection]
     if skipped is not None:
         notes.append(f"{_samples(suite.num_skipped)} skipped")
@@ -174,10 +156,10 @@ def _metrics_told(suite: SuiteReport) -> tuple[str, ...]:
 def _selection(suite: SuiteReport, session: _Session) -> str | None:
     """What of the suite was to run, where that is not all of it."""
     num_samples = suite.info.num_samples
-    if not session.has_model and suite.summary.num_expected == 0:
+    if not session.selection.has_model and suite.summary.num_expected == 0:
         return f"no model: {_samples(suite.num_skipped)} skipped"
     if num_samples is None:
-        return "a selection of its tests" if session.is_selection else None
+        return "a selection of its tests" if session.selection.is_partial else None
     num_selected = suite.summary.num_expected + suite.num_skipped
     return f"a selection: {num_selected} of {num_samples} samples" if num_selected < num_samples else None
 
@@ -190,7 +172,7 @@ def _skipped(suite: SuiteReport) -> str | None:
 
 
 def _undecided(reason: str, session: _Session) -> str:
-    return f"{reason}; --llm-require-gates requires a decision" if session.require else reason
+    return f"{reason}; --llm-require-gates requires a decision" if session.options.require else reason
 
 
 def _readable(gate: _Gate) -> GateRule:
@@ -279,13 +261,13 @@ def _value(rule: GateRule, subject: GateSubject, metric: Metric) -> float:
     return float(value)
 
 
-def _of_absent(
-    info: SuiteInfo, given: Sequence[tuple[GivenGate, Literal["ini", "option"]]], session: _Session
-) -> Iterator[GateResult]:
+def _of_absent(info: SuiteInfo, given: Given, session: _Session) -> Iterator[GateResult]:
     """Gates of a suite of which no sample was to run. Those of the command line for all suites are for what runs."""
     num_samples = "its" if info.num_samples is None else f"{info.num_samples}"
     reason = f"a selection: 0 of {num_samples} samples"
-    asked = given if session.require else [one for one in given if one[1] != "option" or one[0].suite != ANY_SUITE]
+    asked = (
+        given if session.options.require else [one for one in given if one[1] != "option" or one[0].suite != ANY_SUITE]
+    )
     for gate in _gates_of(info, asked):
         if gate.for_all and gate.rule is not None:
             try:
@@ -293,13 +275,13 @@ def _of_absent(
             except SubjectError:
                 continue
         always = gate.origin == "option"
-        failed = always or session.require
+        failed = always or session.options.require
         shown = f"nothing ran; {reason}" if always and not gate.for_all else _undecided(reason, session)
         yield _result(gate, info, "failed" if failed else "skipped", shown)
 
 
 def _of_no_suite(
-    given: Sequence[tuple[GivenGate, Literal["ini", "option"]]],
+    given: Given,
     results: Sequence[GateResult],
     suites: Sequence[SuiteReport],
     absent: Sequence[str],
@@ -328,8 +310,8 @@ def _of_no_suite(
         if str(gate) in told:
             continue
         told.add(str(gate))
-        always = origin == "option" or session.is_whole
-        failed = always or session.require
+        always = origin == "option" or (session.selection.is_whole and session.selection.has_model)
+        failed = always or session.options.require
         shown = reason if always else _undecided(reason, session)
         yield GateResult(
             name=str(gate),

@@ -13,8 +13,7 @@ from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import collected_suites_key, is_sample_key
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.baseline.compare import BaselineSettings
-    from pytest_llmeval.gates.decide import GateOptions
+    from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
 __all__ = [
     "baseline_key",
@@ -32,7 +31,7 @@ baseline_key = pytest.StashKey[Any]()
 
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
     """What the gates of the session are to do."""
-    from pytest_llmeval.gates.decide import GateOptions
+    from pytest_llmeval.gates.options import GateOptions
 
     return GateOptions(
         given=(*((gate, "ini") for gate in settings.project_gate), *((gate, "option") for gate in settings.gate)),
@@ -44,7 +43,7 @@ def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
 
 
 def _comparison(settings: Settings) -> BaselineSettings:
-    from pytest_llmeval.gates.baseline.compare import BaselineSettings
+    from pytest_llmeval.gates.options import BaselineSettings
 
     return BaselineSettings(
         mode=settings.gate_mode, margins=settings.max_drop, compare=settings.compare, alpha=settings.alpha

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from pytest_llmeval.gates.baseline.compare import BaselineSettings
+from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.scoring.statistics.power import POWER, mcnemar_power
 from tests.bench.gate_simulation import failed, flips, right_or_wrong
 

@@ -8,8 +8,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.gates.baseline.compare import BaselineSettings
 from pytest_llmeval.gates.baseline.decision import fails, numeric_noise
+from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.scoring.statistics.holm import run_family
 from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 

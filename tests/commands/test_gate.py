@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.gates.baseline.compare import BaselineSettings, compare_reports
+from pytest_llmeval.gates.baseline.compare import compare_reports
+from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.plugin.options.parsers import alpha as pytests_alpha
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import markdown_text
@@ -202,7 +203,7 @@ def test_the_numbers_are_the_engines(reports: dict[str, str], capsys: pytest.Cap
 
     _, results = as_json(capsys, "compare", reports["base"], reports["twelve"])
     base, now = read_report(Path(reports["base"])), read_report(Path(reports["twelve"]))
-    (found,) = (one.to_dict() for one in compare_reports(base, now, BaselineSettings()))
+    (found,) = (one.to_dict() for one in compare_reports(base, now, GateOptions(), Selection()))
     assert isinstance(found["regression"], dict)
     found["regression"]["false_alarm_rate"] = None
     assert results == [found]

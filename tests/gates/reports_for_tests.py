@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pytest_llmeval.gates.baseline.compare import BaselineSettings, compare_reports
-from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.gates.baseline.compare import compare_reports
+from pytest_llmeval.gates.margins import Margin
+from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, definitions_of
@@ -109,7 +110,10 @@ COMMON = BaselineSettings(compare="common")
 
 
 def compared(before: Report, after: Report, settings: BaselineSettings = DEFAULT, **options: Any) -> list[GateResult]:
-    return list(compare_reports(before, after, settings, **options))
+    """``options`` are those of ``GateOptions`` and ``Selection``."""
+    chosen = {name: options.pop(name) for name in ("covers",) if name in options}
+    selection = Selection(is_partial=options.pop("is_selection", False), **chosen)
+    return list(compare_reports(before, after, GateOptions(comparison=settings, **options), selection))
 
 
 def the_one(before: Ran, after: Ran, settings: BaselineSettings = DEFAULT, **options: Any) -> GateResult:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.gates.baseline.compare import BaselineSettings
+from pytest_llmeval.gates.options import BaselineSettings
 from tests.gates.reports_for_tests import (
     COMMON,
     DEFAULT,

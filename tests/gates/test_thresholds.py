@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval.gates import thresholds
+from pytest_llmeval.gates.options import GateOptions, Given, Selection
 from pytest_llmeval.gates.threshold_texts import number_beside
-from pytest_llmeval.gates.thresholds import decide_thresholds
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
@@ -23,6 +24,20 @@ ACCURACY = Metric(value=0.65, n=200, kind="proportion", stderr=0.034, ci_low=0.5
 BRIER = Metric(value=0.2, n=200, kind="mean", stderr=0.01, ci_low=0.18, ci_high=0.22)
 COUNT = Metric(value=130.0, n=200, kind="count")
 METRICS = {"accuracy": ACCURACY, "brier": BRIER, "correct": COUNT}
+
+
+def decide_thresholds(
+    found: Report,
+    given: Given,
+    *,
+    allow_unscored: int = 0,
+    require: bool = False,
+    is_selection: bool = False,
+    **selection: Any,
+) -> tuple[GateResult, ...]:
+    """``selection`` is ``Selection``'s."""
+    options = GateOptions(given=tuple(given), allow_unscored=allow_unscored, require=require)
+    return thresholds.decide_thresholds(found, options, Selection(is_partial=is_selection, **selection))
 
 
 def summary(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pytest_llmeval.gates.baseline.decision import fails, is_beyond, numeric_noise
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, changed_definition
 from pytest_llmeval.gates.baseline.kept_records import kept_records
-from pytest_llmeval.gates.baseline.margins import Margin
 from pytest_llmeval.gates.baseline.reasons import regression_reason, undecided_reason
 from pytest_llmeval.gates.baseline.sample_pairs import Pairing, Refusal, SamplePairs, num_unscored, pair_samples
 from pytest_llmeval.gates.baseline.suite_plans import Plan, SuitePlans, baseline_gate
-from pytest_llmeval.reporting.report.gate_results import GateMode, GateOutcome, GateResult, Regression
+from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
+from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult, Regression
 from pytest_llmeval.reporting.report.groups import Group, group_of_suite
-from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.scoring.comparison.paired_metrics import (
     PairedMetric,
@@ -28,19 +26,7 @@ from pytest_llmeval.scoring.comparison.paired_metrics import (
 )
 from pytest_llmeval.scoring.statistics.holm import FamilyTest, run_family
 
-__all__ = ["BaselineSettings", "Margin", "compare_reports"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineSettings:
-    """How a session is compared with its baseline. ``compare`` ``common`` takes the samples that are the same in both,
-    where the suites differ; ``alpha`` is the chance of a false alarm in the whole session.
-    """
-
-    mode: GateMode = "significant"
-    margins: tuple[Margin, ...] = ()
-    compare: Literal["all", "common"] = "all"
-    alpha: float = 0.05
+__all__ = ["compare_reports"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,44 +41,33 @@ class _Test:
 
 
 def compare_reports(
-    baseline: Report,
-    current: Report,
-    settings: BaselineSettings,
-    *,
-    covers: Callable[[SuiteInfo], bool] = lambda info: True,
-    is_selection: bool = False,
-    allow_unscored: int = 0,
-    require: bool = False,
-    origin: Literal["ini", "option"] = "option",
+    baseline: Report, current: Report, options: GateOptions, selection: Selection
 ) -> tuple[GateResult, ...]:
     """Compare every suite of ``current`` with that of its name in ``baseline``; in the order of the suites.
 
-    ``covers`` says of a suite of the baseline whether the session looked where it stands, ``is_selection`` whether the
-    session left out tests there: a suite that did not run for one of the two reasons is skipped. ``allow_unscored``
-    samples of the session may be unscored, and as many of the suites of the baseline that they are compared with.
-    ``require`` turns what would be skipped, and selections, into failures. ``origin`` says who asked for it: the
-    project's ini file asks for nothing where there is nothing to compare.
+    A suite that did not run because the session looked elsewhere, or left tests out, is skipped.
     """
+    settings = options.comparison or BaselineSettings()
     plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
-    undecided: GateOutcome = "failed" if require else "skipped"
+    undecided = options.undecided
     plans = list(plans_of.plans(undecided))
     pairing = Pairing(
         compare=settings.compare,
-        is_selection=is_selection,
+        is_selection=selection.is_partial,
         num_unscored=sum(num_unscored(one.summary) for one in current.suites),
         num_unscored_before=_num_unscored_before(plans),
-        allow_unscored=allow_unscored,
-        require=require,
+        allow_unscored=options.allow_unscored,
+        require=options.require,
     )
     results = _decided(list(_tests(plans_of, plans, pairing)), settings, undecided)
-    results += plans_of.suites_that_did_not_run(covers, is_selection=is_selection, undecided=undecided)
-    results += plans_of.margins_of_nothing(undecided if is_selection else "failed")
+    results += plans_of.suites_that_did_not_run(selection, undecided)
+    results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
     if all(result.outcome == "skipped" for result in results):
         reasons = dict.fromkeys(result.reason for result in results)
         why = "; ".join(reasons) or "there is no suite in the session, and none in the baseline"
-        outcome: GateOutcome = undecided if origin == "ini" else "failed"
+        outcome: GateOutcome = undecided if options.origin == "ini" else "failed"
         results.append(baseline_gate(None, outcome, f"nothing was compared: {why}"))
-    return tuple(dataclasses.replace(result, origin=origin) for result in results)
+    return tuple(dataclasses.replace(result, origin=options.origin) for result in results)
 
 
 def _num_unscored_before(plans: Sequence[Plan]) -> int:

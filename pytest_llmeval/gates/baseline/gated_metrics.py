@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.gates.margins import Margin
 from pytest_llmeval.gates.subjects import SubjectError, find_metric
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.scoring.metrics.definitions import definition

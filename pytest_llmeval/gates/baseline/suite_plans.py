@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, gated_metrics, unmatched_margins
-from pytest_llmeval.gates.baseline.margins import Margin
+from pytest_llmeval.gates.margins import Margin
+from pytest_llmeval.gates.options import Selection
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.groups import compared_models, group_of_suite
-from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.text.wording import quoted
 
@@ -71,9 +71,7 @@ class SuitePlans:
             else:
                 yield Plan(after=after, before=partner, metrics=metrics, notes=tuple(incomplete))
 
-    def suites_that_did_not_run(
-        self, covers: Callable[[SuiteInfo], bool], *, is_selection: bool, undecided: GateOutcome
-    ) -> Iterator[GateResult]:
+    def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
         """A result for each suite of the baseline that is not in the session.
 
         Where both are of several models, one for each suite on a model; but for a suite that the baseline has on one
@@ -91,9 +89,9 @@ class SuitePlans:
             told.add((name, model))
             on_model = "" if model is None else f" on {quoted(model)}"
             outcome, reason = undecided, f"in the baseline, and not selected{on_model}"
-            if not covers(before.info):
+            if not selection.covers(before.info):
                 reason = "in the baseline, and not among the suites of this session"
-            elif not is_selection:
+            elif not selection.is_partial:
                 outcome, reason = "failed", f"in the baseline, and did not run{on_model}"
             metrics = gated_metrics(before, self._margins)
             metric = metrics[0].name if metrics else None

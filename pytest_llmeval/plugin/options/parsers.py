@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.gates.margins import Margin
     from pytest_llmeval.models.settings import ModelArg
     from pytest_llmeval.suites.format.gate_rules import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
@@ -73,7 +73,7 @@ def gate(value: str) -> GivenGate:
 
 
 def margin(value: str) -> Margin:
-    from pytest_llmeval.gates.baseline.margins import Margin
+    from pytest_llmeval.gates.margins import Margin
 
     return Margin.parse(text(value))
 
