@@ -9,7 +9,6 @@ lm-eval adds the length of the longest prompt in the batch.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -224,40 +223,28 @@ class EncoderDecoderTextEngine(TextEngine):
 class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
     """An encoder-decoder model of transformers; see the module's docstring for its rules, and ``HuggingFaceModel``."""
 
-    def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
-        start_token, generation_settings = _start_token(spec, loaded.model), _generation_settings(loaded.model)
-        super().__init__(spec, settings, loaded)
-        config = self.model.config
-        add_bos = settings.model_args.get("add_bos")
-        self._encoder = SeparateEncoder(
-            self.tokenizer,
-            add_bos=add_bos if isinstance(add_bos, bool) else None,
-            num_embeddings=getattr(self.model.get_input_embeddings(), "num_embeddings", None),
-        )
-        self._takes_padding = config.model_type in _TAKES_PADDING
-        self._generation_settings = {"decoder_start_token_id": start_token, **generation_settings}
-        self.engine = EncoderDecoderEngine(
-            self.model,
-            start_token=start_token,
-            requested=settings.engine or "auto",
-            batch_size=settings.batch_size,
-            pad_token=self._pad_token,
-            takes_padding=self._takes_padding,
-            takes_logits_to_keep=False,
-        )
+    encoder_class = SeparateEncoder
 
-    @functools.cached_property
-    def text_engine(self) -> TextEngine:
-        """What writes the texts."""
+    def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
+        self._start_token = _start_token(spec, loaded.model)
+        self._generation_settings = {  # before they are cleaned away
+            "decoder_start_token_id": self._start_token,
+            **_generation_settings(loaded.model),
+        }
+        super().__init__(spec, settings, loaded)
+
+    def _make_engine(self, **settings: Any) -> Engine:
+        self._takes_padding = self.model.config.model_type in _TAKES_PADDING
+        settings.update(takes_padding=self._takes_padding, takes_logits_to_keep=False)
+        return EncoderDecoderEngine(self.model, start_token=self._start_token, **settings)
+
+    def _make_text_engine(self, **settings: Any) -> TextEngine:
         return EncoderDecoderTextEngine(
             self.model,
             self.tokenizer,
             self.engine.attention,
-            batch_size=self._settings.batch_size,
-            ends=self._ends,
-            pad_token=self._pad_token,
-            takes_padding=self._takes_padding,
             generation_settings=self._generation_settings,
+            **settings,
         )
 
     def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:

@@ -81,6 +81,7 @@ class HuggingFaceModel(Backend):
     dtype.
     """
 
+    encoder_class: type[Encoder] = Encoder
     threads: Threads | None = None
     """Where they are given, the threads of this process follow the load of the machine, from call to call."""
 
@@ -96,7 +97,7 @@ class HuggingFaceModel(Backend):
             spec.name, self.model.config, self.tokenizer, max_length if isinstance(max_length, int) else None
         )
         embeddings = self.model.get_input_embeddings()
-        self._encoder = Encoder(
+        self._encoder = self.encoder_class(
             self.tokenizer,
             add_bos=add_bos if isinstance(add_bos, bool) else None,
             num_embeddings=getattr(embeddings, "num_embeddings", None),
@@ -107,14 +108,16 @@ class HuggingFaceModel(Backend):
         parameters = inspect.signature(self.model.forward).parameters
         # Padding on the left is exact where positions can be given, and nothing but attention (masked) reads the past.
         self._takes_padding = "position_ids" in parameters and not getattr(self.model, "_is_stateful", False)
-        self.engine = Engine(
-            self.model,
+        self.engine = self._make_engine(
             requested=settings.engine,
             batch_size=settings.batch_size,
             pad_token=self._pad_token,
             takes_padding=self._takes_padding,
             takes_logits_to_keep="logits_to_keep" in parameters,
         )
+
+    def _make_engine(self, **settings: Any) -> Engine:
+        return Engine(self.model, **settings)
 
     @property
     def _is_timed(self) -> bool:
@@ -360,15 +363,15 @@ class HuggingFaceModel(Backend):
     @functools.cached_property
     def text_engine(self) -> TextEngine:
         """What writes the texts."""
-        return TextEngine(
-            self.model,
-            self.tokenizer,
-            self.engine.attention,
+        return self._make_text_engine(
             batch_size=self._settings.batch_size,
             ends=self._ends,
             pad_token=self._pad_token,
             takes_padding=self._takes_padding,
         )
+
+    def _make_text_engine(self, **settings: Any) -> TextEngine:
+        return TextEngine(self.model, self.tokenizer, self.engine.attention, **settings)
 
     def _encode_prompt(self, request: GenerateRequest) -> tuple[int, ...]:
         if request.max_tokens < 1:
