@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from pytest_llmeval.inference.lookahead import Lookahead
     from pytest_llmeval.reporting.report.records import Record
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
     "SampleKey",
     "collected_suites_key",
