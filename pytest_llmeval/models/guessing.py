@@ -118,7 +118,7 @@ class GuessingModel(SampleBackend):
             return
         for request in requests:
             if not isinstance(request, GenerateRequest):
-                yield RequestError(f"{self._kind}: this suite measures how likely a text is, which nobody can guess")
+                yield RequestError(f"{self._kind}: this suite measures how likely a text is, which cannot be guessed")
             elif (text := self._text(sample, request.epoch)) is None:
                 yield RequestError(f"{self._kind}: this suite has no right answers to guess among")
             else:

@@ -84,7 +84,7 @@ class Evaluation:
 
     def _read_schema(self, path: str, keys: Keys) -> JSON:
         try:
-            too_large = "a schema of this size is none"
+            too_large = "check that it is a schema"
             return read_yaml(self.suite.origin.source.beside(path), too_large=too_large).value
         except SuiteError as error:
             raise self.suite.error(str(error), keys=keys) from None

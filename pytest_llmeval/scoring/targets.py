@@ -66,7 +66,7 @@ def _text(target: JSON, path: str) -> str:
             advice = "put it in quotes (YAML reads a bare yes, no, true or false as a truth value)"
         else:
             advice = "say what text it stands for, such as target: \"{{ 'yes' if target else 'no' }}\""
-        raise ValueError(f"the target is {str(target).lower()}, which is no text; {advice}")
+        raise ValueError(f"the target is {str(target).lower()}, which is not text; {advice}")
     if isinstance(target, int | float):
         return repr(target)
     raise ValueError(f"the target is {quote(target)}; expected a text or a list of texts")

@@ -125,5 +125,5 @@ def test_a_function_that_a_file_from_elsewhere_names_does_not_run() -> None:
     path = local_task("hellaswag")
     path.write_text(path.read_text() + "doc_to_text: !function evil.run\n")
     Path("evil.py").write_text("raise SystemExit('it ran')\n")
-    with pytest.raises(SuiteError, match=r"mine.yaml:6: doc_to_text: .* that is none of the installed lm_eval package"):
+    with pytest.raises(SuiteError, match=r"mine.yaml:6: doc_to_text: .* not part of the installed lm_eval package"):
         suite_of(path)

@@ -175,5 +175,5 @@ def test_only_the_installed_packages_tasks_run_code(tmp_path: Path) -> None:
         "mine.yaml:4: doc_to_text: found '!function evil.run', which runs Python; --llm-trust-task-code runs it for "
         "the tasks of the installed lm_eval package"
     )
-    with pytest.raises(SuiteError, match=r"mine\.yaml:4: doc_to_text: .* none of the installed lm_eval package"):
+    with pytest.raises(SuiteError, match=r"mine\.yaml:4: doc_to_text: .* not part of the installed lm_eval package"):
         load_task(leaf, results_scorer=task_results_scorer)

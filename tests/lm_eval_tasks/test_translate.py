@@ -105,7 +105,7 @@ def test_accuracy_is_the_first_of_the_tasks_accuracies(tmp_path: Path) -> None:
 def test_a_brier_score_of_other_probabilities_than_its_own_is_refused(tmp_path: Path, first: str) -> None:
     found = refusal(metrics_of(first, "acc", "brier_score"), tmp_path)
     assert found.endswith(
-        f"metric_list.2: brier_score is of the same probabilities as acc; write the metric acc before {first}"
+        f"metric_list.2: brier_score uses the same probabilities as acc; write the metric acc before {first}"
     )
     native(metrics_of("acc", first, "brier_score"), tmp_path)
 

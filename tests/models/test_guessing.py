@@ -118,8 +118,8 @@ def test_a_sample_with_several_right_texts_counts_each_once() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (LoglikelihoodRollingRequest("a text"), "how likely a text is, which nobody can guess"),
-        (LoglikelihoodRequest("?", " one target"), "how likely a text is, which nobody can guess"),
+        (LoglikelihoodRollingRequest("a text"), "how likely a text is, which cannot be guessed"),
+        (LoglikelihoodRequest("?", " one target"), "how likely a text is, which cannot be guessed"),
         (GenerateRequest("?"), "no right answers to guess among"),
     ],
 )
@@ -133,7 +133,7 @@ def test_nothing_to_guess(request_: Request, words: str) -> None:
 
 def test_a_prompt_without_its_sample_cannot_be_guessed() -> None:
     model = GuessingModel("random", "random")
-    with pytest.raises(ModelError, match="model random: it answers the samples of suites"):
+    with pytest.raises(ModelError, match="model random: it answers samples of suites only"):
         model.generate("Hello")
-    with pytest.raises(ModelError, match="knows no prompt without its sample"):
+    with pytest.raises(ModelError, match="not a prompt without its sample"):
         model.loglikelihood("Hello", " you")

@@ -206,7 +206,7 @@ def test_models_that_do_not_continue_text(tmp_path: Path) -> None:
     import transformers
 
     transformers.WhisperConfig().save_pretrained(tmp_path / "whisper")
-    assert "whisper is an encoder-decoder model that does not go from text" in refusal_unchecked(tmp_path / "whisper")
+    assert "whisper is an encoder-decoder model, but not from text to text" in refusal_unchecked(tmp_path / "whisper")
     bert = transformers.BertConfig(architectures=["BertForMaskedLM"])
     bert.save_pretrained(tmp_path / "bert")
     assert "bert is a masked language model" in refusal_unchecked(tmp_path / "bert")
@@ -281,7 +281,7 @@ def test_adapter_of_the_hub(gpt2_folder: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", nowhere)
     message = refusal(gpt2_folder, model_args={"peft": "org/adapter"})
-    assert "the adapter org/adapter is neither a folder here nor to be had from the hub" in message
+    assert "the adapter org/adapter is neither a folder here nor available on the hub" in message
     (tmp_path / "adapter_config.json").write_text("{}")
     (tmp_path / "adapter_model.bin").write_bytes(b"")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path))

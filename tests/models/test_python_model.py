@@ -275,9 +275,9 @@ def test_a_function_has_no_likelihoods(module: str) -> None:
         ("make_text", "make_text() made a str, expected something to call"),
         ("make_broken", "raised RuntimeError: no network"),
         ("shout?tims=2", "did you mean 'times'?"),
-        ("Agent?kk=2", "cannot be called so"),
-        ("agent?k=2", "cannot be called so"),
-        ("scores?base=2", "scores is an object, and base have nowhere to go"),
+        ("Agent?kk=2", "cannot be called with these arguments"),
+        ("agent?k=2", "cannot be called with these arguments"),
+        ("scores?base=2", "scores is an object, and cannot take base"),
     ],
 )
 def test_what_cannot_be_asked(module: str, name: str, words: str) -> None:
@@ -305,7 +305,7 @@ def test_missing_modules_are_refused_without_importing(tmp_path: Path, monkeypat
     check_model(parse_model_spec("python:never_imported:f"), ModelSettings())
     for spec, words in (
         ("python:not_there_at_all:f", "there is no module 'not_there_at_all' on the import path"),
-        ("python:never_imported.inside:f", "'never_imported' is a module and no package"),
+        ("python:never_imported.inside:f", "'never_imported' is a module, not a package"),
         ("python:not/there.py:f", "there is no file not/there.py"),
     ):
         with pytest.raises(ModelError) as caught:

@@ -154,7 +154,7 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     [
         (_delete("config.json"), "has no config.json; it holds"),
         (_write("config.json", "{"), "is not valid JSON"),
-        (_write("config.json", "[]"), "JSON mapping, and holds a list"),
+        (_write("config.json", "[]"), "JSON mapping, but contains a list"),
         (_write("config.json", b"\xff\xfe"), "cannot read"),
         (_write("config.json", LFS), "git-lfs pointer"),
         (_config(model_type="mine", auto_map={"AutoModelForCausalLM": "m.M"}), "--llm-trust-remote-code"),
@@ -230,7 +230,7 @@ def test_bad_adapters(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_revision_of_a_folder(checkpoint: Path) -> None:
-    assert "revisions are the hub's" in refusal(checkpoint, revision="main")
+    assert "only models on the hub have revisions" in refusal(checkpoint, revision="main")
 
 
 def test_offline(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

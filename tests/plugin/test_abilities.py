@@ -61,7 +61,7 @@ def refusal(project: pytest.Pytester, suite: str, model: str) -> str | None:
 @pytest.mark.parametrize("model", ["function", "Writes", "writes"])
 def test_log_likelihoods_of_a_model_that_writes(project: pytest.Pytester, model: str) -> None:
     assert refusal(project, CHOICE, f"python:models:{model}") == (
-        f"s.yaml:3: score: choice compares log-likelihoods, and python:models:{model} gives texts alone; write score: "
+        f"s.yaml:3: score: choice compares log-likelihoods, and python:models:{model} gives texts only; write score: "
         "letter, which reads a letter in the reply"
     )
     assert refusal(project, CHOICE.replace("choice\n", "letter\n"), f"python:models:{model}") is None
@@ -74,14 +74,14 @@ def test_a_model_that_has_them_or_may(project: pytest.Pytester, model: str) -> N
 
 def test_replies_of_a_model_that_scores(project: pytest.Pytester) -> None:
     found = refusal(project, CHOICE.replace("choice\n", "letter\n"), "python:models:Scores")
-    assert found == "s.yaml:3: score: letter reads a reply, and python:models:Scores gives log-likelihoods alone"
+    assert found == "s.yaml:3: score: letter reads a reply, and python:models:Scores gives log-likelihoods only"
 
 
 def test_a_preset_whose_letters_stand_in_its_prompt(project: pytest.Pytester) -> None:
     csqa = "suite: s\npreset: csqa\ndataset: {path: rows.jsonl}\n"
     advice = "score: {letter: {shuffle: false}}"
     assert refusal(project, csqa, FUNCTION) == (
-        f"s.yaml:2: preset csqa: score: choice compares log-likelihoods, and {FUNCTION} gives texts alone; write "
+        f"s.yaml:2: preset csqa: score: choice compares log-likelihoods, and {FUNCTION} gives texts only; write "
         f"{advice}, which reads a letter in the reply"
     )
     assert refusal(project, f"{csqa}{advice}\n", FUNCTION) is None
@@ -96,8 +96,8 @@ def test_other_scorers(project: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("reply", "scorer", "end", "workers"),
     [
-        ({"response": "A"}, "choice", "and replay:r.jsonl gives texts alone; write score: letter, which *", NO_XDIST),
-        ({"scores": [1, 2]}, "letter", "letter reads a reply, and replay:r.jsonl gives log-likelihoods alone", ["-n2"]),
+        ({"response": "A"}, "choice", "and replay:r.jsonl gives texts only; write score: letter, which *", NO_XDIST),
+        ({"scores": [1, 2]}, "letter", "letter reads a reply, and replay:r.jsonl gives log-likelihoods only", ["-n2"]),
         ({"response": "[-1, -2]", "num_tokens": [1, 1]}, "choice", None, NO_XDIST),
         ({"loglikelihoods": [-1, -2], "num_tokens": [1, 1]}, "choice", None, NO_XDIST),
     ],

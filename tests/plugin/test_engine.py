@@ -34,7 +34,7 @@ class Audited(FakeModel):
         difference = @DIFFERENCE@
         facts = dict(num_audited=len(requests), largest_difference=difference, tolerance=1e-4)
         if difference > 1e-4:
-            return Plain(self), EngineUse(engine="plain", reason="the tree was off by 2.0 in the audit", **facts)
+            return Plain(self), EngineUse(engine="plain", reason="the tree differed by 2.0 in the audit", **facts)
         return self, EngineUse(engine="tree", reason="full attention", **facts)
 
 
@@ -85,7 +85,7 @@ def test_a_suite_that_fails_its_audit_is_scored_plain(llm_pytester: pytest.Pytes
     llm_pytester.makeconftest(audited_conftest(2.0))
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     result = llm_pytester.runpytest_subprocess(*workers, "capitals.yaml", "--llm-report=r.json")
-    result.stdout.fnmatch_lines(["log-likelihoods: plain (the tree was off by 2.0 in the audit); *2e+00 at most"])
+    result.stdout.fnmatch_lines(["log-likelihoods: plain (the tree differed by 2.0 in the audit); *2e+00 at most"])
     result.assert_outcomes(passed=2)
     assert engines(llm_pytester.path)["capitals"]["engine"] == "plain"
     calls = model_calls(llm_pytester.path)
@@ -105,7 +105,7 @@ def test_the_header_tells_the_engine(llm_pytester: pytest.Pytester) -> None:
     result = llm_pytester.runpytest_subprocess("--llm-model=demo", "--collect-only", "capitals.yaml")
     result.stdout.fnmatch_lines(["llm-model: demo (log-likelihoods: tree: full attention)"])
     result = llm_pytester.runpytest_subprocess("--llm-model=demo", "--llm-engine=plain", "--collect-only")
-    result.stdout.fnmatch_lines(["llm-model: demo (log-likelihoods: plain: asked for)"])
+    result.stdout.fnmatch_lines(["llm-model: demo (log-likelihoods: plain: requested)"])
 
 
 def test_the_header_of_a_model_whose_config_says_little(llm_pytester: pytest.Pytester) -> None:

@@ -116,7 +116,7 @@ def test_lf_finds_wrong_answers_of_a_group_again(folder: pytest.Pytester) -> Non
         ),
         (
             WET + "generation_kwargs: {}\noutput_type: generate_until\nmetric_list:\n- metric: bleurt\n",
-            "wet.yaml:6: metric_list.0.metric: found 'bleurt' (text), which generate_until has not here; "
+            "wet.yaml:6: metric_list.0.metric: found 'bleurt' (text), which is not supported for generate_until; "
             "did you mean 'bleu'?",
         ),
         (
@@ -241,5 +241,5 @@ def test_code_beside_a_task_file_of_ones_own_does_not_run(folder: pytest.Pyteste
     folder.makefile(".yaml", wet=WET + "doc_to_text: !function utils.text\n")
     folder.path.joinpath("utils.py").write_text("raise SystemExit('it ran')\n")
     result = folder.runpytest_subprocess("wet.yaml", "--llm-trust-task-code")
-    result.stdout.fnmatch_lines(["wet.yaml:3: doc_to_text: found '!function utils.text' in a task file that is none*"])
+    result.stdout.fnmatch_lines(["wet.yaml:3: doc_to_text: found '!function utils.text' in a task file that is not*"])
     result.stdout.no_fnmatch_line("*it ran*")

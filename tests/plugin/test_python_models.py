@@ -176,7 +176,10 @@ def test_what_is_refused_before_the_run(
             "my_agents:Agnt",
             "*model python:my_agents:Agnt: there is no 'Agnt' in my_agents (*); did you mean 'Agent'[?]*",
         ),
-        ("my_agents:Agent?kk=1", "*model python:my_agents:Agent[?]kk=1: Agent cannot be called so: got an unexpected*"),
+        (
+            "my_agents:Agent?kk=1",
+            "*model python:my_agents:Agent[?]kk=1: Agent cannot be called with these *",
+        ),
         ("breaks:f", "*model python:breaks:f: cannot import breaks: ZeroDivisionError: division by zero*"),
     ],
 )

@@ -107,8 +107,8 @@ def test_of_a_sample_that_was_run_again_the_last_reply_counts(
             '{"schema": 2, "created": "", "journal": 1}\n',
             "out.json.journal holds no records: the run was killed before *",
         ),
-        ("[]\n", "out.json.journal:1: found no line of a journal that a run left"),
-        ('{"record": {"id": 1}}\n', "out.json.journal:1: found no line of a journal that a run left"),
+        ("[]\n", "out.json.journal:1: found no line of a journal"),
+        ('{"record": {"id": 1}}\n', "out.json.journal:1: found no line of a journal"),
     ],
 )
 def test_a_journal_without_replies(llm_pytester: pytest.Pytester, content: str, message: str) -> None:

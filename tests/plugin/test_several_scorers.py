@@ -109,7 +109,7 @@ def test_filters_of_a_suite(llm_pytester: pytest.Pytester, workers: list[str]) -
 ERRORS = {
     "filters of likelihoods": (
         CAPITALS + "filters: [strip]\n",
-        "*.yaml:9: filters: the scorer choice asks for no reply that could be filtered; remove the filters, or use a "
+        "*.yaml:9: filters: the scorer choice uses no reply that could be filtered; remove the filters, or use a "
         "scorer that judges a reply",
     ),
     "epochs of likelihoods": (
@@ -128,7 +128,7 @@ ERRORS = {
     "different requests": (
         GSM + "      number: {score: number}\n      letter: {score: letter}\nchoices: ['2', '5', '8', '1000']\n"
         'prompt: {template: "{{ lettered_choices }}"}\n',
-        "*.yaml:18: score.several.scorers.letter: asks for something else than strict: max_tokens 10 where the other "
+        "*.yaml:18: score.several.scorers.letter: sends different requests from strict: max_tokens 10 where the other "
         "has 256; set generate.max_tokens, and no max_tokens of letter's own",
     ),
 }

@@ -177,7 +177,7 @@ def test_a_target_that_is_no_text_names_the_sample(llm_pytester: pytest.Pytester
     )
     result = llm_pytester.runpytest("texts.yaml")
     assert result.ret == 2
-    result.stdout.fnmatch_lines(["*texts.yaml:4: *sample 't2'*the target is true, which is no text*"])
+    result.stdout.fnmatch_lines(["*texts.yaml:4: *sample 't2'*the target is true, which is not text*"])
 
 
 CHINESE = """\

@@ -7,7 +7,7 @@ from pytest_llmeval.reporting.terminal.engine_lines import engine_lines
 from pytest_llmeval.types import EngineUse
 
 TREE = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=1e-6, tolerance=1e-4)
-OFF = EngineUse(engine="plain", reason="the tree was off", num_audited=4, largest_difference=2.0, tolerance=1e-4)
+OFF = EngineUse(engine="plain", reason="the tree differed", num_audited=4, largest_difference=2.0, tolerance=1e-4)
 PLAIN = EngineUse(engine="plain", reason="ALiBi positions")
 
 
@@ -27,7 +27,7 @@ def test_a_check_that_did_not_happen_is_none() -> None:
 def test_suites_are_named_where_ways_differ() -> None:
     first, second = engine_lines([("a", TREE), ("b", OFF)])
     assert first.startswith("log-likelihoods: tree (full attention) for a; 4 requests")
-    assert second.startswith("log-likelihoods: plain (the tree was off) for b; 4 requests")
+    assert second.startswith("log-likelihoods: plain (the tree differed) for b; 4 requests")
 
 
 def test_workers_that_found_the_same_are_not_added_up() -> None:
@@ -39,4 +39,4 @@ def test_workers_that_found_the_same_are_not_added_up() -> None:
 def test_a_suite_that_workers_scored_in_two_ways_says_so() -> None:
     for found in (merged(TREE, OFF), merged(OFF, TREE), merged(merged(OFF, TREE), TREE)):
         assert found.engine == "plain"
-        assert found.reason == "the tree was off; other workers passed the audit and used the tree"
+        assert found.reason == "the tree differed; other workers passed the audit and used the tree"

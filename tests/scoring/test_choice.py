@@ -122,7 +122,7 @@ def test_an_option_that_the_model_excludes_has_probability_0() -> None:
         ([-1.0, math.nan], [1, 1], "the loglikelihood of option 'option 1' is nan"),
         ([math.inf, -1.0], [1, 1], "the loglikelihood of option 'option 0' is inf"),
         ([-math.inf, -math.inf], [1, 1], "the loglikelihood of every option is -inf"),
-        ([-1.0, -1.0], [1, 0], "the model counts 0 tokens in option 'option 1'"),
+        ([-1.0, -1.0], [1, 0], "the model reports 0 tokens in option 'option 1'"),
     ],
 )
 def test_what_cannot_be_compared_is_unscored(values: list[float], num_tokens: list[int], reason: str) -> None:

@@ -134,7 +134,7 @@ def test_in_a_chat_the_option_ends_the_users_last_turn() -> None:
     assert scorer.requests(ready, chat, delimiter="", generate=GENERATE)[1] == LoglikelihoodRequest(
         (Message(role="user", content="Fill in: the bag"), chat[1]), "is small."
     )
-    with pytest.raises(ValueError, match="needs a turn of the user"):
+    with pytest.raises(ValueError, match="needs a user turn"):
         scorer.requests(ready, chat[1:], delimiter="", generate=GENERATE)
 
 

@@ -93,7 +93,7 @@ def test_requests_are_those_of_lm_evals_lambada(tmp_path: Path, monkeypatch: pyt
         (["a", "b"], "a list of 2 texts; expected one"),
         (" ", "the target ' ' is empty"),
         (None, "has no target"),
-        (True, "which is no text"),
+        (True, "which is not text"),
     ],
 )
 def test_what_is_wrong_with_a_target_is_said(target: Any, message: str) -> None:
@@ -106,7 +106,7 @@ def test_what_is_wrong_with_a_target_is_said(target: Any, message: str) -> None:
     [
         (-math.inf, 1, "the loglikelihood of the target is -inf"),
         (math.nan, 1, "the loglikelihood of the target is nan"),
-        (-1.0, 0, "the model counts 0 tokens in the target"),
+        (-1.0, 0, "the model reports 0 tokens in the target"),
     ],
 )
 def test_what_has_no_likelihood_is_unscored(value: float, num_tokens: int, reason: str) -> None:

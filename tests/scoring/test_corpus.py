@@ -153,7 +153,7 @@ def test_nothing_is_computed_from_nan(bad: float) -> None:
 
 
 def test_another_name_is_no_corpus_metric() -> None:
-    with pytest.raises(ValueError, match="accuracy is no corpus metric"):
+    with pytest.raises(ValueError, match="accuracy is not a corpus metric"):
         corpus_value("accuracy", [])
 
 

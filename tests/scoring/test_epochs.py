@@ -261,8 +261,8 @@ def test_a_scorer_in_python_that_gives_numbers_has_no_right_replies_to_count() -
     spec = EpochsSpec(count=2, reduce=("pass@1",))
     scorer = suite_scorer(custom, {"mine": words_or_right}, epochs=spec)
     assert judge(scorer, "1", "?").reason == (
-        "pass@1 needs right and wrong replies, and this scorer gives numbers; say from which one on a reply is right: "
-        "epochs.threshold"
+        "pass@1 needs right and wrong replies, and this scorer gives numbers; set epochs.threshold, the "
+        "lowest number of a right reply"
     )
 
 
@@ -285,7 +285,7 @@ def test_numbers_in_python_are_counted_from_a_threshold_on(function: Any, reduce
     def made(**epochs: Any) -> Scorer:
         return suite_scorer(custom, {"mine": function}, epochs=EpochsSpec(count=3, reduce=(reduce,), **epochs))
 
-    with pytest.raises(SettingsError, match=f"{re.escape(reduce)} counts right replies, and mine says of none"):
+    with pytest.raises(SettingsError, match=f"{re.escape(reduce)} counts right replies, and mine does not decide"):
         made()
     score = judge(made(threshold=3), "long", "a", "b")
     if reduce in ("any", "all"):
@@ -317,7 +317,7 @@ def test_a_threshold_that_contradicts_an_accuracy() -> None:
 
 
 def test_a_threshold_where_the_scorer_knows_what_is_right() -> None:
-    with pytest.raises(SettingsError, match="exact says itself which replies are right; remove it"):
+    with pytest.raises(SettingsError, match="exact itself decides which replies are right; remove it"):
         scorer_of({"count": 2, "threshold": 1})
 
 

@@ -73,15 +73,15 @@ def test_the_version_of_every_part_is_in_the_fingerprint(
         ),
         (
             'score:\n  json:\n    schema:\n      items: {$ref: "#/$defs/x"}\n',
-            "suite.yaml:7: score.json.schema.items.$ref: found '#/$defs/x', and the schema has no schema there",
+            "suite.yaml:7: score.json.schema.items.$ref: found '#/$defs/x', and there is no schema at that place",
         ),
         (
             "score: bleu\nepochs: {count: 2, reduce: [mean, any]}\n",
-            "suite.yaml:5: epochs.reduce: any counts right replies, and bleu says of none whether it is right; use",
+            "suite.yaml:5: epochs.reduce: any counts right replies, and bleu does not decide whether a reply is right",
         ),
         (
             "score: {several: {scorers: {a: {score: exact}, b: {score: bleu, reduce: pass@1}}}}\nepochs: 2\n",
-            "suite.yaml:4: score.several.scorers.b.reduce: pass@1 counts right replies, and bleu says of none",
+            "suite.yaml:4: score.several.scorers.b.reduce: pass@1 counts right replies, and bleu does not decide",
         ),
     ],
     ids=["contains", "exact in several", "a schema of a wrong type", "a reference", "epochs", "epochs of several"],

@@ -195,7 +195,7 @@ def test_a_letter_is_read_from_what_is_left() -> None:
 def test_without_a_reply_there_is_nothing_to_filter() -> None:
     scorer = suite_scorer(ChoiceSettings(), filters=_FILTERS.validate_python(["strip"]))
     presented = scorer.present(a_sample(0, ["a", "b"]))
-    with pytest.raises(SettingsError, match="the scorer choice asks for no reply that could be filtered") as caught:
+    with pytest.raises(SettingsError, match="the scorer choice uses no reply that could be filtered") as caught:
         scorer.requests(presented, "Q", delimiter=" ", generate=GENERATE)
     assert caught.value.keys == ("filters",)
 

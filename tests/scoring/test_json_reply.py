@@ -46,8 +46,8 @@ def test_what_json_writes_is_read_back(value: JSON) -> None:
         ("", "not JSON: Expecting value (line 1, column 1)"),
         ("{'a': 1}", "not JSON: Expecting property name enclosed in double quotes (line 1, column 2)"),
         ("{} and so on", "not JSON: Extra data (line 1, column 4)"),
-        ("[NaN]", "not JSON: NaN is no JSON"),
-        ("-Infinity", "not JSON: -Infinity is no JSON"),
+        ("[NaN]", "not JSON: NaN is not JSON"),
+        ("-Infinity", "not JSON: -Infinity is not JSON"),
         ("1e999", "not JSON: a number that is too large"),
         ("1" * 200_000, "not JSON: a number of more than 1,000 digits"),
         ("0." + "1" * 200_000, "not JSON: a number that is too large"),
@@ -216,8 +216,12 @@ def test_a_message_shows_the_patterns_of_the_schema() -> None:
 @pytest.mark.parametrize(
     ("schema", "keys", "message"),
     [
-        ({"items": {"$ref": "#/$defs/x"}}, ("items", "$ref"), "found '#/$defs/x', and the schema has no schema there"),
-        ({"$ref": "#/title", "title": "t"}, ("$ref",), "found '#/title', and the schema has no schema there"),
+        (
+            {"items": {"$ref": "#/$defs/x"}},
+            ("items", "$ref"),
+            "found '#/$defs/x', and there is no schema at that place",
+        ),
+        ({"$ref": "#/title", "title": "t"}, ("$ref",), "found '#/title', and there is no schema at that place"),
         ({"$ref": "#"}, (), "refers to itself without end, or is nested too deeply"),
         ({"anyOf": [{"$ref": "#"}]}, (), "refers to itself without end, or is nested too deeply"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$id": "x", "$ref": "#/$defs/a"}}}, ("$defs", "a", "$ref"), "no schema"),

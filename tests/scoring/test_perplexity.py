@@ -86,7 +86,7 @@ def test_sums_of_a_text() -> None:
 @pytest.mark.parametrize(
     ("response", "reason"),
     [
-        (LoglikelihoodResponse(loglikelihood=0.0, num_tokens=0), "the model counts 0 tokens in the text"),
+        (LoglikelihoodResponse(loglikelihood=0.0, num_tokens=0), "the model reports 0 tokens in the text"),
         (LoglikelihoodResponse(loglikelihood=-math.inf, num_tokens=3), "the loglikelihood of the text is -inf"),
         (LoglikelihoodResponse(loglikelihood=math.nan, num_tokens=3), "the loglikelihood of the text is nan"),
     ],

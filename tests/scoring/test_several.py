@@ -90,7 +90,7 @@ def test_one_request_for_all() -> None:
 def test_scorers_that_ask_for_different_things_are_named() -> None:
     scorer = scorer_of({"one": {"score": "exact"}, "two": {"score": {"letter": {"max_tokens": 10}}}})
     presented = scorer.present(a_sample("x", ["x", "y"]))
-    with pytest.raises(SettingsError, match=r"asks for something else than one: max_tokens 10 where .* 77") as caught:
+    with pytest.raises(SettingsError, match=r"sends different requests from one: max_tokens 10 where .* 77") as caught:
         scorer.requests(presented, "Q", delimiter=" ", generate=GENERATE)
     assert caught.value.keys == ("score", "several", "scorers", "two")
     scorer = scorer_of({"one": {"score": "exact"}, "two": {"score": "yes_no"}})
@@ -107,7 +107,7 @@ def test_scorers_that_ask_for_different_things_are_named() -> None:
 def test_scorers_that_show_different_things_are_named() -> None:
     scorer = scorer_of({"one": {"score": "letter"}, "two": {"score": {"letter": {"labels": "digit"}}}})
     presented = scorer.present(a_sample("x", ["x", "y"]))
-    with pytest.raises(SettingsError, match="shows other lettered_choices than one"):
+    with pytest.raises(SettingsError, match="shows different lettered_choices from one"):
         scorer.variables(presented)
 
 
@@ -155,7 +155,7 @@ def test_each_scorer_reduces_its_own_epochs() -> None:
         ({"score": "exact", "reduce": "mode"}, None, "found it in a suite without epochs", ("reduce",)),
         ({"score": "exact", "reduce": "pass@4"}, 3, "'pass@4' needs 4 replies, and .* 3 times", ("reduce",)),
         ({"score": {"pattern": {"pattern": "("}}}, None, "not a regular expression", ("score",)),
-        ({"score": "perplexity"}, None, "give it a suite of its own", ("score",)),
+        ({"score": "perplexity"}, None, "give it its own suite", ("score",)),
         ({"score": "exact", "filters": [{"regex": "("}]}, None, "not a regular", ("filters", 0, "regex")),
         ({"score": {"json": {"schema": {"type": "x"}}}}, None, "'x' is not valid", ("score", "json", "schema", "type")),
     ],

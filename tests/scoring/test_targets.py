@@ -83,7 +83,7 @@ def test_texts_that_count_as_right(target: Any, texts: tuple[str, ...]) -> None:
     [
         (None, "no target"),
         ([], "empty list"),
-        (True, r"the target is true, which is no text; put it in quotes"),
+        (True, r"the target is true, which is not text; put it in quotes"),
         (["a", {"b": 1}], r"the target is \{'b': 1\}; expected a text"),
     ],
 )
@@ -94,7 +94,7 @@ def test_what_is_no_text_is_refused(target: Any, message: str) -> None:
 
 def test_a_truth_value_of_json_is_said_to_need_a_text() -> None:
     """Quotes are YAML's remedy; a template is one for a column of any other format."""
-    with pytest.raises(ValueError, match=r"which is no text; say what .* target: \"{{ 'yes' if target else 'no' }}\"$"):
+    with pytest.raises(ValueError, match=r"is not text; say what .* target: \"{{ 'yes' if target else 'no' }}\"$"):
         target_texts(a_sample(True, path="rows.jsonl"))
 
 

@@ -121,8 +121,8 @@ def test_rows_of_a_cached_commit(load: Load, source: str, place: str, num_rows: 
         ),
         ("hub: org/lines, streaming: true, shuffle_seed: 1", "shuffle_seed: needs all rows, which dataset.streaming "
          "does not read; remove one"),
-        ("hub: org/lines, format: json", "format: found no dataset.path that it is for"),
-        ("path: a.jsonl, split: test", "split: found no dataset.hub that it is for"),
+        ("hub: org/lines, format: json", "format: requires dataset.path"),
+        ("path: a.jsonl, split: test", "split: requires dataset.hub"),
     ],
 )  # fmt: skip
 def test_what_is_said(load: Load, source: str, message: str) -> None:

@@ -304,7 +304,7 @@ def test_a_file_that_is_called_like_a_pattern(load: Load) -> None:
         ("data/prat-*.jsonl", "data/prat-*.jsonl: matches no file; did you mean 'part-1.jsonl'?"),
         ("data/*.xyz", "data/*.xyz: matches no file; the folder holds a.csv, part-1.jsonl"),
         ("daat/*.xyz", "daat/*.xyz: matches no file: there is no folder 'daat' either"),
-        ("d*", "d*: matches folders and no file; add what their files are called, such as /*.jsonl"),
+        ("d*", "d*: matches only folders; add a pattern for their files, such as /*.jsonl"),
         ("./*a*/*.xyz", "*a*/*.xyz: matches no file; the folder holds data, s.yaml"),
     ],
 )

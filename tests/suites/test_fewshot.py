@@ -280,7 +280,7 @@ ERRORS = {
     ),
     "spare of another sampler": (
         "prompt:\n  fewshot: {count: 1, sampler: first_n,\n    spare: true}\n",
-        "6: prompt.fewshot.spare: has a meaning for sampler: lm_eval alone; remove it",
+        "6: prompt.fewshot.spare: is only for sampler: lm_eval; remove it",
     ),
     "nothing to match": (
         "prompt:\n  fewshot:\n    count: 1\n    match: subjekt\n",

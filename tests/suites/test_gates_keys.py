@@ -43,7 +43,7 @@ REFUSED_WHEN_READ = {
     ),
     "a gate of an unknown bound": (
         HEAD + ONE + "gates: [ci_lower(accuracy) >= 0.6]\n",
-        "4: gates.0: found 'ci_lower(accuracy) >= 0.6': 'ci_lower' is no bound of an interval; did you mean ci_low?",
+        "4: gates.0: found 'ci_lower(accuracy) >= 0.6': 'ci_lower' is not a bound of an interval; did you mean ci_low?",
     ),
     "a gate twice": (
         HEAD + ONE + "gates:\n- accuracy >= 0.6\n- skill > 0\n- accuracy>=0.60\n",
@@ -64,13 +64,13 @@ REFUSED_WHEN_READ = {
     ),
     "a sample without a cluster": (
         HEAD + "cluster: passage\nsamples:\n- {id: a, passage: 1}\n- {id: b, passage: }\n",
-        "6: sample 'b': cluster: found nothing (null), expected what tells the sample's passage from others; a "
-        "template such as '{{ passage_id or id }}' gives a sample of its own a cluster of its own",
+        "6: sample 'b': cluster: found nothing (null), expected a value that identifies the sample's passage; a "
+        "template such as '{{ passage_id or id }}' gives a sample without a passage its own cluster",
     ),
     "a cluster of white space": (
         HEAD + "cluster: passage\nsamples:\n- {id: a, passage: ' '}\n",
-        "5: sample 'a': cluster: found ' ' (text), expected what tells the sample's passage from others; a template "
-        "such as '{{ passage_id or id }}' gives a sample of its own a cluster of its own",
+        "5: sample 'a': cluster: found ' ' (text), expected a value that identifies the sample's passage; a template "
+        "such as '{{ passage_id or id }}' gives a sample without a passage its own cluster",
     ),
     "a cluster that is a list": (
         HEAD + "cluster: passage\nsamples:\n- {id: a, passage: [x]}\n",

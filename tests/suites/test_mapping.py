@@ -240,8 +240,8 @@ def test_rows_of_which_some_have_no_id(load: Load) -> None:
     with pytest.raises(SuiteError) as caught:
         load("suite: s\nscore: exact\ndataset: {path: d.jsonl}\n", rows)
     assert str(caught.value) == (
-        "d.jsonl:2: the row has no id, d.jsonl:1 has one; give ids to all rows, or to none (their numbers serve then); "
-        "dataset.first_id: 1 numbers them all"
+        "d.jsonl:2: the row has no id, d.jsonl:1 has one; give ids to all rows, or to none (the row numbers are used "
+        "then); dataset.first_id: 1 numbers them all"
     )
     suite = load("suite: s\nscore: exact\ndataset: {path: d.jsonl, first_id: 1}\n", rows)
     assert [sample.id for sample in suite.samples] == ["1", "2"]

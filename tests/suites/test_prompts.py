@@ -206,7 +206,7 @@ LOADING = {
     ),
     "key": (
         "prompt: {fewshot: {count: 1, key: rows}}\n",
-        "4: prompt.fewshot.key: found no prompt.fewshot.path that it is for",
+        "4: prompt.fewshot.key: requires prompt.fewshot.path",
     ),
     "file": (
         "prompt: {fewshot: {count: 1, path: e.jsonl}}\n",

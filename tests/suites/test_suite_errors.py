@@ -240,7 +240,7 @@ NOT_A_SUITE = {
 NOT_A_SAMPLE = {
     "some ids": (
         "- {id: a}\n- {}\n",
-        "5: the row has no id, s.yaml:4 has one; give ids to all rows, or to none (their numbers serve then)",
+        "5: the row has no id, s.yaml:4 has one; give ids to all rows, or to none (the row numbers are used then)",
     ),
     "same id": (
         "- {id: 1}\n- {id: '1'}\n",
@@ -256,11 +256,11 @@ NOT_A_SAMPLE = {
     "id is empty": ("- {id: ' '}\n", "4: id: found an empty text, expected an id"),
     "id like a gate": (
         "- {id: 'gate[x'}\n",
-        "4: id: found 'gate[x', expected another beginning than 'gate[', which names gates",
+        "4: id: found 'gate[x', expected an id that does not begin with 'gate[', which names gates",
     ),
     "id with a line break": (
         '- {id: "a\\nb"}\n',
-        r"4: id: found 'a\nb' with the character U+000A, expected an id without controls",
+        r"4: id: found 'a\nb' with the character U+000A, expected an id without control characters",
     ),
     "choices is text": ("- {choices: a}\n", "4: sample '1': choices: found 'a' (text), expected a list of texts"),
     "empty choice": ("- {choices: [a, ' ']}\n", "4: sample '1': choices.1: found an empty option, expected text"),
@@ -352,8 +352,8 @@ def test_a_field_that_no_column_fills(load: Load, score: str, more: str, name: s
     with pytest.raises(SuiteError) as caught:
         Evaluation(load(text, {"r.jsonl": '{"question": "q", "answer": "b"}\n'})).fingerprints()
     assert str(caught.value) == (
-        f"s.yaml:3: dataset: no column {name!r} in r.jsonl, and no dataset.fields.{name} that says what takes its "
-        "place: a column or a template; found the columns question, answer"
+        f"s.yaml:3: dataset: no column {name!r} in r.jsonl, and no dataset.fields.{name} to replace it "
+        "(a column or a template); found the columns question, answer"
     )
 
 

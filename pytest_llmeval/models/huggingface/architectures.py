@@ -67,7 +67,7 @@ _KNOWN_TROUBLE: Mapping[str, str] = MappingProxyType(
     {
         "bloom": "ALiBi positions",
         "mpt": "ALiBi positions",
-        "gpt_neo": "local attention that reads no mask of ours",
+        "gpt_neo": "local attention that ignores the tree's mask",
         "mamba": "recurrent layers",
         "mamba2": "recurrent layers",
         "falcon_mamba": "recurrent layers",
@@ -177,7 +177,7 @@ def _layer_types(config: Mapping[str, Any]) -> list[str]:
 def _mask_per_layer_type(config: Mapping[str, Any]) -> Attention:
     layer_types = tuple(dict.fromkeys(_layer_types(config)))
     if not layer_types:
-        return _other("a config that does not tell the kinds of its layers")
+        return _other("a config that does not give the kinds of its layers")
     if unknown := [kind for kind in layer_types if kind not in _LAYER_TYPES]:
         return _other(f"layers of kind {unknown[0]}")
     if layer_types == ("full_attention",):
@@ -185,7 +185,7 @@ def _mask_per_layer_type(config: Mapping[str, Any]) -> Attention:
     kind: Literal["sliding", "chunked"] = "sliding" if "sliding_attention" in layer_types else "chunked"
     size = config.get("sliding_window" if kind == "sliding" else "attention_chunk_size")
     if not isinstance(size, int) or {"sliding_attention", "chunked_attention"} <= set(layer_types):
-        return _other("windows whose size the config does not tell")
+        return _other("windows whose size the config does not give")
     word = "windows" if kind == "sliding" else "chunks"
     reason = f"{word} of {size} tokens in {'some' if 'full_attention' in layer_types else 'all'} layers"
     return Attention(kind="windowed", reason=reason, layer_types=layer_types, window=Window(kind, size))
@@ -203,7 +203,7 @@ def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:
                     or config.get("max_position_embeddings")
                 )
                 if not isinstance(switch, int):
-                    return _other(f"{kind} rotary positions whose switch the config does not tell")
+                    return _other(f"{kind} rotary positions whose switch the config does not give")
                 reason = attention.reason
                 if attention.kind != "other":
                     reason += f", up to {switch} tokens ({kind} rotary positions)"

@@ -108,7 +108,7 @@ def read_config(name: str, folder: Path) -> dict[str, JSON]:
     path = folder / CONFIG
     config = _read_json(name, path)
     if not isinstance(config, dict):
-        raise model_error(name, f"{path} should hold a JSON mapping, and holds a {type(config).__name__}")
+        raise model_error(name, f"{path} should contain a JSON mapping, but contains a {type(config).__name__}")
     return config
 
 
@@ -222,7 +222,7 @@ def _no_weights(folder: Path) -> str:
         return f"the weights in {folder} are pickles ({pickles[0]}), which can run code; {ALLOW_PICKLE}"
     if pickles and not others:
         return (
-            f"{folder} has weights as {pickles[0]} alone, and {SAFETENSORS} is needed; save the model with transformers"
+            f"{folder} has weights only as {pickles[0]}, but {SAFETENSORS} is needed; save the model with transformers"
         )
     if others:
         return f"{folder} has {others[0]}, and {SAFETENSORS} is needed"

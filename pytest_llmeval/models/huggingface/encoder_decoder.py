@@ -276,7 +276,7 @@ def _start_token(spec: ModelSpec, model: Any) -> int:
         token = getattr(holder, key, None)
         if isinstance(token, int):
             return token
-    problem = "nothing says which token starts what the decoder writes; add decoder_start_token_id to config.json"
+    problem = "the token that starts the decoder's output is not known; add decoder_start_token_id to config.json"
     raise model_error(spec.name, problem)
 
 

@@ -60,7 +60,7 @@ def _hub_problem(error: Exception, spec: ModelSpec, settings: ModelSettings) -> 
     if cause(error, hub_errors.RevisionNotFoundError):
         return f"has no revision {revision} on the hub; check --llm-revision"
     if cause(error, hub_errors.RepositoryNotFoundError):
-        return "no such model on the hub, or one that HF_TOKEN may not see; check the spelling, or give a folder"
+        return "no such model on the hub, or one that HF_TOKEN has no access to; check the spelling, or give a folder"
     if cause(error, hub_errors.HFValidationError):
         return f"is not a folder here, nor a valid hub id ({describe(error)})"
     if spec.kind.name == "hub" and "does not appear to have" in str(error):

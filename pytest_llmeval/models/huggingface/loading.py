@@ -96,12 +96,12 @@ def _auto_class(spec: ModelSpec, config: Any) -> Any:
     if getattr(config, "is_encoder_decoder", False):
         own_code = "AutoModelForSeq2SeqLM" in (getattr(config, "auto_map", None) or {})
         if config.model_type not in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES and not own_code:
-            problem = f"{config.model_type} is an encoder-decoder model that does not go from text to text"
-            raise model_error(spec.name, f"{problem}, and this version runs models of text alone")
+            problem = f"{config.model_type} is an encoder-decoder model, but not from text to text"
+            raise model_error(spec.name, f"{problem}; only text models are supported")
         return transformers.AutoModelForSeq2SeqLM
     if any(str(a).endswith("ForMaskedLM") for a in getattr(config, "architectures", None) or ()):
         problem = f"{config.model_type} is a masked language model"
-        raise model_error(spec.name, f"{problem}, and this version runs causal and encoder-decoder models alone")
+        raise model_error(spec.name, f"{problem}; only causal and encoder-decoder models are supported")
     return transformers.AutoModelForCausalLM
 
 
@@ -179,7 +179,7 @@ def _check_complete(spec: ModelSpec, info: Mapping[str, Any]) -> None:
         raise model_error(
             spec.name,
             f"the checkpoint lacks {len(missing)} of the model's weights, which would be random numbers; "
-            f"the first is {missing[0]}; it may be of another architecture, or saved without its head",
+            f"the first is {missing[0]}; it may have another architecture, or saved without its head",
         )
     mismatched = sorted(str(key[0]) for key in info["mismatched_keys"])
     if mismatched:
@@ -215,7 +215,7 @@ def _fetch_adapter(spec: ModelSpec, settings: ModelSettings) -> Path | None:
         try:
             folder = Path(huggingface_hub.snapshot_download(adapter, allow_patterns=files))
         except Exception as error:
-            problem = f"the adapter {adapter} is neither a folder here nor to be had from the hub ({describe(error)})"
+            problem = f"the adapter {adapter} is neither a folder here nor available on the hub ({describe(error)})"
             raise model_error(spec.name, problem) from error
     check_adapter(spec.name, folder, allow_pickle=settings.allow_pickle)
     return folder
@@ -232,7 +232,8 @@ def _with_adapter(spec: ModelSpec, model: Any, adapter: Path) -> Any:
     if missing is not None:
         raise model_error(spec.name, f"the adapter {adapter} does not fit the model: {missing}")
     if any(config.is_prompt_learning for config in adapted.peft_config.values()):
-        raise model_error(spec.name, f"the adapter {adapter} learns prompts; this version runs LoRA and its kin alone")
+        problem = f"the adapter {adapter} is for learned prompts; only LoRA and similar adapters are supported"
+        raise model_error(spec.name, problem)
     return adapted.get_base_model()
 
 

@@ -224,7 +224,7 @@ class HuggingFaceModel(Backend):
         )
         if found.is_close or self._settings.engine == "tree":
             return self, use if found.num_requests else EngineUse(engine="tree", reason=reason)
-        reason = f"the tree was off by {found.largest_difference:.1e} in the audit{note}"
+        reason = f"the tree differed by {found.largest_difference:.1e} in the audit{note}"
         return PlainModel(self), dataclasses.replace(use, engine="plain", reason=reason)
 
     def run_loglikelihood(

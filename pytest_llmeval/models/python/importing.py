@@ -77,7 +77,7 @@ def missing_module(module: str) -> str | None:
         return f"there is no module {top!r} on the import path, which begins with the current folder and the rootdir"
     folders = list((spec.submodule_search_locations if spec is not None else None) or ())
     if below and spec is not None and not folders:
-        return f"{top!r} is a module and no package: there is no {module!r}"
+        return f"{top!r} is a module, not a package: there is no {module!r}"
     return None
 
 
@@ -143,7 +143,7 @@ def make_answerer(found: Any, arguments: Mapping[str, JSON], model: str, name: s
         return _constructed(found, arguments, model, name), {}
     if any(callable(getattr(found, method, None)) for method in METHODS):
         if arguments:
-            raise ModelError(f"model {model}: {name} is an object, and {_names(arguments)} have nowhere to go")
+            raise ModelError(f"model {model}: {name} is an object, and cannot take {_names(arguments)}")
         return found, {}
     if not callable(found):
         raise ModelError(
@@ -204,7 +204,7 @@ def _check_arguments(
         unknown = next((given for given in arguments if given not in known), None)
         near = difflib.get_close_matches(unknown or "", known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {name}{signature}"
-        raise ModelError(f"model {model}: {name} cannot be called so: {error}{hint}") from None
+        raise ModelError(f"model {model}: {name} cannot be called with these arguments: {error}{hint}") from None
 
 
 def offered_settings(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> tuple[str, ...]:

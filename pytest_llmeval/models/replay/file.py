@@ -303,7 +303,7 @@ def _journal_records(source: Source) -> list[tuple[str, Mapping[str, Any]]]:
                     key = (record["suite"], record["model"], record["id"])
                     found[key] = (f"{source.shown}:{number}", record)
             except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
-                raise ReplyProblem(f"{source.shown}:{number}: found no line of a journal that a run left") from None
+                raise ReplyProblem(f"{source.shown}:{number}: found no line of a journal") from None
     if not found:
         raise ReplyProblem(f"{source.shown} holds no records: the run was killed before a sample was finished")
     return list(found.values())

@@ -267,7 +267,7 @@ def _scored(reply: Reply, count: int, is_text: bool) -> Iterator[LoglikelihoodRe
         if number > 0 or math.isnan(number):
             raise ReplyProblem(
                 f"{reply.place}: {name}: found {number}, expected a log-likelihood in nats, at most 0; scores of "
-                "another kind belong into a column scores"
+                "another kind belong in a column scores"
             )
         num_tokens = 0 if counts is None else counts[place]
         if counts is not None and (num_tokens < 1 or not float(num_tokens).is_integer()):

@@ -157,7 +157,7 @@ def _unit_sums(rows: Sequence[Sequence[float]], units: Sequence[Sequence[object]
 def _formula(name: str) -> CorpusFormula:
     formula = corpus_formula(name)
     if formula is None:
-        raise ValueError(f"{name} is no corpus metric")
+        raise ValueError(f"{name} is not a corpus metric")
     return formula
 
 

@@ -125,8 +125,8 @@ def why_no_interval(metric: Metric) -> str | None:
     if metric.num_clusters is not None and metric.num_clusters < MIN_CLUSTERS:
         return f"{metric.num_clusters} clusters, and {MIN_CLUSTERS} are needed"
     if metric.kind == "corpus":
-        return "bootstrap samples are alike, or have no value"
-    return "all values are alike"
+        return "all bootstrap samples have the same value, or none"
+    return "all values are equal"
 
 
 def names_in(scores: Iterable[Score]) -> tuple[str, ...]:

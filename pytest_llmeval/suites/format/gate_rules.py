@@ -60,14 +60,14 @@ class GateRule:
             raise GateRuleError(f"found {quoted(text)}, {_EXAMPLE}")
         number = found["number"]
         if _NUMBER.fullmatch(number) is None or not math.isfinite(float(number)):
-            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is no finite number; {_EXAMPLE}")
+            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is not a finite number; {_EXAMPLE}")
         left, bound = found["left"], "value"
         if (call := _CALL.fullmatch(left)) is not None:
             left, bound = call["subject"], call["bound"]
             if bound not in _BOUNDS:
                 near = nearest(bound, _BOUNDS)
                 hint = f"did you mean {near}?" if near else f"expected {' or '.join(_BOUNDS)}"
-                raise GateRuleError(f"found {quoted(text)}: {quoted(bound)} is no bound of an interval; {hint}")
+                raise GateRuleError(f"found {quoted(text)}: {quoted(bound)} is not a bound of an interval; {hint}")
         shown = left if bound == "value" else f"{bound}({left})"
         return cls(
             f"{shown} {found['comparison']} {number}", left, found["comparison"], float(number), cast(Bound, bound)

@@ -187,7 +187,7 @@ def _with_known_aggregation(code: TaskCode, place: int) -> Any:
         return entry
     if (function.__module__, function.__name__) != ("lm_eval.utils", "weighted_f1_score"):
         message = (
-            f"{dotted(keys)}: the function {function.__name__} is not run here; of such, weighted_f1_score is known"
+            f"{dotted(keys)}: the function {function.__name__} is not run here; only weighted_f1_score is supported"
         )
         raise code.task.error(message, keys)
     return {**entry, "aggregation": WEIGHTED_F1}

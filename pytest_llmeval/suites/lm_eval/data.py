@@ -128,7 +128,7 @@ def load_arguments(task: TaskFile) -> dict[str, Any]:
 def _hub(task: TaskFile, path: str, config: str | None, split: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("data_files", "data_dir", "field", "name"):
         if key in arguments:
-            message = f"dataset_kwargs.{key}: a data set of the hub is read by config and split alone here"
+            message = f"dataset_kwargs.{key}: for a data set of the hub, only config and split are supported"
             raise task.error(message, ("dataset_kwargs", key))
     value: dict[str, Any] = {"hub": path}
     if config is not None:

@@ -148,7 +148,7 @@ def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: st
     name = entry["metric"]
     known = _NAMES[output_type]
     if not isinstance(name, str) or name not in known:
-        message = f"{dotted(keys)}.metric: found {describe(name)}, which {output_type} has not here"
+        message = f"{dotted(keys)}.metric: found {describe(name)}, which is not supported for {output_type}"
         raise task.error(message + expected_one_of(str(name), known), (*keys, "metric"))
     aggregation = entry.get("aggregation", AGGREGATIONS.get(name, "mean"))
     expected = AGGREGATIONS.get(name, "mean")
@@ -167,7 +167,7 @@ def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: st
         del arguments["average"]
     for key in arguments:
         if key not in takes:
-            why = expected_one_of(key, takes) if takes else f"; lm-eval's {name} of {output_type} acts on no argument"
+            why = expected_one_of(key, takes) if takes else f"; lm-eval's {name} of {output_type} takes no argument"
             raise task.error(f"unknown argument {quoted(key)} in {dotted(keys)}{why}", (*keys, key))
     return MetricEntry(name, "f1_weighted" if is_weighted else known[name], arguments, keys)
 
@@ -199,7 +199,7 @@ def _choice(task: TaskFile, metrics: Metrics) -> Scoring:
     settings: dict[str, Any] = {"normalize": _NORMALIZE[first], "ties": "first"}
     if "brier_score" in metrics.names and settings["normalize"] != "sum":
         place = metrics.names.index("brier_score")
-        message = f"brier_score is of the same probabilities as acc; write the metric acc before {first}"
+        message = f"brier_score uses the same probabilities as acc; write the metric acc before {first}"
         raise task.error(f"metric_list.{place}: {message}", metrics.entries[place].keys)
     further = [entry.ours for entry in metrics.entries if entry.name in ("f1", "mcc", "exact_match")]
     if "acc_mutual_info" in metrics.names and settings["normalize"] != "pmi":

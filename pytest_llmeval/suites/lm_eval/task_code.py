@@ -88,8 +88,8 @@ def _loaded(
     module_name, _, name = reference.name.rpartition(".")
     if root is None or not folder.is_relative_to(root):
         raise task.error(
-            f"{dotted(keys)}: found {quoted(str(reference))} in a task file that is none of the installed lm_eval "
-            "package; --llm-trust-task-code runs the functions of those alone",
+            f"{dotted(keys)}: found {quoted(str(reference))} in a task file that is not part of the installed lm_eval "
+            "package; --llm-trust-task-code runs only functions of that package",
             keys,
         )
     file = (folder / f"{module_name.replace('.', '/')}.py").resolve()
@@ -105,7 +105,7 @@ def _loaded(
         message = f"{dotted(keys)}: {quoted(str(reference))} cannot be loaded: {type(error).__name__}: {error}"
         raise task.error(message, keys) from error
     if not callable(found):
-        raise task.error(f"{dotted(keys)}: {quoted(str(reference))} is no function", keys)
+        raise task.error(f"{dotted(keys)}: {quoted(str(reference))} is not a function", keys)
     return found  # type: ignore[no-any-return]
 
 

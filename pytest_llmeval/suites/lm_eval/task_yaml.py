@@ -67,7 +67,7 @@ def read_task_file(source: Source, _chain: tuple[str, ...] = ()) -> TaskFile:
 
     Raises ``SuiteError`` for what cannot be read, and for files that include each other.
     """
-    text = read_text(source, max_bytes=MAX_YAML_BYTES, too_large="a task file holds no data")
+    text = read_text(source, max_bytes=MAX_YAML_BYTES, too_large="check that it is a task file")
     document = parse_yaml(text, source, _TaskYaml)
     own = document.value
     if not isinstance(own, dict):

@@ -143,7 +143,7 @@ def contradiction(prompt: PromptSpec) -> tuple[str, Keys] | None:
     if fewshot.multi_turn and not prompt.chat:
         return "found true, but only a chat has turns; set prompt.chat: true", ("prompt", "fewshot", "multi_turn")
     if fewshot.spare is not None and fewshot.sampler != "lm_eval":
-        return "has a meaning for sampler: lm_eval alone; remove it", ("prompt", "fewshot", "spare")
+        return "is only for sampler: lm_eval; remove it", ("prompt", "fewshot", "spare")
     return None
 
 

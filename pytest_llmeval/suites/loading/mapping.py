@@ -272,8 +272,8 @@ class _Checked:
         """The value as text; a long one, such as a passage itself, as its hash: equality is all that it is for."""
         if value is None or not str(value).strip():
             raise self.error(
-                f"cluster: found {describe(value)}, expected what tells the sample's passage from others; a template "
-                "such as '{{ passage_id or id }}' gives a sample of its own a cluster of its own"
+                f"cluster: found {describe(value)}, expected a value that identifies the sample's passage; a template "
+                "such as '{{ passage_id or id }}' gives a sample without a passage its own cluster"
             )
         if not isinstance(value, str | int | float):
             raise self.error(f"cluster: found {describe(value)}, expected text or a number")
@@ -312,8 +312,8 @@ class Ids:
             other = next(iter(self._rows.values()))
             advice = "" if row.inline else "; dataset.first_id: 1 numbers them all"
             raise self._without.error(
-                f"the row has no id, {other.place} has one; give ids to all rows, or to none (their numbers serve then)"
-                f"{advice}"
+                f"the row has no id, {other.place} has one; give ids to all rows, or to none (the row numbers are used "
+                f"then){advice}"
             )
         return str(row.number) if value is None else id_
 
@@ -327,8 +327,9 @@ def _checked_id(value: JSON, row: Row) -> str:
     for character in id_:
         if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
             raise row.error(
-                f"id: found {quoted(id_)} with the character U+{ord(character):04X}, expected an id without controls"
+                f"id: found {quoted(id_)} with the character U+{ord(character):04X}, expected an id without control "
+                "characters"
             )
     if id_.startswith("gate["):
-        raise row.error(f"id: found {quoted(id_)}, expected another beginning than 'gate[', which names gates")
+        raise row.error(f"id: found {quoted(id_)}, expected an id that does not begin with 'gate[', which names gates")
     return id_

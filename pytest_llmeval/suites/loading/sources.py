@@ -32,7 +32,7 @@ def check_rows_spec(spec: RowsSpec, keys: Keys, origin: Origin) -> None:
         for name in names:
             if getattr(spec, source) is None and getattr(spec, name) not in (None, False):
                 where = (*keys, name)
-                raise origin.error(f"{dotted(where)}: found no {dotted((*keys, source))} that it is for", where)
+                raise origin.error(f"{dotted(where)}: requires {dotted((*keys, source))}", where)
     where = (*keys, "columns")
     columns = spec.columns or ()
     if spec.columns == ():
@@ -135,7 +135,7 @@ def _files_of_pattern(named: Source, error: Callable[[str], SuiteError]) -> list
     if files:
         return _sources(named, files)
     if found:
-        raise error(f"{named.shown}: matches folders and no file; add what their files are called, such as /*.jsonl")
+        raise error(f"{named.shown}: matches only folders; add a pattern for their files, such as /*.jsonl")
     raise error(f"{named.shown}: matches no file{_what_is_there(named)}")
 
 

@@ -23,7 +23,7 @@ def unmapped(suite: Suite, sample: Sample) -> str | None:
         if is_missing[name] and not said and name not in row:
             columns = ", ".join(map(str, list(row)[:MAX_LISTED])) + (", …" if len(row) > MAX_LISTED else "")
             return (
-                f"no column {name!r} in {suite.origin.shown(sample.path)}, and no dataset.fields.{name} that says what "
-                f"takes its place: a column or a template; found the columns {columns}"
+                f"no column {name!r} in {suite.origin.shown(sample.path)}, and no dataset.fields.{name} to replace it "
+                f"(a column or a template); found the columns {columns}"
             )
     return None

@@ -198,7 +198,7 @@ def attend(
         raise UnsupportedHeader(f"{type(module).__name__} uses {unknown[0]}")
     header_key, header_value = shared_header.keys[module.layer_idx], shared_header.values[module.layer_idx]
     if header_key.shape[1] != key.shape[1] or header_key.shape[3] != key.shape[3]:
-        raise UnsupportedHeader(f"{type(module).__name__} caches something else than keys and values")
+        raise UnsupportedHeader(f"{type(module).__name__} caches other things than keys and values")
     if query.shape[2] > 1:
         key = torch.cat([header_key.expand(len(key), -1, -1, -1), key], dim=2)
         value = torch.cat([header_value.expand(len(value), -1, -1, -1), value], dim=2)

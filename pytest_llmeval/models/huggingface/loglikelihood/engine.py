@@ -101,7 +101,7 @@ class Engine:
         self.attention = attention_of_model(model)
         self._rotary_is_stretched = self.attention.max_positions is not None
         self.name: Literal["tree", "plain"] = "plain"
-        self.reason = "asked for with --llm-engine plain"
+        self.reason = "requested with --llm-engine plain"
         if requested == "tree" and self.attention.kind == "other":
             raise ModelError(
                 f"--llm-engine tree: the tree cannot compute this model ({self.attention.reason}); use auto or plain"

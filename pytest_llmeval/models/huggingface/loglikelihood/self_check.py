@@ -102,7 +102,7 @@ def self_check(engine: Engine, model: Any, *, max_length: int | None) -> str | N
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError, NotImplementedError) as error:
         return f"the tree cannot be run on it ({type(error).__name__})"
     if not found.is_close:
-        return f"a check at loading found the tree off by {found.largest_difference:.1e}"
+        return f"in a check at loading, the tree differed by {found.largest_difference:.1e}"
     return None
 
 

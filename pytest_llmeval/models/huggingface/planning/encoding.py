@@ -103,7 +103,7 @@ class Encoder:
         """
         if self.prefix_token is None:
             raise RequestError(
-                "the tokenizer has neither BOS nor EOS, one of which must stand before a text that is scored as a whole"
+                "the tokenizer has neither BOS nor EOS, and a text that is scored as a whole needs one before it"
             )
         tokens = self._encode(text, begins_with=self._prefix_text)
         return self.prefix_token, self._checked(tokens) if tokens else ()
@@ -178,7 +178,7 @@ class Encoder:
 
     def _prefix(self) -> int:
         if self.prefix_token is None:
-            raise RequestError("the context is empty, and the tokenizer has neither BOS nor EOS to stand for it")
+            raise RequestError("the context is empty, and the tokenizer has neither BOS nor EOS to use in its place")
         return self.prefix_token
 
     def _encode(self, text: str, *, begins_with: str | None) -> list[int]:

@@ -144,12 +144,12 @@ def rolling_windows(
     """
     if max_length is None:
         raise RequestError(
-            "nothing says how many tokens the model's context holds, and the windows of a long text depend on it; "
+            "the size of the model's context is not known, and the windows of a long text depend on it; "
             "give --llm-model-arg max_length=N (lm-eval takes 2048)"
         )
     step = max_length if stride is None else stride
     if not 1 <= step <= max_length:
-        raise RequestError(f"the stride is {stride}: expected a number from 1 to {max_length}, what the context holds")
+        raise RequestError(f"the stride is {stride}: expected a number from 1 to {max_length}, the size of the context")
     return _windows((prefix_token, *tokens), max_length, step)
 
 

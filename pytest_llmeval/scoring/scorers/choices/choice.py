@@ -110,7 +110,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         if self.settings.continuation is not None:
             scored = presented.continuation
             if not scored.strip():
-                raise ValueError("score.choice.continuation is empty: there is nothing whose likelihood could be taken")
+                raise ValueError("score.choice.continuation is empty: there is nothing to score")
             return tuple(LoglikelihoodRequest(_ended(prompt, choice), delimiter + scored) for choice in choices)
         asked = super().requests(presented, prompt, delimiter=delimiter, generate=generate)
         if self.settings.asks_options_alone:
@@ -196,7 +196,7 @@ def _ended(prompt: Prompt, choice: str) -> Prompt:
         return prompt + choice
     last = max((place for place, turn in enumerate(prompt) if turn.role == "user"), default=-1)
     if last < 0:
-        raise ValueError("score.choice.continuation needs a turn of the user at whose end an option can stand")
+        raise ValueError("score.choice.continuation needs a user turn that can end with an option")
     turn = replace(prompt[last], content=prompt[last].content + choice)
     return (*prompt[:last], turn, *prompt[last + 1 :])
 

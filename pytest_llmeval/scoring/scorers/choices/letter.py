@@ -74,7 +74,7 @@ class LetterScorer(SettingsScorer[LetterSettings]):
             excluded = ", ".join(self.settings.exclude_types)
             raise ValueError(
                 f"without the choices of type {excluded}, {len(order)} of {len(sample.choices)} are left and "
-                f"{len(shown_right)} of them are right: expected two or more, of which some are right and some are not"
+                f"{len(shown_right)} of them are right: expected two or more, some of them right and some wrong"
             )
         labels = option_labels(len(order), self.settings.labels)
         return Presented(

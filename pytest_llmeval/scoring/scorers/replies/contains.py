@@ -41,7 +41,7 @@ class ContainsScorer(SettingsScorer[ContainsSettings]):
         for text, reference in zip(texts, references, strict=True):
             if not reference:
                 after = f" after {shown_steps(self.steps)}" if text else ""
-                raise ValueError(f"nothing is left of target {quote(text)}{after}: every reply holds it")
+                raise ValueError(f"nothing is left of target {quote(text)}{after}: every reply would contain it")
         return Presented(sample=sample, references=references, target=several_or_one(texts))
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:

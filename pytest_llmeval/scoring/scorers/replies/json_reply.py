@@ -34,7 +34,7 @@ _FENCE = "```"
 
 
 class NotJSONError(ValueError):
-    """A text that is no JSON, or none that anybody reads."""
+    """A text that is not JSON, or none that anybody reads."""
 
 
 def parse_json(text: str) -> JSON:
@@ -73,7 +73,7 @@ def _number(text: str) -> float:
 
 
 def _constant(text: str) -> float:
-    raise NotJSONError(f"{text} is no JSON")
+    raise NotJSONError(f"{text} is not JSON")
 
 
 def same_json(first: JSON, second: JSON) -> bool:
@@ -95,7 +95,7 @@ class JsonScorer(SettingsScorer[JsonSettings]):
         """``SettingsError`` for a schema that is none, or that refers to something outside of it."""
         schema = settings.schema_
         if isinstance(schema, str):
-            raise SettingsError(f"found the file {quote(schema)}, expected what it holds", ("json", "schema"))
+            raise SettingsError(f"found the file {quote(schema)}, expected its content", ("json", "schema"))
         problem = None if schema is None else schema_problem(schema)
         if problem is not None:
             raise SettingsError(problem[0], ("json", "schema", *problem[1]))
@@ -104,7 +104,7 @@ class JsonScorer(SettingsScorer[JsonSettings]):
     def present(self, sample: Sample) -> Presented:
         """A target is a text of JSON, a number or a bool, or a list of these: any is right. Without one, none is asked.
 
-        ``ValueError`` for a text that is no JSON.
+        ``ValueError`` for a text that is not JSON.
         """
         texts = _targets(sample)
         return Presented(sample=sample, references=tuple(texts), target=several_or_one(texts) if texts else "")
@@ -116,7 +116,7 @@ class JsonScorer(SettingsScorer[JsonSettings]):
         return presented.references[0]
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy; a reply that is no JSON is no answer. ``problem`` in the details says what is wrong.
+        """Accuracy; a reply that is not JSON is no answer. ``problem`` in the details says what is wrong.
 
         Unscored where the schema cannot be compared with it: that is the suite's fault.
         """

@@ -36,7 +36,7 @@ def schema_problem(schema: Any) -> tuple[str, Keys] | None:
                 expected = "a reference into the schema itself, such as '#/$defs/name'; nothing is fetched"
                 return f"found {quote(reference)}, expected {expected}", keys
             if not _leads_to_a_schema(reference, root):
-                return f"found {quote(reference)}, and the schema has no schema there", keys
+                return f"found {quote(reference)}, and there is no schema at that place", keys
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
     except NoSchemaError as error:
         return _line(error.message), tuple(error.absolute_path)
@@ -109,7 +109,7 @@ def schema_violation(schema: Any, value: JSON) -> str | None:
     except RecursionError:
         raise SchemaError("refers to itself without end, or is nested too deeply") from None
     except Unresolvable as problem:
-        raise SchemaError(f"a reference of the schema leads nowhere: {_line(str(problem))}") from None
+        raise SchemaError(f"a reference of the schema points to nothing: {_line(str(problem))}") from None
     except ArithmeticError as problem:
         return f"cannot be compared with the schema: {type(problem).__name__}: {_line(str(problem))}"
     if error is None:

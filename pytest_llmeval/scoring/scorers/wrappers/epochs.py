@@ -216,8 +216,8 @@ _ESTIMATES: Mapping[str, Callable[[int, int, int], float]] = MappingProxyType({"
 def _num_right(reduction: str, scores: Sequence[Score]) -> int:
     if any(score.status == "scored" for score in scores):
         raise _NothingIsRightError(
-            f"{reduction} needs right and wrong replies, and this scorer gives numbers; say from which one on a reply "
-            "is right: epochs.threshold"
+            f"{reduction} needs right and wrong replies, and this scorer gives numbers; set epochs.threshold, the "
+            "lowest number of a right reply"
         )
     return sum(score.status == "correct" for score in scores)
 

@@ -304,7 +304,7 @@ class FilteredScorer(ScorerWrapper):
         requests = self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
         if len(requests) != 1 or not isinstance(requests[0], GenerateRequest):
             raise SettingsError(
-                f"the scorer {self.inner.name} asks for no reply that could be filtered; remove the filters, or use a "
+                f"the scorer {self.inner.name} uses no reply that could be filtered; remove the filters, or use a "
                 "scorer that judges a reply",
                 self.keys,
             )

@@ -90,8 +90,8 @@ class SeveralScorer(Scorer):
             for name, value in part.scorer.variables(own).items():
                 if found.setdefault(name, value) != value:
                     raise SettingsError(
-                        f"shows other {name} than {self.deciding.name}, and one prompt cannot show both; give both the "
-                        "same settings, or each a suite of its own",
+                        f"shows different {name} from {self.deciding.name}, and one prompt cannot show both; give both "
+                        "the same settings, or each its own suite",
                         (*KEYS, part.name),
                     )
         return found
@@ -110,7 +110,7 @@ class SeveralScorer(Scorer):
             if place == 0:
                 asked = requests
             elif requests != asked:
-                message = f"asks for something else than {self.deciding.name}: {_difference(requests, asked)}"
+                message = f"sends different requests from {self.deciding.name}: {_difference(requests, asked)}"
                 if "max_tokens" in message and "letter" in (part.scorer.name, self.deciding.scorer.name):
                     message += ", and no max_tokens of letter's own"
                 raise SettingsError(message, (*KEYS, part.name))
