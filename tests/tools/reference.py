@@ -81,10 +81,11 @@ def reference() -> str:
 def _lines() -> Iterator[str]:
     yield "# Reference"
     yield ""
-    yield f"Every key, scorer, filter, gate, preset, option and command. Made by `{COMMAND}`: do not edit it by hand."
+    yield "Look up every key, scorer, filter, gate, metric, preset, option and command here."
+    yield f"This page is made by `{COMMAND}`: do not edit it by hand."
     yield ""
-    yield "How things work together is said in [the other pages](README.md)."
-    yield "An empty default is none, or what the meaning says."
+    yield "[The other pages](README.md) explain how things work together, with examples."
+    yield "An empty default means that there is none, or that the meaning gives it."
     yield ""
     yield (
         "[A suite](#a-suite) · [scorers](#scorers) · [filters](#filters) · [gates](#gates) · [metrics](#metrics) · "

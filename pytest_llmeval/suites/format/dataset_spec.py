@@ -48,11 +48,11 @@ class RowsSpec(Spec):
         description="The data file, relative to the suite file; also compressed (.gz, .zst), a pattern such as "
         "part-*.jsonl, or a folder with one JSON object in each file.",
     )
-    format: DataFormat | None = Field(None, description="The file's format, where its suffix does not say it.")
+    format: DataFormat | None = Field(None, description="The file's format, if its suffix does not give it.")
     key: str | None = Field(
         None,
         description="Where in a JSON or YAML file the list of rows is; dots reach inner keys, and * goes through a "
-        "list, whose entries give their rows the columns that stand beside them: data.*.paragraphs.*.qas.",
+        "list and adds each entry's other columns to its rows: data.*.paragraphs.*.qas.",
     )
     columns: Annotated[tuple[str, ...], FROM_LIST] | None = Field(
         None, description="Names of the columns of a CSV or TSV file that has no header."
@@ -71,25 +71,25 @@ class DatasetSpec(RowsSpec):
 
     fields: dict[str, FieldRule] = Field(
         {},
-        description="What a sample's id, question, choices, target, choice_types, category and cluster are made of, "
-        "and its response, which is scored where no model is given: a column "
-        "(dots reach nested ones) or a Jinja2 template. Any other name is a variable for the prompt's template.",
+        description="How to make a sample's id, question, choices, target, choice_types, category and cluster, and its "
+        "response, which is scored if no model is given: from a column (dots reach nested ones) or a Jinja2 template. "
+        "Any other name is a variable for the prompt's template.",
     )
     where: str | None = Field(None, description="A Jinja2 expression; rows for which it is false are left out.")
     limit: int | None = Field(None, ge=1, description="Use the first this many rows, after where and the shuffle.")
     shuffle_seed: int | None = Field(None, description="Shuffle the rows with this seed.")
     columns_first: bool = Field(
         False,
-        description="In templates a column wins over a field of the same name, and no field is made of a column only "
-        "because it has its name: rows are seen as lm-eval sees them.",
+        description="In templates a column takes precedence over a field of the same name, and a column does not "
+        "become a field because of its name alone, as in lm-eval.",
     )
     python_values: bool = Field(
         False,
-        description="Templates write null, lists and mappings as Python and lm-eval do, where else they are an error.",
+        description="Templates write null, lists and mappings as Python and lm-eval do; by default these are errors.",
     )
     first_id: int | None = Field(
         None,
         ge=0,
-        description="Ids are the rows' numbers, counted from this, whatever columns there are; by default the column "
-        "id, or numbers from 1.",
+        description="Use the rows' numbers, counted from this, as ids; by default ids come from the column id, or are "
+        "numbers from 1.",
     )

@@ -79,22 +79,22 @@ class EpochsSpec(Spec):
     count: int = Field(ge=1, le=MAX_EPOCHS, description="How often every sample is asked.")
     reduce: Reductions = Field(
         ("mean",),
-        description="How a sample's scores become one. mean: every number averaged; right if every reply is, wrong if "
-        "none is, else a number between. first: the first reply's. mode: that of the answer given most often, the "
-        "first of equals; mode@k: among the first k replies. any, all: right if any reply is, if all are. pass@k: "
-        "chance that one of k replies is right, or more; pass^k: that all of k are; both without bias. Of several, the "
-        "first decides what is right.",
+        description="How a sample's scores become one. mean: the average of every number; right if every reply is "
+        "right, wrong if none is, else a number between. first: the score of the first reply. mode: the score of the "
+        "most frequent answer, the first one in a tie; mode@k: the same among the first k replies. any, all: right if "
+        "any reply is right, if all are. pass@k: the probability that at least one of k replies is right; pass^k: that "
+        "all k are; both unbiased. If several are given, the first decides what is right.",
     )
 
     threshold: float | None = Field(
         None,
         allow_inf_nan=False,
-        description="Where the scorer gives numbers and no right or wrong: a reply is right whose first number is at "
+        description="For a scorer that gives numbers and no right or wrong: a reply is right if its first number is at "
         "least this (at most, for a metric that is better when lower). pass@k, pass^k, any and all need it then.",
     )
     vote: Literal["answer", "text"] = Field(
         "answer",
-        description="What mode counts: the answers that the scorer found, or the replies as filters left them, as "
+        description="What mode counts: the answers that the scorer found, or the replies after the filters, as "
         "lm-eval's majority_vote.",
     )
 

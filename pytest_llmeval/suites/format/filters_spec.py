@@ -85,7 +85,7 @@ class AfterFilter(Spec):
     kind: Literal["after"] = "after"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
     match: Literal["first", "last"] = Field("last", description="Which of several markers counts.")
-    missing: Missing = Field("no_answer", description="What a reply without the marker is: no answer, or kept whole.")
+    missing: Missing = Field("no_answer", description="A reply without the marker has no answer, or is kept whole.")
 
 
 class BeforeFilter(Spec):
@@ -94,7 +94,7 @@ class BeforeFilter(Spec):
     kind: Literal["before"] = "before"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
     match: Literal["first", "last"] = Field("first", description="Which of several markers counts.")
-    missing: Missing = Field("keep", description="What a reply without the marker is: no answer, or kept whole.")
+    missing: Missing = Field("keep", description="A reply without the marker has no answer, or is kept whole.")
 
 
 class RegexFilter(Spec):
@@ -109,9 +109,7 @@ class RegexFilter(Spec):
     group: NameOrNumber | None = Field(
         None, description="The number or the name of the group that counts; by default the first that holds text."
     )
-    fallback: str | None = Field(
-        None, description="What stands for a reply without a match; by default that is no answer."
-    )
+    fallback: str | None = Field(None, description="The text for a reply without a match; by default it has no answer.")
     ignore_case: bool = Field(False, description="Search without regard to case.")
     timeout_s: float = Field(1.0, gt=0, description="Seconds that the search in one reply may take.")
 
@@ -127,12 +125,12 @@ class ChoiceRegexFilter(Spec):
     pattern: str = Field(description="A regular expression in Python's syntax, such as (\\([A-Z]\\)).")
     match: Place = Field("first", description="Which match counts: first, last, or its number from 0; -1 is the last.")
     fallback: str | None = Field(
-        None, description="What stands for a reply in which nothing is found; by default that is no answer."
+        None, description="The text for a reply in which nothing is found; by default it has no answer."
     )
     ignore_case: bool = Field(False, description="Look for the choices' texts without regard to case.")
     ignore_punctuation: bool = Field(False, description="Look for the choices' texts without their punctuation.")
     ignore: Annotated[tuple[str, ...], FROM_LIST] = Field(
-        (), description="Regular expressions: what they match is left out of reply and choices."
+        (), description="Regular expressions; what they match is removed from reply and choices."
     )
     timeout_s: float = Field(1.0, gt=0, description="Seconds that the search in one reply may take.")
 
@@ -141,9 +139,9 @@ class MapFilter(Spec):
     """Another text for a whole text, as lm-eval's map: map: {"1": yes}, or with a default for all others."""
 
     kind: Literal["map"] = "map"
-    values: dict[str, NameOrNumber] = Field(min_length=1, description="By the text found, the text that stands for it.")
+    values: dict[str, NameOrNumber] = Field(min_length=1, description="For each text, the text that replaces it.")
     default: NameOrNumber | None = Field(
-        None, description="What stands for any other text; by default that is no answer."
+        None, description="The text that replaces any other; by default it has no answer."
     )
 
 

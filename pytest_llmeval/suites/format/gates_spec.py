@@ -50,7 +50,7 @@ class PrimaryMetricSpec(Spec):
 
     name: str = Field(min_length=1, description="The metric's name.")
     better: Literal["higher", "lower"] | None = Field(
-        None, description="Which is better; by default what is known of the metric."
+        None, description="Which direction is better; by default that of the metric, if known."
     )
 
     @model_validator(mode="before")

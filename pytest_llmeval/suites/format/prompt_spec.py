@@ -41,7 +41,7 @@ class FewshotSpec(RowsSpec):
         "category.",
     )
     fields: dict[str, FieldRule] = Field(
-        {}, description="Fields of the examples that are made of something else than in the data set; see dataset."
+        {}, description="Fields of the examples that differ from those of the data set; see dataset."
     )
     template: str | None = Field(None, description="Template of an example's question; by default prompt.template.")
     answer: str | None = Field(
@@ -51,7 +51,7 @@ class FewshotSpec(RowsSpec):
         None, description="Stands before an example's answer; by default prompt.delimiter."
     )
     prefix: str | None = Field(
-        None, description="Template that begins an example's answer; by default prompt.prefix, and none if empty."
+        None, description="Template of the beginning of an example's answer; by default prompt.prefix; empty for none."
     )
     delimiter: str = Field("\n\n", description="Stands between the parts of a prompt: system, examples, question.")
     multi_turn: bool = Field(
@@ -65,7 +65,7 @@ class PromptSpec(Spec):
     template: str | None = Field(None, description="Jinja2 template of the question; by default the scorer's.")
     system: str = Field("", description="Text before everything else, or the system message of a chat; a template too.")
     system_delimiter: str | None = Field(
-        None, description="Stands after the system text where there is no chat; by default prompt.fewshot.delimiter."
+        None, description="Stands after the system text if there is no chat; by default prompt.fewshot.delimiter."
     )
     delimiter: str = Field(" ", description="Stands between a prompt and an option, and before an example's answer.")
     prefix: str = Field(
@@ -108,6 +108,9 @@ class GenerateSpec(Spec):
     ] = Field((), description="A reply ends before the first of these texts.")
     temperature: float = Field(0.0, ge=0, description="0 takes the likeliest token; above 0 tokens are sampled.")
     top_p: float = Field(
-        1.0, gt=0, le=1, description="Above temperature 0, sample among the likeliest tokens that sum to this."
+        1.0,
+        gt=0,
+        le=1,
+        description="Above temperature 0, sample from the likeliest tokens whose probabilities sum to this.",
     )
     seed: int = Field(0, description="Decides what is sampled when the temperature is above 0.")

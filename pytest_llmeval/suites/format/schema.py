@@ -56,41 +56,45 @@ class SuiteSpec(Spec):
     )
     description: str = Field("", description="What the suite measures.")
     preset: str | None = Field(
-        None, description="A published benchmark that gives the defaults: see `llmeval presets`. Keys here win."
+        None, description="A published benchmark that gives the defaults: see `llmeval presets`. Keys here override it."
     )
     samples: Annotated[tuple[dict[str, Any], ...], FROM_LIST] | None = Field(
-        None, description="The samples themselves; else see dataset."
+        None, description="The samples themselves, instead of dataset."
     )
-    dataset: DatasetSpec | None = Field(None, description="The file that holds the samples; else see samples.")
+    dataset: DatasetSpec | None = Field(None, description="Where the samples come from, instead of samples.")
     prompt: PromptSpec = Field(PromptSpec(), description="How a sample becomes a prompt.")
     choices: FieldRule | None = Field(None, description="The options of every sample: a list, a template or a column.")
     target: FieldRule | None = Field(None, description="What is expected: a value, a template or a column.")
-    category: str | None = Field(None, description="What reports are broken down by: a column or a template.")
+    category: str | None = Field(
+        None, description="A sample's category: a column or a template. Reports have a row for each category."
+    )
     cluster: str | None = Field(
         None,
         min_length=1,
         description="What samples that belong together share, such as a passage: a column or a template. Standard "
-        "errors and gates then count clusters, of which there have to be 10.",
+        "errors and gates then count clusters, and at least 10 are needed.",
     )
     interval: Literal["bootstrap"] | None = Field(
         None,
         description="bootstrap: 95% intervals by a seeded bootstrap over the samples (or over their clusters), not by "
-        "formulas. No part of the fingerprint.",
+        "formulas. Not part of the fingerprint.",
     )
-    filters: Filters = Field((), description="Done to a reply, in this order, before it is scored.")
+    filters: Filters = Field((), description="Steps applied to a reply, in this order, before it is scored.")
     score: ScoreSettings = Field(description="How a reply is scored.")
     generate: GenerateSpec = Field(GenerateSpec(), description="How replies are generated.")
-    epochs: EpochsSpec | None = Field(None, description="How often every sample is asked, and how that is reduced.")
+    epochs: EpochsSpec | None = Field(
+        None, description="How often every sample is asked, and how its scores become one."
+    )
     tags: Annotated[tuple[Annotated[str, AfterValidator(_tag), WithJsonSchema(_TAG_SCHEMA)], ...], FROM_LIST] = Field(
         (), description="Become pytest marks."
     )
     gates: Gates = Field(
         (),
-        description="Rules that fail the run where they do not hold, such as accuracy >= 0.6, ci_low(accuracy) > 0.55, "
+        description="Rules that fail the run if they do not hold, such as accuracy >= 0.6, ci_low(accuracy) > 0.55, "
         "category.geography.accuracy >= 0.5 or macro.accuracy >= 0.5.",
     )
     primary_metric: PrimaryMetricSpec | None = Field(
         None,
         description="The metric by which the suite is compared with a baseline: its name, or {name: …, better: "
-        "higher}. By default accuracy, where there is one, else the first of which it is known what is better.",
+        "higher}. By default accuracy, if there is one, else the first whose better direction is known.",
     )

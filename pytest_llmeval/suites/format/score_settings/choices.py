@@ -50,13 +50,13 @@ class ChoiceSettings(ScorerSettings):
     metrics: Annotated[tuple[ChoiceMetric, ...], FROM_LIST] = Field(
         (),
         description="Further metrics: of classification, with the options' indices as classes; greedy_match is the "
-        "share of samples of which greedy decoding writes a right option (lm-eval's exact_match); accuracy_pmi is "
-        "accuracy by pmi, beside another normalize.",
+        "share of samples for which greedy decoding writes a right option (lm-eval's exact_match); accuracy_pmi is "
+        "accuracy by pmi when normalize is another.",
     )
     ties: Literal["share", "first"] = Field(
         "share",
-        description="Options that are equally likely share the credit, a right one of m being worth 1/m; or the first "
-        "of them is the answer, as in lm-eval.",
+        description="share: options that are equally likely share the credit, so that one right option of m is worth "
+        "1/m. first: the first of them is the answer, as in lm-eval.",
     )
 
     @property
@@ -118,7 +118,7 @@ class LetterSettings(ScorerSettings):
     exclude_types: Annotated[tuple[str, ...], FROM_LIST] = Field(
         (), description="Options of these choice_types are left out."
     )
-    shuffle: bool = Field(True, description="Show the options in an order of their own for each sample.")
+    shuffle: bool = Field(True, description="Show the options in a different order for each sample.")
     shuffle_seed: int = Field(0, description="Decides, with the sample's id, the order of its options.")
     max_tokens: int | None = Field(
         None,
@@ -128,7 +128,7 @@ class LetterSettings(ScorerSettings):
     rule: Literal["stated", "first_upper"] = Field(
         "stated",
         description="How a reply is read. stated: the label in the last \\boxed{}, else after the last 'answer is' or "
-        "'answer:', else at the start, else the only one that stands as a word of its own. first_upper: the first "
+        "'answer:', else at the start, else the only one that is a separate word. first_upper: the first "
         "upper-case letter, wherever it stands, as in ChronoLogic's script.",
     )
 
@@ -167,8 +167,8 @@ class YesNoSettings(ScorerSettings):
 
     tie_is_no: bool = Field(
         False,
-        description="By loglikelihood: where yes and no are equally likely, the answer is no. By default it is worth a "
-        "half.",
+        description="By loglikelihood: if yes and no are equally likely, the answer is no. By default, the sample is "
+        "worth a half.",
     )
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
@@ -185,7 +185,7 @@ class YesNoSettings(ScorerSettings):
     def _a_rule_is_for_replies(self) -> YesNoSettings:
         if self.by == "loglikelihood" and "rule" in self.model_fields_set:
             raise refuse(
-                "score.yes_no: found a rule, which says how a reply is read, with by 'loglikelihood', which asks for "
+                "score.yes_no: found a rule, which says how a reply is read, with by 'loglikelihood', which reads "
                 "none; remove one of the two"
             )
         return self
@@ -208,8 +208,8 @@ class PerplexitySettings(ScorerSettings):
     scorer = "scorers.likelihood.perplexity:PerplexityScorer"
     windows: Literal["disjoint", "sliding"] = Field(
         "disjoint",
-        description="How a text longer than the model's context is read: cut into disjoint windows, or by one that "
-        "moves on by stride tokens at a time.",
+        description="How a text longer than the model's context is read: in disjoint windows, or in a "
+        "sliding window that moves on by stride tokens at a time.",
     )
     stride: int | None = Field(
         None, ge=1, description="Tokens by which a sliding window moves on: fewer give each token more context."

@@ -58,7 +58,7 @@ class MathSettings(ScorerSettings):
             raise refuse("score.math.extract: found an empty list, expected one name or more, such as [boxed, answer]")
         if "math_verify" in self.extract and (len(self.extract) > 1 or self.compare != "math_verify"):
             raise refuse(
-                "score.math.extract: math_verify searches reply and target alike: it stands alone, with compare: "
+                "score.math.extract: math_verify searches both reply and target: use it alone, with compare: "
                 "math_verify"
             )
         return self

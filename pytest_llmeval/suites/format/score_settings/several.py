@@ -25,7 +25,7 @@ _NAME_IN_SCHEMA = whole(r"(?:[A-Za-z_]|[^\u0000-\u007f\s])(?:[\w@^-]|[^\u0000-\u
 class PartSettings(Spec):
     """One of several scorers, and what is done to the reply before it."""
 
-    filters: Filters = Field((), description="Done to the reply in this order, after the suite's own filters.")
+    filters: Filters = Field((), description="Steps applied to the reply in this order, after the suite's own filters.")
     score: OneScoreSettings = Field(description="How the reply is scored.")
     reduce: Reductions | None = Field(
         None, description="How this scorer's scores of several epochs become one; by default as epochs.reduce says."
@@ -39,11 +39,11 @@ class SeveralSettings(ScorerSettings):
     scorers: dict[str, PartSettings] = Field(
         min_length=1,
         json_schema_extra={"propertyNames": {"pattern": _NAME_IN_SCHEMA}},
-        description="The scorers, by a name that stands before their metrics: flexible.accuracy.",
+        description="The scorers, by name; the name is put before their metrics: flexible.accuracy.",
     )
     decides: str | None = Field(
         None,
-        description="The name of the scorer that decides what is right, whose metrics keep their names; the first.",
+        description="The scorer that decides what is right, whose metrics keep their names; by default the first.",
     )
 
     @property

@@ -81,7 +81,7 @@ class BleuSettings(ReferenceSettings):
         json_schema_extra=_EACH_ONCE,
         description="BLEU of n-grams up to each of these orders: 4 is what is usually called BLEU.",
     )
-    smoothing: Smoothing = Field("exp", description="What is done where no n-gram of an order matches.")
+    smoothing: Smoothing = Field("exp", description="What to do if no n-gram of an order matches.")
     smooth_value: float | None = Field(
         None, gt=0, description="The value that smoothing floor (0.1) or add-k (1) puts in."
     )
