@@ -208,7 +208,7 @@ def test_numbers_have_no_right_replies_to_count() -> None:
 
     for reduce in ("pass@1", "pass^1", "any", "all"):
         with pytest.raises(
-            SettingsError, match=f"{re.escape(reduce)} counts right replies, and chrf says of"
+            SettingsError, match=f"{re.escape(reduce)} counts right replies, and chrf does not decide"
         ) as caught:
             scorer_of({"count": 2, "reduce": ["mean", reduce]}, ChrfSettings())
         assert caught.value.keys == ("epochs", "reduce")
