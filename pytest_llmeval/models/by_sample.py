@@ -30,5 +30,5 @@ class SampleBackend(Backend, ABC):
 
     def _lacks(self, method: str) -> ModelError:
         return ModelError(
-            f"model {self.identity.name}: it answers the samples of suites, and knows no prompt without its sample"
+            f"model {self.identity.name}: it answers samples of suites only, not a prompt without its sample"
         )
