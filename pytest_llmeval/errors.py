@@ -56,7 +56,7 @@ class RequestError(LLMEvalError):
 
 
 class LeftOutError(RequestError):
-    """A sample that the model was told to leave out: it is skipped, and neither wrong nor unscored."""
+    """A sample that the model leaves out on request: it is skipped, and neither wrong nor unscored."""
 
 
 class ContextLengthError(RequestError):

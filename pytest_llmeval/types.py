@@ -99,11 +99,11 @@ class GenerateRequest:
 class LoglikelihoodResponse:
     """``loglikelihood`` is the sum, in nats, of the logprobs of the continuation's ``num_tokens`` tokens.
 
-    ``is_greedy``: each of those tokens is the likeliest at its place; None where nobody knows. ``num_context_tokens``
-    counts what the continuation is conditioned on. ``seconds``: this request's share of the time that its batch took;
-    ``is_timed`` says that they are its own, measured for it alone.
-    Of a ``LoglikelihoodRollingRequest`` the whole text is the continuation, and its context the one token that stands
-    before the text.
+    ``is_greedy``: each of those tokens is the likeliest at its place; None where that is unknown.
+    ``num_context_tokens`` counts what the continuation is conditioned on. ``seconds``: this request's share of the time
+    that its batch took; ``is_timed`` says that they are its own, measured for it alone. Of a
+    ``LoglikelihoodRollingRequest`` the whole text is the continuation, and its context the one token that stands before
+    the text.
 
     ``measure`` says what the number is, where it was not computed here but came from a file: ``uncounted``, of an
     unknown number of tokens (``num_tokens`` is 0); ``score``, an option's score, to be compared as it is, whatever the

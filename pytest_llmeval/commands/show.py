@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warn(report: Report, path: Path) -> None:
-    """What is shown is what the report says; that it is not so is told beside it."""
+    """Shows what the report says; a warning says where that does not agree with its records."""
     from pytest_llmeval.reporting.report.recount import misfit
 
     if problem := misfit(report, f"the report {path}"):

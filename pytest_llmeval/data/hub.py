@@ -173,7 +173,7 @@ def _load(dataset: HubDataset, error: HubError, **more: Any) -> Any:
     loaded = datasets.load_dataset(f"hf://datasets/{dataset.name}" if hides else dataset.name, **arguments)
     if is_offline and dataset.config is None and not dataset.is_local:
         configs = {getattr(table, "config_name", None) for table in _tables(loaded)}
-        for config in configs - {None, "default"}:  # the only one that was ever loaded, of how many nobody knows
+        for config in configs - {None, "default"}:  # the only one that was ever loaded, of an unknown number
             raise error(f"the local cache holds {dataset.name} ({config}) in part; name the config", "config")
     wanted = dataset.revision if files is None else files.name  # a branch's commit is known from the hub's cache
     if wanted is not None and (is_offline or _COMMIT.fullmatch(wanted) is not None):

@@ -24,8 +24,8 @@ _MAX_DECIMALS = 17
 def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
     """``accuracy 0.583 [0.512, 0.651], n 200: below 0.6``; without the end where the rule holds.
 
-    The metric has a value, and the bound that the rule asks for. The interval of one sample says nothing, and is told
-    only where the rule is about it.
+    The metric has a value, and the bound that the rule asks for. The interval of one sample says nothing, and is
+    reported only where the rule is about it.
     """
     numbers = {"value": metric.value, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
     texts = {name: "" if value is None else number(value) for name, value in numbers.items()}

@@ -115,7 +115,7 @@ class Lookahead:
         return self._model
 
     def has_answered(self, key: Hashable) -> bool:
-        """Whether the model has answered this sample, and nobody has come for its responses."""
+        """Whether the model has answered this sample, and its responses have not been taken yet."""
         return key in self._ready
 
     def forget_model(self) -> None:

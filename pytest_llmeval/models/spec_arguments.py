@@ -64,7 +64,7 @@ def check_names(values: Mapping[str, JSON], known: Iterable[str], model: str) ->
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether an argument of this name holds what nobody may read: ``api_key``, ``token``, not ``max_tokens``."""
+    """Whether an argument of this name holds a secret: ``api_key``, ``token``, not ``max_tokens``."""
     words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     return not _SECRET.isdisjoint(words)
 

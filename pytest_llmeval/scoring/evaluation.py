@@ -182,7 +182,7 @@ class Evaluation:
     def judged_by(self) -> tuple[str, ...]:
         """What the scorers say of the models that they ask (see ``custom.ReplyJudge``).
 
-        Raises ``SuiteError`` where a scorer says of its judge what is no text.
+        Raises ``SuiteError`` where a scorer's name for its judge is not text.
         """
         try:
             return tuple(self.scorer.judges())

@@ -56,7 +56,7 @@ def target_texts(sample: Sample) -> tuple[str, ...]:
 
 
 def _text(target: JSON, path: str) -> str:
-    """``path`` is the file that it stands in, which decides what a reader is told of a truth value."""
+    """``path`` is the file that it stands in, which decides the message for a truth value."""
     if isinstance(target, str):
         return target
     if target is None:

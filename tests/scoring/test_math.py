@@ -304,8 +304,8 @@ def test_targets_that_are_refused(target: Any, message: str) -> None:
     ("settings", "message"),
     [
         ({"extract": []}, "score.math.extract: found an empty list"),
-        ({"extract": ["math_verify", "boxed"]}, "it stands alone"),
-        ({"extract": ["math_verify"], "compare": "hendrycks"}, "it stands alone"),
+        ({"extract": ["math_verify", "boxed"]}, "use it alone"),
+        ({"extract": ["math_verify"], "compare": "hendrycks"}, "use it alone"),
         ({"compare": "sympy"}, "math_verify"),
         ({"timeout_s": 0}, "greater than 0"),
     ],

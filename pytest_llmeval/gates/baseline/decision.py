@@ -48,7 +48,7 @@ def is_within_noise(found: Regression) -> bool:
 
 
 def numeric_noise(baseline: float) -> float:
-    """The drop that is put down to rounding where nobody has named a margin: a ten-thousandth of the baseline's value.
+    """The drop that is attributed to rounding where no margin was given: a ten-thousandth of the baseline's value.
 
     Another batch size or processor shifts every logprob by as little, and a shift of all samples is significant however
     small it is. It is a guess at rounding and at nothing else, which is relative to the value; a metric whose zero has

@@ -19,7 +19,7 @@ __all__ = ["GatedMetric", "UnmatchedMargin", "changed_definition", "gated_metric
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedMetric:
     """One metric of a suite. ``problem`` says why it cannot be compared, where it cannot; ``higher_is_better`` is None
-    only there. ``margin`` is the drop that is allowed, None where nobody has named one.
+    only there. ``margin`` is the drop that is allowed, None where none was given.
     """
 
     name: str

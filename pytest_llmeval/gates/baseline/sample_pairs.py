@@ -33,8 +33,8 @@ class Pairing:
 
     ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
     ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared;
-    ``allow_unscored`` is how many of each are left out and told, not refused. ``require``: a selection of a suite is
-    refused.
+    ``allow_unscored`` is how many of each are left out and reported, not refused. ``require``: a selection of a suite
+    is refused.
     """
 
     compare: Literal["all", "common"]
@@ -134,7 +134,7 @@ def _selection(
     *,
     is_same: bool,
 ) -> Sequence[str]:
-    """What is told where not all of the suite was to run; ``Refusal`` where a sample was to run and is missing."""
+    """The notes where not all of the suite was to run; ``Refusal`` where a sample was to run and is missing."""
     missing = [sample_id for sample_id, kept in first.items() if _is_scored(kept) and sample_id not in second]
     info, num_expected = after.info, after.summary.num_expected
     if info.num_samples is not None:
@@ -164,7 +164,7 @@ def _what_differs(
     common = [sample_id for sample_id in second if sample_id in first]
     changed = [sample_id for sample_id in common if not _agree(first[sample_id], second[sample_id])]
     new = [sample_id for sample_id in second if sample_id not in first]
-    # Of a selection nobody knows which samples are gone, and which were left out; the same holds for the baseline's.
+    # In a selection it is not known which samples are gone, and which were left out; the same holds for the baseline's.
     gone = [sample_id for sample_id in first if sample_id not in second] if _is_whole(after) else []
     parts = _parts_that_differ(before.info, after.info)
     samples = [

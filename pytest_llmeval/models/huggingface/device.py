@@ -161,7 +161,7 @@ def _free_bytes(device: torch.device) -> int | None:
 
 
 def release_memory() -> None:
-    """Give what a model that nobody holds any more has left in memory back to the system and to other models."""
+    """Give the memory of a model that is no longer referenced back to the system and to other models."""
     gc.collect()  # modules and their hooks hold each other
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

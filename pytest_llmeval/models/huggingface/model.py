@@ -255,7 +255,7 @@ class HuggingFaceModel(Backend):
     def _finished(
         self, outcomes: Mapping[int, Outcome | RequestError], pairs: Mapping[int, EncodedPair]
     ) -> dict[int, LoglikelihoodResponse | Failed]:
-        """The responses that are known while the engine is at work; what is no number may be computed again."""
+        """The responses that are known while the engine is at work; what is not a number may be computed again."""
         found = {index: self._response(outcome, pairs[index]) for index, outcome in outcomes.items()}
         return {index: response for index, response in found.items() if isinstance(response, LoglikelihoodResponse)}
 

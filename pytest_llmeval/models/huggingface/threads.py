@@ -21,7 +21,7 @@ class Threads:
     """
 
     _set_here: ClassVar[int | None] = None
-    """What torch was told last. Its threads are the whole process's, so this is, too."""
+    """What torch was last set to. Its threads are the whole process's, so this is, too."""
 
     def __init__(self, num_workers: int = 1, *, busy: Busy | None = None) -> None:
         self._busy = Busy() if busy is None else busy

@@ -65,7 +65,7 @@ def concurrency_of(arguments: Mapping[str, JSON], model: str) -> int:
 
 
 def missing_module(module: str) -> str | None:
-    """Why a module is not there, as far as can be told without importing it; None if it is."""
+    """Why a module is not there, as far as is known without importing it; None if it is."""
     if module.endswith(".py"):
         return None if Path(module).expanduser().is_file() else f"there is no file {module}"
     top, _, below = module.partition(".")

@@ -59,7 +59,7 @@ class SuiteNode(pytest.Collector):
     responses: DataResponses | None = None
     """The replies that the data carry, where there is no model to ask."""
     lookahead: Lookahead | None = None
-    """Of its own where nobody is asked: no other suite's model is to make room for that."""
+    """Its own where no model is needed, so that no other suite's model has to make room."""
 
     @functools.cached_property
     def samples_asked(self) -> list[AskedSample]:
@@ -250,7 +250,7 @@ class SuiteModel(pytest.Collector):
 
 
 class NotASuite(pytest.File):
-    """A YAML file that was named on the command line and that nobody collects."""
+    """A YAML file that was named on the command line and that no plugin collects."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """Say what a suite begins with."""

@@ -103,7 +103,7 @@ def collect_installed_folder(parent: pytest.Collector, path: Path) -> pytest.Col
 
 
 def add_named_suites(config: pytest.Config, settings: Settings) -> None:
-    """Let pytest collect what ``--llm-suite`` names: instead of what it would find where it was told nothing else.
+    """Let pytest collect what ``--llm-suite`` names: instead of what it would find without arguments.
 
     Raises ``OptionError`` for a name that does not exist.
     """

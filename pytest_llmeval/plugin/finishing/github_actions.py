@@ -1,4 +1,4 @@
-"""GitHub Actions: what a job is told of a session."""
+"""GitHub Actions: annotations and the job summary of a session."""
 
 from __future__ import annotations
 

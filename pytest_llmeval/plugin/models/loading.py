@@ -127,7 +127,7 @@ def load_or_take(config: pytest.Config, model: str, device: str) -> Model:
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:
-    """Fail this test in one line, and run no other: each would fail alike.
+    """Fail this test in one line, and run no other: each would fail in the same way.
 
     Not called where an exception is handled: pytest would print that one too.
     """
@@ -138,7 +138,7 @@ def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn
 def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callable[[], Sequence[AskedSample]]) -> None:
     """Find out, when a suite is collected, whether the files of replies fit it. Raises ``LLMEvalError``.
 
-    Else each of its samples would fail alike.
+    Else each of its samples would fail in the same way.
     """
     for spec in config.stash[settings_key].model_specs:
         if spec.kind.checks_suites and not is_overridden(config, file):
@@ -151,7 +151,8 @@ def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callab
 def check_abilities(config: pytest.Config, file: Path, evaluation: Evaluation) -> None:
     """Refuse, when a suite is collected, a model that is known to lack what the suite asks for. Raises ``SuiteError``.
 
-    Else each of its samples would fail alike. What a conftest.py gives in the model's place is known when it runs.
+    Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
+    runs.
     """
     from pytest_llmeval.scoring.abilities import inability, method_of
 

@@ -262,7 +262,7 @@ def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | Non
 
 
 def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
-    """What is told of a sample whose test does not run."""
+    """What is reported of a sample whose test does not run."""
     return _with_news(item, Payload(records=(record,), suite=item.file.info), model)
 
 

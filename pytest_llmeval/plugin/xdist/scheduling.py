@@ -56,7 +56,7 @@ class ChunkScheduling:
 
     :param num_nodes: workers that the session begins with.
     :param plan: the work, from the node ids that every worker collected.
-    :param restarts: told of a worker's death before ``remove_node`` is.
+    :param restarts: notified of a worker's death before ``remove_node`` is called.
     :param is_stopping: whether the session ends before its work is done (``-x``, Ctrl-C).
     :param refuse: reports that a node collected other tests than another: their collections, then the nodes.
     """
@@ -106,7 +106,7 @@ class ChunkScheduling:
 
     @property
     def tests_finished(self) -> bool:
-        """Whether workers get nothing more. They run their last test when they are told that none follows."""
+        """Whether workers get nothing more. They run their last test when they learn that none follows."""
         if self._is_stopping():
             return True
         given_out = self.collection_is_completed and not self._backlog
@@ -135,7 +135,7 @@ class ChunkScheduling:
         del self._pending[node]
         node.shutdown()
         if all(other.shutting_down for other in self._collections):
-            self._backlog.clear()  # nobody is left to take it
+            self._backlog.clear()  # no worker is left to take it
 
     def schedule(self) -> None:
         """Give work to every worker that wants some; the first call makes the plan."""
@@ -208,7 +208,7 @@ class ChunkScheduling:
         return None if blamed is None else self._nodeids[blamed]
 
     def stop(self) -> None:
-        """The session ends before its work is done: workers that wait for more are told so.
+        """The session ends before its work is done: workers that wait for more are stopped.
 
         pytest-xdist tells them once, and that may have been when they were hidden from it.
         """
@@ -248,7 +248,7 @@ class ChunkScheduling:
         for node, given in hungry.items():
             if given:
                 _send(node, given)
-        # A worker that has been told to end takes over nothing: keep it while one may die without a replacement.
+        # A worker that has been asked to end takes over nothing: keep it while one may die without a replacement.
         if self._restarts.next_is_replaced or self.tests_finished:
             self._shut_down([node for node in hungry if not self._backlog.has_for(node)])
 

@@ -210,7 +210,7 @@ def _merged_names(parts: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | 
 
 
 def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
-    """What they share; where they differ, a list of their values, each once. Mappings in them are merged alike."""
+    """What they share; where they differ, a list of their values, each once. Inner mappings are merged the same way."""
     merged: dict[str, JSON] = {}
     for key in dict.fromkeys(key for mapping in mappings for key in mapping):
         values = [mapping.get(key) for mapping in mappings]

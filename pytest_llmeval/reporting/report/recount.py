@@ -93,7 +93,7 @@ class _Recount:
     unlike: frozenset[str]
 
     def is_slow(self, name: str) -> bool:
-        """Whether the metric's interval is a bootstrap's, and nobody has asked for it."""
+        """Whether the metric's interval is a bootstrap's that was not requested."""
         return definition(name).kind == "corpus" and name not in self.bounds_of
 
     def check(self, stored: Mapping[str, Metric], found: Mapping[str, Metric], where: str = "") -> None:

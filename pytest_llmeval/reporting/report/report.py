@@ -63,12 +63,12 @@ class SuiteReport:
     """What the session found about one suite; where several models were given, on one of them.
 
     ``models`` names those that answered it: one, unless its numbers mix them. Token counts and seconds are sums over
-    its records. ``macro`` are its metrics' means over its categories, every category counting alike; their ``n`` counts
-    categories. ``engine`` is how its log-likelihoods were computed, where the model tells. ``reliability`` are the bins
-    of its expected calibration error, where its scorer gives probabilities. ``latency`` is of the model's seconds for a
-    sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that were timed by themselves,
-    and of those whose tokens were counted: shares of a batch's time are alike, and their percentiles say nothing.
-    ``phases`` are where generated texts spent their time, as far as the model tells.
+    its records. ``macro`` are its metrics' means over its categories, every category counting equally; their ``n``
+    counts categories. ``engine`` is how its log-likelihoods were computed, where the model tells. ``reliability`` are
+    the bins of its expected calibration error, where its scorer gives probabilities. ``latency`` is of the model's
+    seconds for a sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that were timed
+    by themselves, and of those whose tokens were counted: shares of a batch's time are equal, and their percentiles say
+    nothing. ``phases`` are where generated texts spent their time, as far as the model tells.
     """
 
     info: SuiteInfo
@@ -101,7 +101,7 @@ class Comparison:
 class Averages:
     """Metrics over the suites of one model (None where there is one): of each that at least two suites have.
 
-    ``macro`` has every suite count alike, ``micro`` every sample; a macro average's ``n`` counts suites. Metrics that
+    ``macro`` counts every suite equally, ``micro`` every sample; a macro average's ``n`` counts suites. Metrics that
     share no more than their name are in neither: ``unlike`` has what each suite's is, by metric and suite.
     """
 
@@ -116,13 +116,13 @@ class Report:
     """The whole session.
 
     ``created`` is its start, ISO 8601 in UTC. ``collected`` are the names of the suites that it found, whether samples
-    of them were to run or not; None where nobody wrote that down. ``num_failed_tests`` counts tests that failed where
+    of them were to run or not; None where that was not recorded. ``num_failed_tests`` counts tests that failed where
     no record says why (it is unscored, or wrong under ``--llm-strict``): hand-written ones, and samples with a fixture
     that failed after the score; gates and what could not be collected are not among them; None where nobody wrote that
     down. ``stopped`` says why it ended early; ``problems`` are
     what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for; those of a
     session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when it was
-    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where nobody wrote that down.
+    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded.
     """
 
     created: str

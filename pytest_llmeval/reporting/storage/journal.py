@@ -163,7 +163,7 @@ def _numbered(folder: Path, name: str, number: int) -> Iterator[Path]:
 def _max_name_bytes(folder: Path) -> int:
     try:
         return os.pathconf(folder, "PC_NAME_MAX")
-    except (AttributeError, OSError, ValueError):  # another system; no such folder, which is told when it is opened
+    except (AttributeError, OSError, ValueError):  # another system; no such folder, which is reported on open
         return 255
 
 

@@ -28,9 +28,9 @@ _MAX_WHOLE_BYTES = 256_000_000
 def read_report(path: Path) -> Report:
     """The report in a file; its records are read from there whenever they are asked for.
 
-    Raises ``ReportError``, in one line, for what is no report, was cut off, or has a schema that is not read here;
-    ``Report.records`` raises it for a record that cannot be read. Unknown keys are left alone. A journal gives what its
-    session had finished, summarised, with ``stopped`` set.
+    Raises ``ReportError``, in one line, for a file that is not a report, was cut off, or has a schema that is not read
+    here; ``Report.records`` raises it for a record that cannot be read. Unknown keys are left alone. A journal gives
+    what its session had finished, summarised, with ``stopped`` set.
     """
     try:
         if path.is_dir():

@@ -72,7 +72,7 @@ def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tu
 
 
 def _measured(suite: SuiteReport) -> Percentiles | None:
-    """The suite's latency, where it says something: a function of the user's that asks nobody takes no time."""
+    """The suite's latency, where it says something: a user's function that calls no service takes no time."""
     is_counted = suite.num_prompt_tokens + suite.num_tokens > 0
     least = _LEAST_SECONDS if is_counted else _LEAST_SECONDS_UNCOUNTED
     return None if suite.latency is None or suite.latency.p95 < least else suite.latency

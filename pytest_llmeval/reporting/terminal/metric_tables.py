@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The categories of one suite, and its metrics' means over them, every category counting alike."""
+    """The categories of one suite, and its metrics' means over them, every category counting equally."""
 
     suite: str
     rows: Sequence[Row]

@@ -129,7 +129,7 @@ def mean_texts(metrics: Mapping[str, Metric], *, parts: str | None = None) -> It
     """Means over categories or suites, of the metrics that a table shows first, else of the first there is.
 
     ``n`` of such a mean is a number of categories or suites; it is told where it is less than the largest. ``parts`` is
-    what each counts alike, such as ``suite``; None where each sample does. A mean without an interval says why.
+    what each counts equally, such as ``suite``; None where each sample does. A mean without an interval says why.
     """
     found = {name: metric.value for name, metric in metrics.items() if metric.value is not None}
     shown = [name for name in USUAL if name in found] or list(found)[:1]

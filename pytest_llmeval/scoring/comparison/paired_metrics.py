@@ -1,4 +1,4 @@
-"""A metric of two runs of one suite, sample by sample: what is tested, and what is told of it."""
+"""A metric of two runs of one suite, sample by sample: what is tested, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PairedMetric:
         return None if end is None else -end if self.higher_is_better else end
 
     def smallest_drop(self, level: float) -> float | None:
-        """The smallest true drop that a one-sided test at ``level`` finds with 90% power; None where nobody can say."""
+        """The smallest true drop that a one-sided test at ``level`` finds with 90% power; None if it is not known."""
         if self.is_zero_or_one and self.difference.num_clusters is None:
             discordance = (self.num_worse + self.num_better) / self.difference.n
             return smallest_drop_of_mcnemar(self.difference.n, discordance, level)
@@ -275,7 +275,7 @@ def _samples(ids: Sequence[str]) -> str:
 
 
 def pooled_over_suites(parts: Sequence[PairedMetric]) -> PairedMetric | None:
-    """One metric of several suites as if they were one, every sample counting alike.
+    """One metric of several suites as if they were one, every sample counting equally.
 
     None where the samples have no values of their own that could stand beside each other: of corpus metrics and of
     perplexities, and where samples lie in clusters.

@@ -1,4 +1,4 @@
-"""Averages over parts: categories of a suite, or suites. Macro counts every part alike, micro every sample."""
+"""Averages over parts: categories of a suite, or suites. Macro counts every part equally, micro every sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["macro_average", "micro_average"]
 
 
 def macro_average(parts: Iterable[Mapping[str, Metric]]) -> dict[str, Metric]:
-    """Each metric's mean over the parts, every one counting alike; ``n`` is the number of parts.
+    """Each metric's mean over the parts, every one counting equally; ``n`` is the number of parts.
 
     Only of metrics that each part has a value for, and of no counts; none of fewer than two parts. The parts hold
     different samples, and different clusters where samples lie in clusters. The standard error of k parts is
@@ -43,7 +43,7 @@ def micro_average(
     names: Sequence[str],
     clusters: Iterable[Sequence[str | None] | None] | None = None,
 ) -> dict[str, Metric]:
-    """Each named metric over the samples of all suites together, every one counting alike.
+    """Each named metric over the samples of all suites together, every one counting equally.
 
     Only of metrics that scores of at least two suites carry. Left out are counts, and metrics of classes (``mcc``,
     ``f1_macro`` and others of ``classification.py``), whose numbers mean another class in each suite. Perplexities are

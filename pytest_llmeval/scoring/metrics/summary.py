@@ -73,8 +73,9 @@ class Metric:
     ``stderr`` is the standard error of the mean (of others see ``pooled.py`` and ``corpus.py``), None for counts and
     for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means
     and for pooled metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A
-    mean of values that are all the same has the interval of ``_interval_of_alike`` where its metric has limits, else
-    none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
+    mean of values that are all the same has the interval of ``_interval_of_equal_values`` where its metric has limits,
+    else none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none
+    of.
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
     and interval are then those of ``clustered.py``, of corpus metrics those of a bootstrap that draws clusters; None
@@ -145,7 +146,7 @@ def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
 
 
 def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
-    """The names with those of the scores in the place of what stands for names that nobody knows before.
+    """The names with those of the scores in place of what stands for names that are not known in advance.
 
     ``b.*`` are all that begin with ``b.``, those of a scorer ``b`` that names none; ``*`` are all that begin with no
     other scorer's name; no names at all are all of them.
@@ -183,7 +184,7 @@ def summarize(
     Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
     proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
     (None) is a cluster of its own, unless none has one. With ``interval`` "bootstrap" every interval is that of
-    ``statistics.bootstrap_of_sums``, over samples, or clusters of them; where all values are alike, it is as without.
+    ``statistics.bootstrap_of_sums``, over samples, or clusters of them; where all values are equal, it is as without.
     Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
     NaN; and for sequences of two lengths.
     """
@@ -284,10 +285,10 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
     if name == "skill":
         lowest = lowest_skill(samples.carrying(_with_skill)[0])
     interval = bootstrapped_mean(values, clusters) if samples.bootstraps else None
-    if interval is None:  # of values that are alike all resamples are, too
+    if interval is None:  # of equal values all resamples are equal, too
         interval = _by_formula(samples, name, kind, values, clusters)
     if interval is None and len(values) > 1 and math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
-        interval = _interval_of_alike(name, mean(values), lowest, num_clusters or len(values))
+        interval = _interval_of_equal_values(name, mean(values), lowest, num_clusters or len(values))
     low, high = (None, None) if interval is None else _within(name, interval, lowest)
     return dataclasses.replace(found, stderr=standard_error(values, clusters), ci_low=low, ci_high=high)
 
@@ -303,7 +304,7 @@ def _by_formula(
     return with_width(mean_interval(values, clusters))
 
 
-def _interval_of_alike(name: str, value: float, lowest: float, n: int) -> tuple[float, float] | None:
+def _interval_of_equal_values(name: str, value: float, lowest: float, n: int) -> tuple[float, float] | None:
     """The 95% interval of a mean over ``n`` independent samples, or clusters, whose values are all ``value``.
 
     Of samples that differ none was drawn in n, so that their share is at most ``1 - 0.025^(1/n)``, the upper limit of 0

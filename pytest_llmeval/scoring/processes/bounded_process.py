@@ -158,7 +158,7 @@ class BoundedProcess:
         timer.start()
         try:
             line = _one_line(process.stdin, process.stdout, document)
-        except BaseException:  # a reply that nobody waits for must not answer the next request
+        except BaseException:  # a reply that is no longer awaited must not answer the next request
             self._end()
             raise
         finally:

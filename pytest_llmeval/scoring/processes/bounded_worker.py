@@ -6,8 +6,8 @@ per line to its standard output.
 
 It ends when its input does, in the middle of a computation too, so that it does not outlive whoever started it: a
 thread reads the input, and ends the process where that ends. The thread cannot run while one call of a C function
-computes. On Linux the system then ends the process, by the signal that a second pipe, into which nobody writes, makes
-when its other end is closed; elsewhere such a call is left its bound on time.
+computes. On Linux the system then ends the process, by the signal that a second pipe, into which nothing is written,
+makes when its other end is closed; elsewhere such a call is left its bound on time.
 
 The module has ``services()``, which loads its libraries and gives functions by name, of which each returns a JSON
 object (with ``problem`` where it cannot do its work). It may have ``prepare(service, arguments)``, which does what is
@@ -62,7 +62,7 @@ def _read(lines: queue.SimpleQueue[str]) -> None:
 
 
 def _end_with_the_writer_of(pipe: int) -> None:
-    """Let the system end this process once nobody can write into the pipe any more (Linux)."""
+    """Let the system end this process once no process can write into the pipe any more (Linux)."""
     import fcntl
     import select
 

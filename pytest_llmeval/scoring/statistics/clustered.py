@@ -109,7 +109,7 @@ def proportion_interval(
 def bootstrapped_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> tuple[float, float] | None:
     """The mean's interval by a bootstrap over samples, or over clusters (``statistics.bootstrap_of_sums``).
 
-    None for fewer than two values, and where all are alike.
+    None for fewer than two values, and where all are equal.
     """
     return bootstrapped_ratio(values, [1.0] * len(values), clusters)
 

@@ -1,7 +1,7 @@
 """One-sided paired tests: did a metric drop, sample by sample, between two runs of one suite?
 
 The null hypothesis is that nothing has changed: each sample's two results could as well have come the other way round
-(each cluster's, where samples share a passage). Both sides are told, a drop and an improvement.
+(each cluster's, where samples share a passage). Both sides are reported, a drop and an improvement.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def mcnemar_power(n: int, discordance: float, drop: float, level: float) -> floa
 
     The number of flipped samples is binomial with probability ``max(discordance, drop)``, and each of them became worse
     with probability ``(1 + drop / discordance) / 2``: summed over both, without the normal approximation of R. J.
-    Connor (1987, doi:10.2307/2531961), which is too hopeful of few flips. ``ValueError`` for what is no probability.
+    Connor (1987, doi:10.2307/2531961), which is too hopeful of few flips. ``ValueError`` for what is not a probability.
     """
     import numpy as np
     from scipy.special import bdtrc, gammaln, xlog1py, xlogy

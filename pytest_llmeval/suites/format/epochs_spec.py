@@ -22,7 +22,7 @@ MAX_EPOCHS = 10_000
 def reduction_parts(name: str) -> tuple[str, int | None]:
     """``mode@8`` as ``("mode", 8)``, ``pass@4`` as ``("pass@", 4)``, ``mean`` as ``("mean", None)``.
 
-    Raises ``ValueError`` for what is no reduction.
+    Raises ``ValueError`` for what is not a reduction.
     """
     found = _FORM.fullmatch(name)
     if found is None:

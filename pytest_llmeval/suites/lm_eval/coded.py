@@ -154,7 +154,7 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
     value = {key: part for key, part in task.value.items() if key not in ("process_docs", "process_results")}
     for key in ("doc_to_decontamination_query", "dataset_kwargs"):
         value.pop(key, None)
-    if value.get("dataset_path") in FILE_BUILDERS:  # read with all its arguments by read_rows, and by nobody else
+    if value.get("dataset_path") in FILE_BUILDERS:  # read with all its arguments by read_rows only
         value["dataset_path"] = f"files read by datasets as {value['dataset_path']}"
     if isinstance(value.get("metric_list"), list):
         value["metric_list"] = [_with_known_aggregation(code, place) for place in range(len(value["metric_list"]))]

@@ -244,7 +244,7 @@ def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -
 
 
 def _check_method(kind: type[Benchmark], owner: type[Benchmark], name: str, source: Source, line: int | None) -> None:
-    """Raise ``SuiteError`` for a method that nobody would call, though its author thinks that we do."""
+    """Raise ``SuiteError`` for a method that would never be called, though its author expects it."""
     if _is_used(kind, name):
         return
     where = f"{owner.__name__}.{name}"

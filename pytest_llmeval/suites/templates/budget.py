@@ -60,7 +60,7 @@ class Budget:
     def weigh(self, value: object) -> None:
         """Charge for the size of a value, the same part of it each time that it is met.
 
-        Raises ``RefusedError``, also for what is no data.
+        Raises ``RefusedError``, also for what is not data.
         """
         kind = type(value)
         if kind is str:

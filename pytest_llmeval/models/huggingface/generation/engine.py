@@ -86,7 +86,7 @@ class TextEngine:
         on_finished: Callable[[int], None] | None = None,
         into: dict[int, Written] | None = None,
     ) -> list[Written]:
-        """What was written for each text, in order. ``on_finished`` is told each index at least once.
+        """What was written for each text, in order. ``on_finished`` gets each index at least once.
 
         ``into`` is filled meanwhile, by index: whoever stops the call keeps what is in it.
         """

@@ -70,7 +70,7 @@ def generate_rows(
     """What the model writes after each prompt (tokens) by its plan, in order.
 
     Prompts are padded and masked: on the left, or with ``pads_right`` on the right, as encoders are used to.
-    ``on_finished`` is told the index of each row when its text has ended, and the text. ``settings`` go into the
+    ``on_finished`` gets the index of each row when its text has ended, and the text. ``settings`` go into the
     generation config.
     """
     longest = max(map(len, prompts))

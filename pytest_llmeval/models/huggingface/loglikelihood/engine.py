@@ -147,7 +147,7 @@ class Engine:
         on_progress: Callable[[int], None] | None = None,
         into: dict[int, Outcome | RequestError] | None = None,
     ) -> dict[int, Outcome | RequestError]:
-        """The outcome of every pair, by its key. ``on_progress`` is told how many have theirs.
+        """The outcome of every pair, by its key. ``on_progress`` gets how many have theirs.
 
         ``into`` is the mapping to fill and return: whoever stops the call keeps what is in it. What is no number there
         may still be computed again.

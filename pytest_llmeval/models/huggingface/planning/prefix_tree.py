@@ -1,7 +1,7 @@
 """Which tokens are computed in which forward pass: a tree over all rows of a call, cut into steps. No tensors.
 
-Rows that begin alike share their first tokens, and every distinct position is computed once. A step is one forward pass
-over some nodes of the tree, on top of a path whose keys and values are in the cache already:
+Rows with the same beginning share their first tokens, and every distinct position is computed once. A step is one
+forward pass over some nodes of the tree, on top of a path whose keys and values are in the cache already:
 
 - a subtree that fits the budget is packed whole, together with its neighbours, and leaves nothing in the cache;
 - the tokens of a node whose subtree does not fit are computed first, stay in the cache while the subtree is worked off,
@@ -97,7 +97,7 @@ class Step:
 
 @dataclass(slots=True)
 class _Node:
-    """``row[start:end]`` of the rows that pass through here, all alike; ``row`` is one of them.
+    """``row[start:end]`` of the rows that pass through here, all equal there; ``row`` is one of them.
 
     Logits are needed from position ``scored_from`` on. ``ending``: index of the row that ends here. ``size`` is that of
     the subtree. ``pieces``: where its tokens are computed, as ``(first position, step, index)``.
@@ -120,7 +120,7 @@ class _Node:
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens ``a`` and ``b`` begin with alike."""
+    """How many tokens at the beginning ``a`` and ``b`` have in common."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:
         return high
@@ -175,7 +175,7 @@ def _by_base(
 
 
 def _tree(rows: Sequence[Row], ordered: Sequence[int], depth: int) -> tuple[_Node, list[_Node]]:
-    """The tree of the rows below ``depth``, where they are all alike; nodes in preorder. Rows are sorted."""
+    """The tree of the rows below ``depth``, where they are all equal; nodes in preorder. Rows are sorted."""
     first = rows[ordered[0]].tokens
     root = _Node(first, depth, depth, len(first))
     nodes = [root]

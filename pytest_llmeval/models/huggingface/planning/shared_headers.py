@@ -1,4 +1,4 @@
-"""Which prompts begin alike, and how far: values in, values out, no tensors.
+"""Which prompts have the same beginning, and how long it is: values in, values out, no tensors.
 
 A header is what a group of prompts begins with (the few-shot examples of a suite, a system prompt): it is computed once
 for the group. Every prompt keeps at least one token of its own, whose logits begin its text.

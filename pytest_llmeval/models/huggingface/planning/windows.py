@@ -48,7 +48,7 @@ def score_texts(
             if finished is not None:
                 _sort_out(windows, scored, outcomes, parts)
                 missing = {index for key, (index, _) in enumerate(windows) if key not in scored}
-                # The last text may go on in windows that nobody has cut yet.
+                # The last text may go on in windows that have not been cut yet.
                 done = (index for index in range(windows[-1][0]) if index not in missing)
                 finished.update({index: _joined(index, outcomes, parts) for index in done})
             raise

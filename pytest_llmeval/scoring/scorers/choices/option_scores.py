@@ -165,7 +165,7 @@ def _lengths(options: Sequence[str], responses: Sequence[LoglikelihoodResponse],
 def usable_normalizations(responses: Sequence[LoglikelihoodResponse]) -> tuple[Normalize, ...]:
     """The normalisations by which these responses can be compared.
 
-    None for an option's score, which is what it is; not per token where nobody counted the tokens.
+    None for an option's score, which is what it is; not per token where the tokens were not counted.
     """
     if any(response.measure == "score" for response in responses):
         return ()

@@ -8,10 +8,10 @@ Four places, of which the first that holds an answer decides:
 3. the start of the reply;
 4. anywhere after that mark, or in all of a reply without one, where it stands as a word of its own.
 
-Where a place holds several different answers the reply has none: nobody knows which is meant. White space, quotes,
-brackets and Markdown around an answer do not matter. A line that begins with ``Question:`` or ``Q:`` ends the reply:
-there a base model goes on with a question of its own. What stands in ``<think>`` is no part of it. Every search takes
-time in proportion to the text.
+Where a place holds several different answers the reply has none, since it is not clear which is meant. White space,
+quotes, brackets and Markdown around an answer do not matter. A line that begins with ``Question:`` or ``Q:`` ends the
+reply: there a base model goes on with a question of its own. What stands in ``<think>`` is no part of it. Every search
+takes time in proportion to the text.
 """
 
 from __future__ import annotations

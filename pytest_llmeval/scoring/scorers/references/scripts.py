@@ -1,4 +1,4 @@
-"""References in a script that a metric's tokenizer cannot cut into words: their numbers would be 0, and nobody told."""
+"""References in a script that a metric's tokenizer cannot cut into words: their numbers would silently be 0."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def values_in_time(settings: ReferenceSettings, text: str, references: Sequence[
 
 
 def _data_folders() -> list[str]:
-    """Where nltk looks for its data, to which a conftest.py may have added a folder; empty while nobody imported it."""
+    """Where nltk looks for its data, to which a conftest.py may have added a folder; empty if it was not imported."""
     module = sys.modules.get("nltk.data")
     return [] if module is None else [os.path.abspath(str(folder)) for folder in module.path if folder]
 

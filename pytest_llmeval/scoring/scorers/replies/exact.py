@@ -48,7 +48,7 @@ def normalized(text: str, steps: Sequence[Normalization | PythonRegex]) -> str:
     matches. SQuAD's evaluation is lower, no_punctuation, no_articles, collapse_whitespace.
 
     lm-eval's exact_match is what its ``regexes_to_ignore`` remove, ``lower``, ``no_ascii_punctuation``, ``no_digits``,
-    in this order, as many of them as it is told to. Raises ``TimeoutError`` for a regular expression that takes longer
+    in this order, as many of them as requested. Raises ``TimeoutError`` for a regular expression that takes longer
     than a second.
     """
     for step in steps:

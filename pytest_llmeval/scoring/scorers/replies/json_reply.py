@@ -1,7 +1,7 @@
 """The reply is valid JSON: of a schema, where one is given, and with the value of the target, where there is one.
 
-A reply is a stranger's text. What could take the session along (brackets nested a million deep, a number of a million
-digits) is taken for what it is, JSON that nobody reads, and costs its own sample.
+A reply is untrusted text. What could end the session (brackets nested a million deep, a number of a million
+digits) is taken for what it is, unreadable JSON, and costs only its own sample.
 """
 
 from __future__ import annotations

@@ -174,5 +174,5 @@ def _text(value: object) -> str | None:
 def _shown(value: object) -> str:
     try:
         return quote(value)
-    except Exception:  # a number of a million digits, or a stranger's __repr__
+    except Exception:  # a number of a million digits, or a __repr__ that fails
         return f"a {type(value).__name__}"
