@@ -53,7 +53,7 @@ def higher_is_better(suite: Suite, metrics: Sequence[str], better: Mapping[str, 
     """The better direction of the suite's ``primary_metric``; None where it names none.
 
     ``metrics`` and ``better`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number
-    of samples, or of which nobody knows which direction is better.
+    of samples, or whose better direction is not known.
     """
     primary = suite.spec.primary_metric
     if primary is None:

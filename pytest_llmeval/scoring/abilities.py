@@ -25,10 +25,10 @@ def inability(evaluation: Evaluation, model: str, method: str) -> SuiteError:
     name = evaluation.scorer.name
     match method:
         case "generate":
-            message = f"{name} reads a reply, and {model} gives log-likelihoods alone"
+            message = f"{name} reads a reply, and {model} gives log-likelihoods only"
         case "loglikelihood":
             way_out = evaluation.suite.spec.score.by_reply(lambda settings: _works(evaluation, settings))
-            message = f"{name} compares log-likelihoods, and {model} gives texts alone; {way_out}"
+            message = f"{name} compares log-likelihoods, and {model} gives texts only; {way_out}"
         case _:
             message = f"{name} needs the log-likelihood of whole texts, which {model} does not give"
     return evaluation.suite.error(message, keys=("score",))

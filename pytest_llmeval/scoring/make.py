@@ -83,7 +83,7 @@ def _check_reductions(epochs: EpochsSpec | None, scorer: Scorer, keys: Keys) -> 
         return
     if scorer.tells_right_from_wrong:
         if epochs.threshold is not None:
-            message = f"{scorer.name} says itself which replies are right; remove it"
+            message = f"{scorer.name} itself decides which replies are right; remove it"
             raise SettingsError(message, ("epochs", "threshold"))
         return
     if epochs.threshold is not None:
@@ -91,8 +91,8 @@ def _check_reductions(epochs: EpochsSpec | None, scorer: Scorer, keys: Keys) -> 
     for name in epochs.reduce:
         if reduction_parts(name)[0] in COUNTING_REDUCTIONS:
             raise SettingsError(
-                f"{name} counts right replies, and {scorer.name} says of none whether it is right; use mean, mode or "
-                "first, or say from which number on a reply is right: epochs.threshold",
+                f"{name} counts right replies, and {scorer.name} does not decide whether a reply is right; use mean, "
+                "mode or first, or set epochs.threshold, the lowest number of a right reply",
                 keys,
             )
 

@@ -103,7 +103,7 @@ _DEFINITIONS = (
     ),
     *_accuracies(),
     MetricDefinition(
-        "greedy_match", "proportion", True, "Share of the samples of which greedy decoding writes a right option."
+        "greedy_match", "proportion", True, "Share of the samples for which greedy decoding writes a right option."
     ),
     _gain("probability_mass", "mean", "Mean probability of the right options together: 1 is perfect."),
     _loss("nll", "mean", "Mean of -ln(probability of the right options), in nats: 0 is perfect.", in_terminal=False),
@@ -126,7 +126,7 @@ _DEFINITIONS = (
     _loss(
         "token_perplexity",
         "pooled",
-        "exp(-sum of loglikelihoods / sum of tokens): 1 is perfect. Comparable for one tokenizer only.",
+        "exp(-sum of loglikelihoods / sum of tokens): 1 is perfect. Comparable only with the same tokenizer.",
         lowest=1.0,
     ),
     MetricDefinition(
@@ -137,13 +137,13 @@ _DEFINITIONS = (
         -1.0,
         1.0,
     ),
-    _gain("f1_binary", "corpus", "F1 of class 1, of two classes: 1 is perfect."),
+    _gain("f1_binary", "corpus", "F1 of class 1 of two classes: 1 is perfect."),
     _gain("f1_macro", "corpus", "Mean over the classes of their F1: 1 is perfect."),
     _gain("f1_micro", "corpus", "F1 over all classes' decisions; with one class for each sample it is accuracy."),
     _gain(
         "f1_weighted",
         "corpus",
-        "Mean over the classes of their F1, each weighing as much as it has samples: 1 is perfect.",
+        "Mean over the classes of their F1, weighted by their numbers of samples: 1 is perfect.",
     ),
     _gain(
         "f1", "mean", "Mean over samples of the F1 of the reply's words, as SQuAD's script computes it: 1 is perfect."
@@ -162,12 +162,12 @@ _DEFINITIONS = (
     _loss("ter", "corpus", "Corpus translation edit rate: 0 is perfect, above 100 is possible."),
     _loss("sentence_ter", "mean", "Mean of the samples' translation edit rate: 0 is perfect, above 100 is possible."),
     _gain("meteor", "mean", "Mean of the samples' METEOR: 1 is perfect."),
-    MetricDefinition("score", "mean", True, "Mean of the scores that a test or a scorer of one's own gave."),
+    MetricDefinition("score", "mean", True, "Mean of the scores that a test or your own scorer gave."),
     MetricDefinition("correct", "count", True, "Samples that were answered right."),
     MetricDefinition("total", "count", None, "Samples that were scored."),
     MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
     MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
-    MetricDefinition("ties", "count", None, "Samples of which several options are equally likely, and none likelier."),
+    MetricDefinition("ties", "count", None, "Samples in which the likeliest options are equally likely."),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
 

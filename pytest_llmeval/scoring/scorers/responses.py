@@ -67,7 +67,7 @@ def loglikelihood_problem(values: Sequence[float], options: Sequence[str]) -> st
 def text_problem(response: LoglikelihoodResponse, text: str) -> str | None:
     """Why the likelihood of a whole text ("target") cannot be used; None if it can."""
     if response.num_tokens < 1 and response.measure == "loglikelihood":
-        return f"the model counts {response.num_tokens} tokens in the {text}"
+        return f"the model reports {response.num_tokens} tokens in the {text}"
     if not math.isfinite(response.loglikelihood):
         return f"the loglikelihood of the {text} is {response.loglikelihood}"
     return None

@@ -74,7 +74,7 @@ class OptionsScorer(SettingsScorer[S]):
         right = right_choices(sample)
         for index, choice in enumerate(sample.choices):
             if not choice.strip():
-                raise ValueError(f"choice {index} is empty: there is nothing whose likelihood could be taken")
+                raise ValueError(f"choice {index} is empty: there is nothing to score")
         return Presented(
             sample=sample,
             choices=sample.choices,
@@ -184,7 +184,7 @@ def options_problem(
                 "num_tokens beside them, or normalize by sum, char or byte"
             )
         if response.num_tokens < 1 and response.measure == "loglikelihood":
-            return f"the model counts {response.num_tokens} tokens in option {quote(option)}"
+            return f"the model reports {response.num_tokens} tokens in option {quote(option)}"
     return loglikelihood_problem([response.loglikelihood for response in responses], options)
 
 

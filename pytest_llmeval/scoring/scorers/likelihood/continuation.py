@@ -28,9 +28,9 @@ class ContinuationScorer(SettingsScorer[ContinuationSettings]):
         """``ValueError`` for a target that is not one text, or that is empty."""
         texts = target_texts(sample)
         if len(texts) > 1:
-            raise ValueError(f"the target is a list of {len(texts)} texts; expected one, whose likelihood is taken")
+            raise ValueError(f"the target is a list of {len(texts)} texts; expected one text")
         if not texts[0].strip():
-            raise ValueError(f"the target {quote(texts[0])} is empty: there is nothing whose likelihood could be taken")
+            raise ValueError(f"the target {quote(texts[0])} is empty: there is nothing to score")
         return Presented(sample=sample, references=texts, target=texts[0])
 
     def requests(

@@ -79,7 +79,7 @@ class ChoiceSettings(ScorerSettings):
         """With a continuation the options end the prompt."""
         if self.continuation is None:
             return None
-        return "a continuation is for score: choice alone", ("choice", "continuation")
+        return "only score: choice takes a continuation", ("choice", "continuation")
 
     @model_validator(mode="after")
     def _options_are_scored_without_a_prompt(self) -> ChoiceSettings:
@@ -218,7 +218,7 @@ class PerplexitySettings(ScorerSettings):
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
         """Other scorers read a reply, or options."""
-        return "perplexity reads whole texts and shares no request; give it a suite of its own", ()
+        return "perplexity scores whole texts and cannot share requests; give it its own suite", ()
 
     @model_validator(mode="before")
     @classmethod

@@ -74,12 +74,13 @@ class ExactSettings(ScorerSettings):
     kind: Literal["exact"] = "exact"
     scorer = "scorers.replies.exact:ExactScorer"
     normalize: Normalizations = Field(
-        ("strip",), description="Done to the reply and to the targets, in this order, before they are compared."
+        ("strip",),
+        description="Steps applied to the reply and to the targets, in this order, before they are compared.",
     )
     allow_empty: bool = Field(
         False,
-        description="Take a target of which the normalisations leave nothing, as lm-eval's exact_match does: a reply "
-        "of which nothing is left is right then.",
+        description="Accept a target that is empty after normalisation, as lm-eval's exact_match does; a reply that is "
+        "empty after normalisation is then right.",
     )
 
     @model_serializer(mode="wrap")
@@ -92,13 +93,13 @@ class ExactSettings(ScorerSettings):
 
 
 class ContainsSettings(ScorerSettings):
-    """The reply holds one of the targets, or all of them."""
+    """The reply contains one of the targets, or all of them."""
 
     kind: Literal["contains"] = "contains"
     scorer = "scorers.replies.contains:ContainsScorer"
-    match: Literal["any", "all"] = Field("any", description="How many of the targets the reply has to hold.")
+    match: Literal["any", "all"] = Field("any", description="How many of the targets the reply has to contain.")
     normalize: Normalizations = Field(
-        (), description="Done to the reply and to the targets, in this order, before they are compared."
+        (), description="Steps applied to the reply and to the targets, in this order, before they are compared."
     )
 
 
@@ -110,7 +111,7 @@ def _schema(value: object) -> object:
 
 
 class JsonSettings(ScorerSettings):
-    """The reply is valid JSON; of a schema, where one is given; with the value of the target, where there is one."""
+    """The reply is valid JSON; it matches the schema, if one is given, and equals the target, if there is one."""
 
     kind: Literal["json"] = "json"
     scorer = "scorers.replies.json_reply:JsonScorer"
@@ -120,7 +121,7 @@ class JsonSettings(ScorerSettings):
         description="A JSON Schema, here or in a file of JSON or YAML, whose path is relative to the suite file.",
     )
     fenced: bool = Field(
-        False, description="Take what stands in the first block fenced by ``` where the reply has one, else all of it."
+        False, description="Read only the first block fenced by ```, if the reply has one; else read all of it."
     )
 
     def with_files_read(self, read: Callable[[str, Keys], Any], keys: Keys = ("score",)) -> Self:

@@ -28,7 +28,7 @@ class ScorerSettings(Spec):
         return None
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
-        """What to write in the suite for a model that gives texts alone. ``works`` tries other settings instead."""
+        """What to write in the suite for a model that gives texts only. ``works`` tries other settings instead."""
         return "use a scorer that reads a reply"
 
     def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:

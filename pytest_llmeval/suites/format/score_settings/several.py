@@ -43,7 +43,7 @@ class SeveralSettings(ScorerSettings):
     )
     decides: str | None = Field(
         None,
-        description="The scorer that decides what is right, whose metrics keep their names; by default the first.",
+        description="The scorer that decides what is right, whose metrics keep their names. Default: the first.",
     )
 
     @property
