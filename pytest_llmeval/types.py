@@ -1,4 +1,4 @@
-"""The values that the floors above hand to each other: samples, requests, responses, scores.
+"""The values that all other folders exchange: samples, requests, responses, scores.
 
 All are frozen and made of builtins. This module imports the standard library only.
 """

@@ -1,4 +1,4 @@
-"""What ``llmeval gate`` and ``llmeval compare`` are asked: the options of pytest's gates under their short names."""
+"""The options of ``llmeval gate`` and ``llmeval compare``: those of pytest's gates under their short names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gates found on saved reports, as it is printed, and the exit code that it means."""
+"""The results of gates on saved reports as they are printed, and the exit code that follows."""
 
 from __future__ import annotations
 

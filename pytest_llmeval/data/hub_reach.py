@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub can be reached, found out in seconds: its own libraries try again for half a minute."""
+"""Whether the Hugging Face hub can be reached, in seconds: its own libraries retry for half a minute."""
 
 from __future__ import annotations
 

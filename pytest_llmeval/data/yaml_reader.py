@@ -1,4 +1,4 @@
-"""YAML as data: the JSON types only, a line number for every key, and nothing that can eat the machine.
+"""YAML as data: the JSON types only, a line number for every key, and bounds on what a file can use up.
 
 Plain scalars are resolved as YAML 1.2's core schema says: ``yes``, ``no``, ``on``, ``off``, ``12:30``, ``2020-01-01``
 are text, since in a benchmark they are answers. Only PyYAML's events are used: they come one by one, so what is nested

@@ -1,4 +1,4 @@
-"""What a suite is gated by, checked before any sample runs."""
+"""The gates and the primary metric of a suite, checked before any sample runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates decided on a saved report, by the engine that a session has."""
+"""Gates decided on a saved report, by the same code as in a session."""
 
 from __future__ import annotations
 

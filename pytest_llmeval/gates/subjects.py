@@ -1,4 +1,4 @@
-"""What a gate's rule is about: from ``category.geography.accuracy`` to a metric of a category that there is."""
+"""The subject of a gate's rule: from ``category.geography.accuracy`` to an existing category and its metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose time a call of the model was: the sample that runs asks for its neighbours too, and each has its own share."""
+"""Whose time a call of the model was: a sample's call answers its neighbours too, and each has its own share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that are asked by sample and not by prompt: what they have in common."""
+"""The base class of models that answer samples and not prompts."""
 
 from __future__ import annotations
 

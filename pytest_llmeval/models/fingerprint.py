@@ -1,4 +1,4 @@
-"""A hash over the content of a checkpoint's files: what the weights are, wherever they lie."""
+"""A hash over the content of a checkpoint's files: it identifies the weights, wherever they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What guessing gets: ``random`` picks an answer for each sample, ``majority`` always gives the commonest one."""
+"""Models that guess: ``random`` picks an answer for each sample, ``majority`` always gives the commonest one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process of a session this is, and what it is to do."""
+"""Which process of a session this is, and what its task is."""
 
 from __future__ import annotations
 

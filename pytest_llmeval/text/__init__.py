@@ -1,1 +1,1 @@
-"""Texts for people: wording, escaping, redaction of secrets, names of models."""
+"""Texts for users: wording, escaping, redaction of secrets, names of models."""

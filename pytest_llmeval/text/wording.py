@@ -1,4 +1,4 @@
-"""The phrases of error messages: a value as a reader knows it, the nearest valid spelling."""
+"""The phrases of error messages: how a value is described, the nearest valid spelling."""
 
 from __future__ import annotations
 

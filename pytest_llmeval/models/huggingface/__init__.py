@@ -1,1 +1,1 @@
-"""Models of the Hugging Face libraries, run in this process. The only room that imports torch."""
+"""Models of the Hugging Face libraries, run in this process. The only folder that imports torch."""

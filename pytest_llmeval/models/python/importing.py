@@ -1,4 +1,4 @@
-"""Finds what ``python:MODULE:NAME`` names, and makes of it what can be asked."""
+"""Finds what ``python:MODULE:NAME`` names, and makes a model of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads replies from a file: rows of one's own, lm-eval's ``--log_samples``, or a report or journal of ours."""
+"""Reads replies from a file: a user's rows, lm-eval's ``--log_samples``, or a report or journal of this plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies from a file in a model's place: which reply is whose, and what it answers."""
+"""Replies from a file in place of a model: which reply belongs to which sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands above samples in pytest's tree: suites, and the level of a model in them."""
+"""The collectors above samples in pytest's tree: suites, and in each a level for the models, if there are several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of everything that there is a session was to run: what decides whether a gate sees all that it is about."""
+"""Which part of the project a session was to run, and so whether a gate sees all samples that it is about."""
 
 from __future__ import annotations
 

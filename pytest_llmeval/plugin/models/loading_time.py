@@ -1,4 +1,4 @@
-"""The time that a model takes to load is no test's own: the timer of pytest-timeout stands still meanwhile.
+"""The time that a model takes to load belongs to no test: the timer of pytest-timeout is stopped meanwhile.
 
 pytest-timeout starts its timer before the fixtures of a test are set up. The first sample would be out of time while
 its model loads, and as pytest keeps what a session's fixture has raised, every other sample would fail with it.

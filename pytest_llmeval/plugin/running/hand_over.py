@@ -1,4 +1,4 @@
-"""What the model had answered ahead when somebody stopped the session: it is scored and recorded, not thrown away.
+"""What the model had answered ahead when the session was stopped: it is scored and recorded, not discarded.
 
 pytest ends a session at once for Ctrl-C, and does not come to run the tests of samples whose replies are waiting.
 """

@@ -1,4 +1,4 @@
-"""Standard errors and intervals where samples come in clusters, such as those of one passage, which fare alike.
+"""Standard errors and intervals where samples come in clusters, such as those of one passage.
 
 Clusters are independent of each other, samples within one need not be. A mean over samples is the ratio of two sums
 over clusters, of their values and of their sizes, so that its variance is that of ``statistics.ratio_standard_error``::

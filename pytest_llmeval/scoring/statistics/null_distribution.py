@@ -1,4 +1,4 @@
-"""How a paired difference is distributed where nothing has changed: every unit's sign is a coin's.
+"""How a paired difference is distributed where nothing has changed: every unit's sign is random.
 
 A unit is a sample, or a cluster of them. The statistic is as likely to be -x as x, so that one tail says both.
 """

@@ -1,4 +1,4 @@
-"""Is this YAML file a suite? Decided by its text alone, so that a file of somebody else's is never parsed."""
+"""Is this YAML file a suite? Decided by its text alone, so that other people's files are never parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task that calls Python, made one that does not: its functions' values become columns of its rows."""
+"""Turns a task that calls Python into one that does not: its functions' values become columns of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of one's own for a task: ``--llm-set 'hellaswag: dataset={path: rows.jsonl}'``, files as lm-eval looks for them.
+"""A user's own rows for a task: ``--llm-set 'hellaswag: dataset={path: rows.jsonl}'``, files as lm-eval looks for them.
 
 What else a task says of its data, as how templates see a row, stays the task's.
 """

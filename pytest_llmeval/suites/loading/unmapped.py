@@ -1,4 +1,4 @@
-"""Columns of a data set that a suite does not know: what to say of a sample that cannot be judged for want of them."""
+"""The error for a sample that cannot be judged because the suite does not map a column of its data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured before a filter, a method or a format of a template makes it."""
+"""Limits that are checked before a filter, a method or a format of a template makes a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the tree right for this model? Its scores are compared with plain ones, before anybody reads them."""
+"""Is the tree right for this model? Its scores are compared with plain ones before they are used."""
 
 from __future__ import annotations
 

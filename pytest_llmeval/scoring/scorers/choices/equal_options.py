@@ -1,4 +1,4 @@
-"""Options of one sample that are the same text, as published data sets have a few."""
+"""Options of one sample that are the same text, which occur in a few published data sets."""
 
 from __future__ import annotations
 

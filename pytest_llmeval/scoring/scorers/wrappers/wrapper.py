@@ -1,4 +1,4 @@
-"""A scorer around another one, which does all but what the outer one does otherwise."""
+"""The base class of scorers around another scorer, to which they pass on everything that they do not override."""
 
 from __future__ import annotations
 
