@@ -182,7 +182,7 @@ def _readable(gate: _Gate) -> GateRule:
 
 
 def _check_complete(suite: SuiteReport, session: _Session) -> None:
-    """Raise ``_Fails`` where samples have no record, or may have none: nobody knows how many a test would record."""
+    """Raise ``_Fails`` where samples have no record, or may have none: it is not known how many a test would record."""
     summary = suite.summary
     num_run = summary.num_scored + summary.num_unscored
     if session.stopped is not None and (num_run < summary.num_expected or suite.info.num_samples is None):
@@ -243,12 +243,12 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
 def _num_missing(metric: str, part: Summary) -> int:
     found = part.metrics.get(metric)
     if found is None or found.value is None:
-        return 0  # what has no value at all is told as such
+        return 0  # what has no value at all is reported as such
     return num_missing(metric, found, part.num_scored, part.not_measurable)
 
 
 def _num_stray(suite: SuiteReport) -> int:
-    """Unscored samples of no category: one whose process died has told nothing of itself."""
+    """Unscored samples without a category: the category is not known if the sample's process died."""
     return max(0, suite.summary.num_unscored - sum(part.num_unscored for part in suite.categories.values()))
 
 

@@ -182,7 +182,7 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
         ("cluster = 'question'", "cluster: found 2 clusters in 2 samples, expected at least 10: *"),
         ("preset = 'gsm8k'", "A.preset: preset has no meaning in a benchmark; *"),
         ("dataset = {'path': 'x'}", "A.dataset: a benchmark's rows come from its method load; rename the attribute"),
-        ("catgory = 'x'", "A.catgory: a benchmark has no catgory; did you mean 'category'? Else rename it"),
+        ("catgory = 'x'", "A.catgory: a benchmark has no catgory; did you mean 'category'? Otherwise rename it"),
         ("def normalized(self, text): return text", "A.normalized: * did you mean 'normalize'? *"),
         (
             "def is_equal(self, gold, pred): return True",
@@ -192,12 +192,12 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
             "def is_equivalence(self, answer, target): return True",
             "A.is_equivalence: * did you mean 'is_equivalent'? *",
         ),
-        ("def load_data(self): return []", "A.load_data: * did you mean 'load'? Else rename it"),
-        ("normalise_answer = lambda self, t: 's'", "A.normalise_answer: * did you mean 'normalise'? Else rename it"),
+        ("def load_data(self): return []", "A.load_data: * did you mean 'load'? Otherwise rename it"),
+        ("normalise_answer = lambda self, t: 's'", "A.normalise_answer: * did you mean 'normalise'? Otherwise *"),
         ("def isEquivalentTo(self, a, b): return True", "A.isEquivalentTo: * did you mean 'is_equivalent'? *"),
-        ("def compare(self, a, b): return True", "A.compare: * did you mean 'is_equivalent'? Else rename it"),
+        ("def compare(self, a, b): return True", "A.compare: * did you mean 'is_equivalent'? Otherwise rename it"),
         ("def is_correct(self, a, b): return True", "A.is_correct: * did you mean 'is_equivalent'? *"),
-        ("def postprocess(self, a): return a", "A.postprocess: * did you mean 'normalise'? Else rename it"),
+        ("def postprocess(self, a): return a", "A.postprocess: * did you mean 'normalise'? Otherwise rename it"),
         ("def extract_answer(self, a): return a", "A.extract_answer: * did you mean 'normalise'? *"),
         ("def set_pred(self, pred): pass", "A.set_pred: * what is right is decided by normalise and is_equivalent; *"),
         (
@@ -214,7 +214,7 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
         ("def load(self): return None", "A.load returned None, expected rows: a list of mappings, or yield them"),
         ("def load(self): return {'question': 'q'}", "A.load returned {'question': 'q'} (a dict), expected rows: *"),
         ("def load(self): return [{'question': 'q'}]", "*sample '1': the sample has no target; expected a text"),
-        ("def load(self): return [{'target': True}]", "*sample '1': the target is true, which is no text; *"),
+        ("def load(self): return [{'target': True}]", "*sample '1': the target is true, which is not text; *"),
     ],
 )
 def test_mistakes_in_a_class(project: pytest.Pytester, attribute: str, message: str) -> None:

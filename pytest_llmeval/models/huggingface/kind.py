@@ -101,7 +101,7 @@ class Folder(Checkpoint):
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
         if settings.revision is not None:
             raise OptionError(
-                f"--llm-revision {settings.revision}: {spec.name} is a folder, and revisions are the hub's"
+                f"--llm-revision {settings.revision}: {spec.name} is a folder; only models on the hub have revisions"
             )
         super().check_files(spec, settings)
 
@@ -144,7 +144,7 @@ class Hub(Checkpoint):
             at = f" at revision {one_line(settings.revision)}" if settings.revision else ""
             raise model_error(
                 spec.name,
-                f"not in the hub's cache{at}, and HF_HUB_OFFLINE forbids to download it; "
+                f"not in the hub's cache{at}, and HF_HUB_OFFLINE forbids downloading it; "
                 f"unset it, or give a folder (./{spec.name} does not exist)",
             )
         super().check_files(spec, settings)
@@ -152,7 +152,7 @@ class Hub(Checkpoint):
 
 def _engine_of(folder: Path | None, settings: ModelSettings) -> str:
     if settings.engine == "plain":
-        return "plain: asked for"
+        return "plain: requested"
     unknown = "chosen when it is loaded"
     if folder is None:
         return unknown
@@ -166,7 +166,7 @@ def _engine_of(folder: Path | None, settings: ModelSettings) -> str:
         return "plain: code that comes with the checkpoint"
     attention = attention_of(config)
     if settings.engine == "tree" and attention.kind == "other":
-        return f"tree: asked for, and impossible: {attention.reason}"
+        return f"tree: requested, but impossible: {attention.reason}"
     return f"{'plain' if attention.kind == 'other' else 'tree'}: {attention.reason}"
 
 

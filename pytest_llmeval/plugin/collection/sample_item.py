@@ -93,7 +93,7 @@ class _Evaluate:
 
 _EVALUATE = _Evaluate("llm_model", "request")
 _EVALUATE_RESPONSES = _Evaluate("request")
-"""Where the data carry the replies: nobody is asked, so there is no model to wait for."""
+"""Where the data contain the replies, no model is needed."""
 
 
 class SampleItem(pytest.Function):

@@ -28,7 +28,7 @@ class Batching:
 
 
 def batching_of(config: pytest.Config) -> Batching:
-    """How this process makes its plan: as the controller said; a worker that was told nothing asks one by one."""
+    """How this process makes its plan: as the controller said; without its word, samples run one by one."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
         return Batching(_limit(config))

@@ -234,7 +234,7 @@ def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -
                 raise source.error(f"{where}: a benchmark's rows come from its method load; rename the attribute", line)
             near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=_CLOSE)
             if near:
-                message = f"{where}: a benchmark has no {name}; did you mean {quoted(near[0])}? Else rename it"
+                message = f"{where}: a benchmark has no {name}; did you mean {quoted(near[0])}? Otherwise rename it"
                 raise source.error(message, line)
             if name in SuiteSpec.model_fields:
                 message = f"{where}: {name} has no meaning in a benchmark; write the suite in YAML, or rename it"
@@ -255,7 +255,7 @@ def _check_method(kind: type[Benchmark], owner: type[Benchmark], name: str, sour
     near = _LIKE.get(name) or _held_in(name, (*hooks, "load")) or nearest(name, hooks)
     if near is not None:
         message = f"{where}: a benchmark has no {name}, and nothing in the file calls it; did you mean {quoted(near)}?"
-        raise source.error(f"{message} Else rename it", line)
+        raise source.error(f"{message} Otherwise rename it", line)
 
 
 def _held_in(name: str, hooks: Sequence[str]) -> str | None:

@@ -103,7 +103,7 @@ class CheckedScorer(Scorer):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """As the class does. ``ValueError`` also for any other exception, and for what is no request."""
+        """As the class does. ``ValueError`` also for any other exception, and for what is not a request."""
         requests: tuple[Request, ...] = self._checked(
             "requests",
             lambda: self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate),
@@ -156,7 +156,7 @@ def protocol_problem(scorer: object) -> str | None:
     if not isinstance(metrics, tuple | list) or not all(isinstance(name, str) for name in metrics):
         return f"has the metrics {quote(metrics)}, expected a tuple of names"
     uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
-    return f"has {uncallable[0]}, which is no method" if uncallable else None
+    return f"has {uncallable[0]}, which is not a method" if uncallable else None
 
 
 def judges_of(name: str, owner: object) -> list[str]:

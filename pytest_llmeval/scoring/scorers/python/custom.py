@@ -163,8 +163,8 @@ class CustomScorer(Scorer):
         right = values.get("accuracy")
         if right not in (None, 0.0, 1.0):
             raise RequestError(
-                f"the scorer {self.name}: accuracy is {right!r}, expected 1 or 0, which say whether the reply is "
-                "right; a share is a metric of another name"
+                f"the scorer {self.name}: accuracy is {right!r}, expected 1 or 0, for right or wrong; give a "
+                "share another name"
             )
         status: Status = "scored" if right is None else status_of_credit(right)
         return Score(status=status, answer=text.strip(), values=values, not_measurable=reasons)
@@ -173,8 +173,8 @@ class CustomScorer(Scorer):
         if isinstance(name, str) and name and name == name.strip() and name.isprintable():
             return name
         raise RequestError(
-            f"the scorer {self.name}: {quote(name)} is no name of a metric, expected text on one line without white "
-            "space at its ends"
+            f"the scorer {self.name}: {quote(name)} is not a valid name of a metric, expected text on one line without "
+            "white space at its ends"
         )
 
     def _number(self, name: object, value: object) -> float:
