@@ -40,7 +40,7 @@ def folder(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_a_named_task_file_is_a_suite(folder: pytest.Pytester, workers: list[str]) -> None:
     folder.makefile(".yaml", wet=WET)
-    result = folder.runpytest_subprocess(*workers, "-v", "wet.yaml")
+    result = folder.runpytest(*workers, "-v", "wet.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines_random(["*wet.yaml::0*", "*wet.yaml::1*", "*wet.yaml::2*"])
     result.stdout.fnmatch_lines(["wet * 3 *0.667*", "*2 passed, 1 wrong*"])
@@ -56,14 +56,14 @@ def test_a_named_task_file_is_a_suite(folder: pytest.Pytester, workers: list[str
 
 def test_a_walk_leaves_task_files_alone_unless_it_is_asked_to(folder: pytest.Pytester, workers: list[str]) -> None:
     folder.makefile(".yaml", wet=WET, other="on: push\njobs: {}\n")
-    assert folder.runpytest_subprocess(*workers).ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result = folder.runpytest_subprocess(*workers, "--llm-lm-eval")
+    assert folder.runpytest(*workers).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result = folder.runpytest(*workers, "--llm-lm-eval")
     result.stdout.fnmatch_lines(["*2 passed, 1 wrong*"])
 
 
 def test_a_file_that_others_include_is_no_task(folder: pytest.Pytester) -> None:
     folder.makefile(".yaml", common=BASE)
-    result = folder.runpytest_subprocess("common.yaml")
+    result = folder.runpytest("common.yaml")
     result.stdout.fnmatch_lines(["*common.yaml: not a suite*"])
 
 
@@ -83,7 +83,7 @@ task:
 
 def test_a_group_is_the_suites_of_its_tasks(folder: pytest.Pytester, workers: list[str]) -> None:
     folder.makefile(".yaml", wet=WET, dry=WET.replace("wet", "dry"), group=GROUP)
-    result = folder.runpytest_subprocess(*workers, "-v", "group.yaml")
+    result = folder.runpytest(*workers, "-v", "group.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines_random(["*wet.yaml::1*", "*dry.yaml::1*", "*group/inside.yaml::1*"])
     result.stdout.fnmatch_lines_random(["wet * 3 *", "dry * 3 *", "inside * 3 *", "*6 passed, 3 wrong*"])
@@ -95,14 +95,14 @@ def test_a_group_is_the_suites_of_its_tasks(folder: pytest.Pytester, workers: li
 
 def test_a_walk_that_finds_a_group_and_its_tasks_runs_each_once(folder: pytest.Pytester, workers: list[str]) -> None:
     folder.makefile(".yaml", a_wet=WET, group=GROUP, z_dry=WET.replace("wet", "dry"))
-    result = folder.runpytest_subprocess(*workers, "--llm-lm-eval")
+    result = folder.runpytest(*workers, "--llm-lm-eval")
     result.stdout.fnmatch_lines(["*6 passed, 3 wrong*"])
 
 
 def test_lf_finds_wrong_answers_of_a_group_again(folder: pytest.Pytester) -> None:
     folder.makefile(".yaml", wet=WET, dry=WET.replace("wet", "dry"), group="group: two\ntask: [wet, dry]\n")
-    folder.runpytest_subprocess("group.yaml")
-    result = folder.runpytest_subprocess("--lf", "group.yaml")
+    folder.runpytest("group.yaml")
+    result = folder.runpytest("--lf", "group.yaml")
     result.stdout.fnmatch_lines(["*2 wrong*"])
     result.stdout.no_fnmatch_line("*passed*")
 
@@ -142,7 +142,7 @@ def test_lf_finds_wrong_answers_of_a_group_again(folder: pytest.Pytester) -> Non
 )
 def test_what_cannot_be_run_is_said_with_file_line_and_key(folder: pytest.Pytester, text: str, message: str) -> None:
     folder.makefile(".yaml", wet=text)
-    result = folder.runpytest_subprocess("wet.yaml")
+    result = folder.runpytest("wet.yaml")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([message.replace("[", "[[]")])
     result.stdout.no_fnmatch_line("*Traceback*")
@@ -151,14 +151,14 @@ def test_what_cannot_be_run_is_said_with_file_line_and_key(folder: pytest.Pytest
 def test_an_error_in_an_included_file_names_that_file(folder: pytest.Pytester) -> None:
     folder.path.joinpath("_base").write_text(BASE + "num_fewshots: 3\n")
     folder.makefile(".yaml", wet=WET)
-    result = folder.runpytest_subprocess("wet.yaml")
+    result = folder.runpytest("wet.yaml")
     result.stdout.fnmatch_lines(["_base:9: unknown key 'num_fewshots'; did you mean 'num_fewshot'?"])
 
 
 def test_llm_set_changes_a_task(folder: pytest.Pytester, workers: list[str]) -> None:
     folder.makefile(".yaml", wet=WET)
     arguments = ["--llm-set", "wet: prompt.fewshot.count=1", "--llm-show-prompts", "wet.yaml"]
-    result = folder.runpytest_subprocess(*workers, *arguments)
+    result = folder.runpytest(*workers, *arguments)
     result.stdout.fnmatch_lines(["wet.yaml::1", "Is * ?*", "Answer: *", "", "Is fire cold[?]"])
 
 
