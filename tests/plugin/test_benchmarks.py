@@ -186,7 +186,7 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
         ("def normalized(self, text): return text", "A.normalized: * did you mean 'normalize'? *"),
         (
             "def is_equal(self, gold, pred): return True",
-            "A.is_equal: a benchmark has no is_equal, * 'is_equivalent'? Else *",
+            "A.is_equal: a benchmark has no is_equal, * 'is_equivalent'? Otherwise *",
         ),
         (
             "def is_equivalence(self, answer, target): return True",
