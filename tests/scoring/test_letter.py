@@ -389,7 +389,7 @@ def test_an_order_depends_on_seed_and_id_alone() -> None:
 def test_an_order_is_the_same_in_another_process() -> None:
     code = (
         "from pytest_llmeval.scoring.scorers.choices.letter import LetterScorer\n"
-        "from pytest_llmeval.suites.format.schema import LetterSettings\n"
+        "from pytest_llmeval.suites.format.score_settings.choices import LetterSettings\n"
         "from pytest_llmeval.types import Sample\n"
         "s = Sample(id='q1', path='p', line=1, choices=tuple('abcdefgh'), target=0)\n"
         "print(*LetterScorer(LetterSettings()).present(s).order)"

@@ -170,7 +170,7 @@ def test_a_model_that_does_not_answer_with_a_reply_is_named(settings: ScoreSetti
     [
         (None, "has no target"),
         ([], "empty list"),
-        (True, "no text"),
+        (True, "not text"),
         ({"a": 1}, "expected a text or a list of texts"),
         (["a", ["b"]], "expected a text or a list of texts"),
     ],
