@@ -25,8 +25,8 @@ def test_outermost_imports_are_added_up() -> None:
     assert modules == [
         "pytest_llmeval",
         "pytest_llmeval.errors",
-        "pytest_llmeval.plugin.options.settings",
         "pytest_llmeval.plugin",
+        "pytest_llmeval.plugin.options.settings",
         "shlex",
     ]
 
@@ -40,7 +40,7 @@ def test_the_copy_is_what_pytest_loads(tmp_path: Path) -> None:
     assert "pytest_llmeval.plugin" in read_import_times(log)[1]
     assert not list(site.rglob("*.pyc"))
     run(project, site, cold=False)
-    rewritten = [path.name for path in site.rglob("plugin.*.pyc")]
+    rewritten = [path.name for path in site.glob("**/plugin/__pycache__/__init__.*.pyc")]
     assert len(rewritten) == 1
     assert "pytest" in rewritten[0]
     _, log = run(project, site, "-p", "no:llmeval_suites", cold=False, python=["-X", "importtime"])

@@ -109,7 +109,7 @@ def test_a_metric_that_is_left_out_fails_its_gates(llm_pytester: pytest.Pytester
     assert report(llm_pytester)["suites"][0]["not_measurable"] == {}
     gate = llm_pytester.run("llmeval", "gate", "out.json", "--gate", "wit >= 0")
     assert gate.ret == 1
-    assert "wit is missing on 2 of 4 samples" in " ".join(gate.stdout.str().split())
+    assert "wit is missing on 2 of 4 scored samples" in " ".join(gate.stdout.str().split())
 
 
 def test_hand_written_tests_say_it(llm_pytester: pytest.Pytester) -> None:
