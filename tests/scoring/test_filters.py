@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.filters.extraction import MultiChoiceRegexFilter
 from lm_eval.filters.extraction import RegexFilter as LmEvalRegexFilter
@@ -126,6 +126,7 @@ CHOICES = st.lists(
     ignore_case=st.booleans(),
     ignore=st.sampled_from([[], ["l"], [r"\s", "G"]]),
 )
+@settings(max_examples=20)  # a second each: the peer looks at every character of Unicode
 def test_choice_regex_is_that_of_lm_eval(
     pattern: str, choices: list[str], parts: list[int], place: int, ignore_case: bool, ignore: list[str]
 ) -> None:

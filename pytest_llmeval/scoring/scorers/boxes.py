@@ -10,7 +10,8 @@ __all__ = ["MAX_ANSWER", "last_box"]
 MAX_ANSWER = 10_000
 """Characters of an answer. What is longer is not one."""
 
-_BOX_OR_BRACE = re.compile(r"\\+(?:boxed|fbox)(?![A-Za-z])[ \t]*|\\.|[{}]", re.DOTALL)
+# A run of backslashes is looked at from its start only: from each of its characters it would take quadratic time.
+_BOX_OR_BRACE = re.compile(r"(?<!\\)\\+(?:boxed|fbox)(?![A-Za-z])[ \t]*|\\.|[{}]", re.DOTALL)
 
 _BARE_BOX = re.compile(r"[^$\n]*")
 
