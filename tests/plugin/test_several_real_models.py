@@ -70,6 +70,7 @@ def test_each_is_loaded_once_and_answers_as_it_does_alone(checkpoints: pytest.Py
         result = checkpoints.runpytest_subprocess(*options, f"--llm-model={model}", "capitals.yaml", "sums.yaml")
         assert result.ret == 0
         alone |= {(model, record["id"]): record for record in read(checkpoints.path)["records"]}
+    (checkpoints.path / "loads.txt").unlink()
     models = ("--llm-model=one", "--llm-model=two")
     result = checkpoints.runpytest_subprocess(*options, *models, "capitals.yaml", "sums.yaml")
     assert result.ret == 0
