@@ -53,7 +53,11 @@ def with_kinds(added: Iterable[object]) -> tuple[ModelKind, ...]:
     kinds = list(KINDS)
     for kind in added:
         if not isinstance(kind, ModelKind):
-            raise OptionError(f"pytest_llmeval_models: found a {type(kind).__name__}, expected a ModelKind")
+            if isinstance(kind, type):
+                found = f"the class {kind.__name__}, expected an object: {kind.__name__}()"
+            else:
+                found = f"a {type(kind).__name__}, expected a ModelKind"
+            raise OptionError(f"pytest_llmeval_models: found {found}")
         name = getattr(kind, "name", "")
         if not _NAME.fullmatch(name):
             raise OptionError(

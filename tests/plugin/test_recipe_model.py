@@ -134,7 +134,8 @@ class Nameless(ModelKind):
         (Openai(), r"two kinds of models are called 'openai'"),
         (Loud(), r"Loud has the name 'LOUD', expected two or more of a-z"),
         (Nameless(), r"Nameless has the name '', expected"),
-        (Replay, r"found a type, expected a ModelKind"),
+        (Replay, r"found the class Replay, expected an object: Replay\(\)"),
+        ("replay", "found a str, expected a ModelKind"),
     ],
 )
 def test_what_is_no_kind_of_its_own(kind: object, message: str) -> None:

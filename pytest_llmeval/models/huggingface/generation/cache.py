@@ -8,15 +8,15 @@ tokens go into one softmax (the decomposition is that of Hydragen, arXiv:2402.05
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from pytest_llmeval.models.huggingface.attention import attending
 
 __all__ = ["Header", "RowsCache", "UnsupportedHeader", "reading_headers"]
 
@@ -163,16 +163,9 @@ class _Layer(DynamicLayer):  # type: ignore[no-untyped-call]
         return self.get_seq_length() + query_length, 0
 
 
-@contextlib.contextmanager
-def reading_headers(model: Any) -> Iterator[None]:
+def reading_headers(model: Any) -> AbstractContextManager[None]:
     """In this context the model's attention reads the ``shared_header`` that its forward pass is given."""
-    before = model.config._attn_implementation
-    transformers.AttentionInterface.register(_ATTENTION, attend)
-    model.set_attn_implementation(_ATTENTION)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
+    return attending(model, _ATTENTION, attend)
 
 
 def attend(

@@ -8,14 +8,15 @@ stay the model's own.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-import transformers
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from pytest_llmeval.models.huggingface.attention import attending
 
 __all__ = ["attend_in_blocks", "in_blocks", "takes_blocks"]
 
@@ -35,16 +36,9 @@ def takes_blocks(model: Any) -> bool:
     )
 
 
-@contextlib.contextmanager
-def in_blocks(model: Any) -> Iterator[None]:
+def in_blocks(model: Any) -> AbstractContextManager[None]:
     """In this context the model's attention follows the ``tree_blocks`` that its forward pass is given."""
-    before = model.config._attn_implementation
-    transformers.AttentionInterface.register(_ATTENTION, attend_in_blocks)
-    model.set_attn_implementation(_ATTENTION)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
+    return attending(model, _ATTENTION, attend_in_blocks)
 
 
 def attend_in_blocks(
