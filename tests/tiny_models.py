@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import math
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,18 +63,23 @@ def make_t5_tokenizer(*, vocab_size: int = 160, chat_template: str | None = None
     """A unigram tokenizer as T5's: ``</s>`` after every text, no BOS, white space is one ``▁`` before a word, and what
     it has not seen is ``<unk>``.
     """
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import T5Tokenizer
 
-    words = Tokenizer(models.Unigram())
-    words.pre_tokenizer = pre_tokenizers.Metaspace()
-    special = ["<pad>", "</s>", "<unk>"]
-    create_trainer: Any = trainers.UnigramTrainer
-    trainer = create_trainer(vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False)
-    words.train_from_iterator(_CORPUS, trainer)
-    pieces = json.loads(words.to_str())["model"]["vocab"]
+    # Counted here: the library's trainer of unigram models gives other pieces and scores each time it runs, and with
+    # them the next token of some random model is a matter of the last bit now and then.
+    counts = Counter(
+        word[start:end]
+        for text in _CORPUS
+        for word in ("▁" + word for word in text.split())
+        for start in range(len(word))
+        for end in range(start + 1, min(start + 6, len(word)) + 1)
+    )
+    ranked = sorted(counts, key=lambda piece: (len(piece) > 1, -counts[piece] * len(piece), piece))
+    total = counts.total()
+    special = [(piece, 0.0) for piece in ("<pad>", "</s>", "<unk>")]
+    pieces = special + [(piece, math.log(counts[piece] / total)) for piece in ranked[: vocab_size - len(special)]]
     create: Any = T5Tokenizer
-    tokenizer = create(vocab=[(piece, score) for piece, score in pieces], extra_ids=4)
+    tokenizer = create(vocab=pieces, extra_ids=4)
     tokenizer.chat_template = chat_template
     return tokenizer
 
