@@ -21,11 +21,12 @@ _CHUNK_CHARACTERS = 1 << 16
 def add_parser(commands: Any) -> None:
     """Add the command to argparse's sub-parsers."""
     ours = [one for one in FORMATS if one.is_export]
+    described = "; ".join(f"{one.name} is {one.description}" for one in ours)
     binary = ", ".join(one.name for one in ours if not one.is_text)
     parser = commands.add_parser(
         "export",
         help="write a report for other programs: CSV, JSON lines, Markdown, Parquet, questions and answers, …",
-        description=f"Write a report for other programs. {'; '.join(map(_described, ours))}. Packages can add formats. "
+        description=f"Write a report for other programs. {described}. Packages can add formats. "
         "Missing folders are created.",
     )
     parser.add_argument("report", type=Path, help="a report (.json), or a journal")
@@ -34,10 +35,6 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, help=f"the file; without it, standard output (not for {binary})")
     parser.set_defaults(run=run, wrong_call=parser.error)
-
-
-def _described(one: ReportFormat) -> str:
-    return f"{one.name} is {one.description}"
 
 
 def _format(name: str) -> ReportFormat:

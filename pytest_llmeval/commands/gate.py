@@ -11,7 +11,7 @@ from pytest_llmeval.commands.gate_options import (
     add_gate_option,
     add_output_options,
     gate_options,
-    given_gate,
+    parsed_by,
     used_baseline_options,
 )
 from pytest_llmeval.commands.gate_output import conclude
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
         parser,
         "--gate",
         action="append",
-        type=given_gate,
+        type=parsed_by("suites.format.gate_rules:GivenGate.parse"),
         metavar="'SUITE: RULE'",
         help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
         "can be repeated",

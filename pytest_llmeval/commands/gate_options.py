@@ -5,23 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.margins import Margin
     from pytest_llmeval.gates.options import GateOptions
-    from pytest_llmeval.suites.format.gate_rules import GivenGate
 
 __all__ = [
     "add_baseline_options",
     "add_gate_option",
     "add_output_options",
     "gate_options",
-    "given_gate",
+    "parsed_by",
     "used_baseline_options",
 ]
-
-T = TypeVar("T")
 
 _MODES = ("significant", "margin", "non-inferior")
 _OF_BASELINE = ("max_drop", "gate_mode", "compare", "alpha")
@@ -47,7 +44,7 @@ def add_baseline_options(parser: argparse.ArgumentParser) -> None:
         group,
         "--max-drop",
         action="append",
-        type=_explained(_margin),
+        type=parsed_by("gates.margins:Margin.parse"),
         metavar="METRIC=DROP",
         help="a drop that is allowed, in the metric's unit: 'accuracy=0.01', 'boolq: accuracy=0.02'; can be repeated",
     )
@@ -67,7 +64,7 @@ def add_baseline_options(parser: argparse.ArgumentParser) -> None:
     add_gate_option(
         group,
         "--alpha",
-        type=_explained(_alpha),
+        type=parsed_by("gates.options:parse_alpha"),
         metavar="P",
         help="how often a false alarm is tolerated, over all tests together; default 0.05",
     )
@@ -85,7 +82,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     add_gate_option(
         parser,
         "--allow-unscored",
-        type=_explained(_count),
+        type=_count,
         default=0,
         metavar="N",
         help="samples that may be unscored; default 0",
@@ -119,42 +116,23 @@ def gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
     )
 
 
-def given_gate(text: str) -> GivenGate:
-    """A gate as it is written, for argparse."""
-    from pytest_llmeval.suites.format.gate_rules import GivenGate
+def parsed_by(name: str) -> Callable[[str], Any]:
+    """For argparse, which shows the message of no other error: what ``module:function`` makes of an option's text.
 
-    return _explained(GivenGate.parse)(text)
+    It is imported when the option is given.
+    """
 
-
-def _explained(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """For argparse, which shows the message of no other error."""
-
-    def parsed(text: str) -> T:
+    def parsed(text: str) -> Any:
         try:
-            return parse(text)
+            return resolve_name(f"pytest_llmeval.{name}")(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+            found = "" if str(error).startswith("found ") else f", found {text!r}"
+            raise argparse.ArgumentTypeError(f"{error}{found}") from None
 
     return parsed
 
 
-def _margin(text: str) -> Margin:
-    from pytest_llmeval.gates.margins import Margin
-
-    return Margin.parse(text)
-
-
-def _alpha(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 0.5:
-        raise ValueError(f"expected a number above 0 and below 0.5, such as 0.05, found {text!r}")
-    return value
-
-
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ValueError(f"expected a whole number of 0 or more, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, found {text!r}")
     return int(text)

@@ -57,7 +57,7 @@ def _lines(report: Report, form: str) -> Iterator[str]:
         found = {
             "exit_code": report.exit_code,
             "problems": list(_problems(report)),
-            "gates": [result.to_dict() for result in report.gates],
+            "gates": report.gates,
         }
         yield json.dumps(finite(found), indent=1)
     elif form == "markdown":

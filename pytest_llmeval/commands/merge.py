@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     write_report(merged, options.output)
     for problem in merged.problems:
         say("merge", f"problem: {problem}")
-    suites = _counted(len({suite.info.name for suite in merged.suites}), "suite")
+    suites = _counted(len(merged.suite_names), "suite")
     samples = _counted(len(merged.records), "sample")
     say("merge", f"{_counted(len(parts), 'report')}, {suites} and {samples}: {options.output}")
     if any(report.gates or (report.exit_code, merged.exit_code) == (1, 0) for _, report in reports):

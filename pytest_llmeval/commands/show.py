@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.commands.output import say, write_out
-from pytest_llmeval.errors import ReportError
 
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.records import Record
@@ -73,10 +72,12 @@ class _Filter:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code. Raises ``LLMEvalError``."""
+    from pytest_llmeval.reporting.report.report import check_known
     from pytest_llmeval.reporting.storage.read import read_report
 
     report = read_report(options.report)
-    _check_suite_and_model(report, options.suite, options.model)
+    check_known("suite", options.suite, report.suite_names)
+    check_known("model", options.model, report.model_names)
     if options.samples is None and options.category is None and options.id is None:
         _warn(report, options.report)
         write_out(f"{part}\n" for part in _summary(_restricted(report, options.suite, options.model), options.format))
@@ -88,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
         category=options.category,
         ids=tuple(options.id or ()),
     )
-    _check_category(report, chosen)
+    categories = {name for one in report.suites if chosen.suite in (None, one.info.name) for name in one.categories}
+    check_known("category", chosen.category, sorted(categories))
     records: Iterable[Record] = filter(chosen.admits, report.records)
     if chosen.ids:
         records = _with_ids(report, chosen)
@@ -191,9 +193,12 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
         from pytest_llmeval.reporting.storage.json_report import record_to_json
 
         yield "["
-        for is_last, record in _with_last(records):
-            yield record_to_json(record) + ("" if is_last else ",")
-        yield "]"
+        before: str | None = None
+        for text in map(record_to_json, records):
+            if before is not None:
+                yield f"{before},"
+            before = text
+        yield from ("]",) if before is None else (before, "]")
         return
     from pytest_llmeval.reporting.terminal.sample_text import sample_lines, sample_markdown
 
@@ -209,46 +214,13 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
         yield f"{count} sample{'' if count == 1 else 's'}"
 
 
-def _with_last(records: Iterable[Record]) -> Iterator[tuple[bool, Record]]:
-    """Each record with whether it is the last; reads one ahead."""
-    before: Record | None = None
-    for record in records:
-        if before is not None:
-            yield False, before
-        before = record
-    if before is not None:
-        yield True, before
-
-
-# What a user misspelt
-
-
-def _check_suite_and_model(report: Report, suite: str | None, model: str | None) -> None:
-    suites = list(dict.fromkeys(one.info.name for one in report.suites))
-    models = list(dict.fromkeys(name for one in report.suites for name in one.models))
-    for what, given, known in (("suite", suite, suites), ("model", model, models)):
-        if given is not None and given not in known:
-            raise _unknown(what, given, known)
-
-
-def _check_category(report: Report, chosen: _Filter) -> None:
-    if chosen.category is not None:
-        categories = [name for one in report.suites if chosen.suite in (None, one.info.name) for name in one.categories]
-        if chosen.category not in categories:
-            raise _unknown("category", chosen.category, sorted(set(categories)))
-
-
 def _with_ids(report: Report, chosen: _Filter) -> list[Record]:
     """The samples that were asked for by their ids. Raises ``ReportError`` for an id that no sample has."""
+    from pytest_llmeval.reporting.report.report import check_known
+
     of_suite = [record for record in report.records if record.id in chosen.ids and chosen.suite in (None, record.suite)]
     for given in chosen.ids:
         if all(record.id != given for record in of_suite):
             known = {record.id for record in report.records if chosen.suite in (None, record.suite)}
-            raise _unknown("sample", given, itertools.islice(sorted(known), 10_000))
+            check_known("sample", given, itertools.islice(sorted(known), 10_000))
     return [record for record in of_suite if chosen.admits(record)]
-
-
-def _unknown(what: str, given: str, known: Iterable[str]) -> ReportError:
-    from pytest_llmeval.text.wording import expected_one_of, quoted
-
-    return ReportError(f"the report has no {what} {quoted(given)}{expected_one_of(given, known)}")

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from pytest_llmeval.gates.subjects import (
     BoundError,
     SubjectError,
     check_bound,
+    exists,
     find_metric,
     find_subject,
     found_in_none,
 )
+from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GivenGate
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import quoted
 
-__all__ = ["Gated", "check_given_gates", "gate_lines", "higher_is_better", "unmatched_gates"]
-
-
-class Gated(Protocol):
-    """A suite as far as gates go. ``metrics`` are its scorer's, open names (``*``) among them."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def metrics(self) -> Sequence[str]: ...
+__all__ = ["check_given_gates", "gate_lines", "higher_is_better", "unmatched_gates"]
 
 
 def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
@@ -99,7 +90,7 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
 
 
 def unmatched_gates(
-    given: Mapping[str, Iterable[GivenGate]], suites: Sequence[Gated], categories: Mapping[str, Collection[str]]
+    given: Mapping[str, Iterable[GivenGate]], suites: Sequence[SuiteInfo], categories: Mapping[str, Collection[str]]
 ) -> list[str]:
     """A line for each gate for every suite that is about what none of the suites has; none where there is no suite.
 
@@ -111,20 +102,10 @@ def unmatched_gates(
     for where, gates in given.items():
         for gate in gates:
             subject = gate.rule.subject
-            if has and gate.suite == ANY_SUITE and not _exists_in(subject, has):
+            if has and gate.suite == ANY_SUITE and not any(exists(subject, *one) for one in has):
                 end = found_in_none(subject, has)
                 messages.append(f"{where} {quoted(gate.text)}: no suite has {quoted(subject)}{end}")
     return messages
-
-
-def _exists_in(subject: str, suites: Iterable[tuple[Sequence[str], Collection[str]]]) -> bool:
-    for metrics, categories in suites:
-        try:
-            find_subject(subject, metrics, categories)
-        except SubjectError:
-            continue
-        return True
-    return False
 
 
 def _check(rule: GateRule, metrics: Sequence[str], categories: Collection[str]) -> None:

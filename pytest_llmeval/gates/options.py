@@ -11,7 +11,7 @@ from pytest_llmeval.reporting.report.gate_results import GateMode, GateOutcome
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.suites.format.gate_rules import GivenGate
 
-__all__ = ["BaselineSettings", "GateOptions", "Given", "Selection"]
+__all__ = ["BaselineSettings", "GateOptions", "Given", "Selection", "parse_alpha"]
 
 Given: TypeAlias = Sequence[tuple[GivenGate, Literal["ini", "option"]]]
 """Gates from outside of suites, with where they come from."""
@@ -50,8 +50,15 @@ class GateOptions:
         return "failed" if self.require else "skipped"
 
 
-def _everything(_: SuiteInfo) -> bool:
-    return True
+def parse_alpha(value: str) -> float:
+    """``BaselineSettings.alpha`` from an option's text. ``ValueError`` says what is expected."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 0.5:
+        raise ValueError("expected a number above 0 and below 0.5, such as 0.05")
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +72,7 @@ class Selection:
     answer the suites.
     """
 
-    covers: Callable[[SuiteInfo], bool] = _everything
+    covers: Callable[[SuiteInfo], bool] = lambda info: True
     is_partial: bool = False
     is_by_outcome: bool = False
     is_whole: bool = False

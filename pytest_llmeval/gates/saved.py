@@ -51,14 +51,5 @@ def decide_saved(report: Report, options: GateOptions, baseline: Report | None =
         report = replace(
             report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
         )
-    return decide(report, options, baseline=baseline, selection=Selection(is_partial=_is_selection(report)))
-
-
-def _is_selection(report: Report) -> bool:
-    """Whether its session is known to have left samples out."""
-    if {"limit", "shard"} & report.options.keys():
-        return True
-    return any(
-        suite.info.num_samples is not None and suite.summary.num_expected + suite.num_skipped < suite.info.num_samples
-        for suite in report.suites
-    )
+    is_partial = bool({"limit", "shard"} & report.options.keys()) or any(suite.is_selection for suite in report.suites)
+    return decide(report, options, baseline=baseline, selection=Selection(is_partial=is_partial))

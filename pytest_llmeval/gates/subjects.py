@@ -14,6 +14,7 @@ __all__ = [
     "GateSubject",
     "SubjectError",
     "check_bound",
+    "exists",
     "find_metric",
     "find_subject",
     "found_in_none",
@@ -68,6 +69,15 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
     if wanted.startswith(_CATEGORY):
         return _of_category(wanted.removeprefix(_CATEGORY), metrics, categories)
     return GateSubject(metric=find_metric(wanted, metrics))
+
+
+def exists(text: str, metrics: Sequence[str], categories: Collection[str]) -> bool:
+    """Whether ``find_subject`` finds what ``text`` names."""
+    try:
+        find_subject(text, metrics, categories)
+    except SubjectError:
+        return False
+    return True
 
 
 def find_metric(text: str, metrics: Sequence[str]) -> str:

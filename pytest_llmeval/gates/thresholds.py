@@ -13,6 +13,7 @@ from pytest_llmeval.gates.subjects import (
     GateSubject,
     SubjectError,
     check_bound,
+    exists,
     find_metric,
     find_subject,
     found_in_none,
@@ -80,9 +81,8 @@ def decide_thresholds(report: Report, options: GateOptions, selection: Selection
     for suite in report.suites:
         decided = (_decide(gate, suite, session) for gate in _gates_of(suite.info, given))
         results += [result for result in decided if result is not None]
-    ran = dict.fromkeys(suite.info.name for suite in report.suites)
     for info in absent:
-        if info.name not in ran:
+        if info.name not in report.suite_names:
             results += _of_absent(info, given, session)
     results += _of_no_suite(given, results, report.suites, [info.name for info in absent], session)
     return tuple(results)
@@ -117,7 +117,8 @@ def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
 
 def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | None:
     """None for a gate of every suite that is about a metric or category which this one does not have."""
-    if gate.for_all and gate.rule is not None and not _has(suite, gate.rule):
+    # Also where there are no metrics to look among: numbers that could not be computed must not disarm a gate.
+    if gate.for_all and gate.rule and not exists(gate.rule.subject, _metrics_told(suite), suite.categories):
         return None
     selection, skipped = _selection(suite, session), _skipped(suite)
     left_out = "; ".join(text for text in (selection, skipped) if text is not None)
@@ -127,7 +128,8 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
     if skipped is not None:
         notes.append(f"{_samples(suite.num_skipped)} skipped")
     try:
-        rule = _readable(gate)
+        if (rule := gate.rule) is None:
+            raise _Fails(f"{quoted(gate.text)} is not a valid rule")
         _check_complete(suite, session)
         subject = _subject(rule, suite)
         part, metric = _measured(subject, suite)
@@ -137,15 +139,6 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
         return _result(gate, suite, "failed", str(error), notes=tuple(notes))
     outcome: GateOutcome = "passed" if rule.holds(value) else "failed"
     return _result(gate, suite, outcome, finding(rule, subject, metric), subject, value, tuple(notes))
-
-
-def _has(suite: SuiteReport, rule: GateRule) -> bool:
-    """Also where there are no metrics to look among: numbers that could not be computed must not disarm a gate."""
-    try:
-        find_subject(rule.subject, _metrics_told(suite), suite.categories)
-    except SubjectError:
-        return False
-    return True
 
 
 def _metrics_told(suite: SuiteReport) -> tuple[str, ...]:
@@ -160,25 +153,18 @@ def _selection(suite: SuiteReport, session: _Session) -> str | None:
         return f"no model: {_samples(suite.num_skipped)} skipped"
     if num_samples is None:
         return "a selection of its tests" if session.selection.is_partial else None
-    num_selected = suite.summary.num_expected + suite.num_skipped
-    return f"a selection: {num_selected} of {num_samples} samples" if num_selected < num_samples else None
+    return f"a selection: {suite.num_selected} of {num_samples} samples" if suite.is_selection else None
 
 
 def _skipped(suite: SuiteReport) -> str | None:
     """What of the samples that were to run was skipped, where others did run."""
     if not suite.num_skipped or suite.summary.num_expected == 0:
         return None
-    return f"{suite.num_skipped} of {_samples(suite.num_skipped + suite.summary.num_expected)} skipped"
+    return f"{suite.num_skipped} of {_samples(suite.num_selected)} skipped"
 
 
 def _undecided(reason: str, session: _Session) -> str:
     return f"{reason}; --llm-require-gates requires a decision" if session.options.require else reason
-
-
-def _readable(gate: _Gate) -> GateRule:
-    if gate.rule is None:
-        raise _Fails(f"{quoted(gate.text)} is not a valid rule")
-    return gate.rule
 
 
 def _check_complete(suite: SuiteReport, session: _Session) -> None:

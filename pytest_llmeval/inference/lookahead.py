@@ -102,11 +102,8 @@ class Lookahead:
         if model is self._model:
             return
         if self._model is not None:
-            self._ready.clear()
+            self.forget_model()
             self._places.clear()
-            self._answerers.clear()
-            self._failed_audits.clear()
-            self._prepared.clear()
         self._model = model
 
     @property

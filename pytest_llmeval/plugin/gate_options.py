@@ -117,6 +117,6 @@ def describe_baseline(config: pytest.Config) -> str | None:
     path = baseline_path(config, config.stash[settings_key])
     if baseline is None or path is None:
         return None
-    models = ", ".join(dict.fromkeys(model for suite in baseline.suites for model in suite.models)) or "no model"
-    num_suites = len({suite.info.name for suite in baseline.suites})
+    models = ", ".join(baseline.model_names) or "no model"
+    num_suites = len(baseline.suite_names)
     return f"{path} ({models}, {baseline.created}, {num_suites} suite{'' if num_suites == 1 else 's'})"

@@ -10,7 +10,6 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session, take_collected
 from pytest_llmeval.plugin.options.settings import Settings, read_settings, settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests
-from pytest_llmeval.plugin.running.strict import Strict
 from pytest_llmeval.plugin.stash import process_key
 
 __all__ = ["begin", "configure", "header_lines", "send_collected"]
@@ -82,6 +81,8 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
 
         last_failed.register(config)
     if settings.strict:
+        from pytest_llmeval.plugin.running.recording import Strict
+
         manager.register(Strict(), "llmeval-strict")
     if settings.limit is not None:
         from pytest_llmeval.plugin.collection.selection import LimitSamples

@@ -80,7 +80,7 @@ def take_in(count: int, path: Path) -> dict[str, float]:
     journal = Journal(journal_path(path), {"created": "2026-01-01T00:00:00+00:00", "environment": {}, "options": {}})
     infos = [SuiteInfo(name=f"suite_{number}", metrics=METRICS) for number in range(NUM_SUITES)]
     for info in infos:
-        journal.add_suite(info)
+        journal.add_fact("suite", info)
     spent_in_journal = 0.0
     kept, places = [], []
     for record in records(count):

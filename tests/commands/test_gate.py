@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import pytest
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.gates.baseline.compare import compare_reports
-from pytest_llmeval.gates.options import GateOptions, Selection
-from pytest_llmeval.plugin.options.parsers import alpha as pytests_alpha
+from pytest_llmeval.gates.options import GateOptions, Selection, parse_alpha
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import markdown_text
 from tests.commands.saved_reports import info, report_of, sample, samples, saved
@@ -203,10 +202,10 @@ def test_the_numbers_are_the_engines(reports: dict[str, str], capsys: pytest.Cap
 
     _, results = as_json(capsys, "compare", reports["base"], reports["twelve"])
     base, now = read_report(Path(reports["base"])), read_report(Path(reports["twelve"]))
-    (found,) = (one.to_dict() for one in compare_reports(base, now, GateOptions(), Selection()))
-    assert isinstance(found["regression"], dict)
-    found["regression"]["false_alarm_rate"] = None
-    assert results == [found]
+    (found,) = compare_reports(base, now, GateOptions(), Selection())
+    expected = json.loads(json.dumps(asdict(found)))
+    expected["regression"]["false_alarm_rate"] = None
+    assert results == [expected]
     assert results[0]["regression"]["num_worse"] == 12
     assert results[0]["regression"]["p_value"] == pytest.approx(0.5**12)  # exact McNemar, one-sided
 
@@ -361,7 +360,7 @@ ALPHA = "expected a number above 0 and below 0.5, such as 0.05"
 
 def test_alpha_is_what_pytest_takes() -> None:
     with pytest.raises(ValueError, match=f"^{ALPHA}$"):
-        pytests_alpha("0.5")
+        parse_alpha("0.5")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_results_survive_a_report() -> None:
     clusters = {str(place): str(place // 2) for place in range(40)}
     for own in (None, clusters):
         result = the_one(ran(before, clusters=own), ran(after, clusters=own))
-        assert part_from_json(GateResult, json.loads(json.dumps(result.to_dict(), allow_nan=False))) == result
+        assert part_from_json(GateResult, json.loads(json.dumps(dataclasses.asdict(result), allow_nan=False))) == result
 
 
 class ReadOnce(Sequence[Record]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -342,7 +343,7 @@ def test_noise_goes_over_no_margin_of_the_user(text: str) -> None:
         found = the_one(before, after, BaselineSettings(mode=mode)).regression
         assert found is not None
         assert found.noise == 0
-        of_before = {name: value for name, value in found.to_dict().items() if name != "noise"}
+        of_before = {name: value for name, value in asdict(found).items() if name != "noise"}
         assert part_from_json(Regression, of_before) == found
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_llmeval.gates.baseline.kept_records import kept_records
+from pytest_llmeval.gates.baseline.sample_pairs import kept_records
 from pytest_llmeval.gates.options import BaselineSettings
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Outcome, Ran, compared, ran, report
 

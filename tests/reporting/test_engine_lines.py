@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_llmeval.reporting.report.engine_uses import merged
-from pytest_llmeval.reporting.terminal.engine_lines import engine_lines
+from pytest_llmeval.reporting.report.assembly import merged_uses
+from pytest_llmeval.reporting.terminal.summary import engine_lines
 from pytest_llmeval.types import EngineUse
 
 TREE = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=1e-6, tolerance=1e-4)
@@ -32,11 +32,11 @@ def test_suites_are_named_where_ways_differ() -> None:
 
 def test_workers_that_found_the_same_are_not_added_up() -> None:
     worse = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=3e-6, tolerance=1e-4)
-    assert merged(None, TREE) == TREE
-    assert merged(TREE, worse) == merged(worse, TREE) == worse
+    assert merged_uses(None, TREE) == TREE
+    assert merged_uses(TREE, worse) == merged_uses(worse, TREE) == worse
 
 
 def test_a_suite_that_workers_scored_in_two_ways_says_so() -> None:
-    for found in (merged(TREE, OFF), merged(OFF, TREE), merged(merged(OFF, TREE), TREE)):
+    for found in (merged_uses(TREE, OFF), merged_uses(OFF, TREE), merged_uses(merged_uses(OFF, TREE), TREE)):
         assert found.engine == "plain"
         assert found.reason == "the tree differed; other workers passed the audit and used the tree"

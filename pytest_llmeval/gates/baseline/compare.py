@@ -8,9 +8,15 @@ from dataclasses import dataclass
 
 from pytest_llmeval.gates.baseline.decision import fails, is_beyond, numeric_noise
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, changed_definition
-from pytest_llmeval.gates.baseline.kept_records import kept_records
 from pytest_llmeval.gates.baseline.reasons import regression_reason, undecided_reason
-from pytest_llmeval.gates.baseline.sample_pairs import Pairing, Refusal, SamplePairs, num_unscored, pair_samples
+from pytest_llmeval.gates.baseline.sample_pairs import (
+    Pairing,
+    Refusal,
+    SamplePairs,
+    kept_records,
+    num_unscored,
+    pair_samples,
+)
 from pytest_llmeval.gates.baseline.suite_plans import Plan, SuitePlans, baseline_gate
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult, Regression

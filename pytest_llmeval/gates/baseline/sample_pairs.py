@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_llmeval.gates.baseline.kept_records import KeptRecord
+from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.report.report import SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Score
 
-__all__ = ["Pairing", "Refusal", "SamplePairs", "num_unscored", "pair_samples"]
+__all__ = ["KeptRecord", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"]
 
 _PARTS = {
     "questions": "the questions",
@@ -57,6 +57,31 @@ class SamplePairs:
     clusters: Mapping[str, str | None] | None
     num_left_out: int
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRecord:
+    """A record's judgement with the values that are compared, its fingerprint and its cluster."""
+
+    score: Score
+    fingerprint: str | None
+    cluster: str | None
+
+
+def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, KeptRecord]]:
+    """The records of the groups, by sample id; ``needed`` gives the names of the values to keep of each group's.
+
+    The report's records are gone through once, and need not be in memory.
+    """
+    compared = compared_models(report)
+    kept: dict[Group, dict[str, KeptRecord]] = {group: {} for group in needed}
+    for record in report.records:
+        group = group_of_record(record, compared)
+        if group in kept:
+            values = {name: record.values[name] for name in needed[group] if name in record.values}
+            score = Score(status=record.status, values=values, not_measurable=record.not_measurable)
+            kept[group][record.id] = KeptRecord(score, record.fingerprint, record.cluster)
+    return kept
 
 
 def pair_samples(

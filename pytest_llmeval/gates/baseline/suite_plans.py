@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ from pytest_llmeval.text.wording import quoted
 __all__ = ["Plan", "SuitePlans", "baseline_gate"]
 
 _MAX_PROBLEMS = 3
+_ABSENT = "not in the baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,32 +45,37 @@ class SuitePlans:
 
     def plans(self, undecided: GateOutcome) -> Iterator[Plan]:
         """Which suites are compared with which, and by what."""
-        incomplete = list(_incomplete(self.baseline))
+        incomplete = tuple(_incomplete(self.baseline))
         for after in self.current.suites:
             metrics = gated_metrics(after, self._margins)
-            name = metrics[0].name if metrics else None
-            if self.current.stopped is not None:
-                reason = f"the session stopped early: {self.current.stopped}"
-                yield Plan(after=after, result=self.result(after, name, "failed", reason))
-                continue
-            if incomplete and self.compare == "all":
-                reason = f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
-                yield Plan(after=after, result=self.result(after, name, "failed", reason))
-                continue
-            partners = [one for one in self.baseline.suites if one.info.name == after.info.name]
-            if not partners:
-                yield Plan(after=after, result=self.result(after, name, undecided, "not in the baseline"))
-                continue
-            partner = partners[0] if len(partners) == 1 else _of_same_model(after, partners)
-            if partner is None:
-                models = ", ".join(quoted(one.models[0]) for one in partners if one.models)
-                own = quoted(after.models[0]) if after.models else "a model without a name"
-                reason = f"the baseline has this suite on {models}, and not on {own}"
-                yield Plan(after=after, result=self.result(after, name, "failed", reason))
-            elif not metrics:
-                yield Plan(after=after, result=self.result(after, name, "failed", "it has no metric to compare"))
+            found = self._partner(after, metrics, incomplete)
+            if isinstance(found, SuiteReport):
+                yield Plan(after=after, before=found, metrics=metrics, notes=incomplete)
             else:
-                yield Plan(after=after, before=partner, metrics=metrics, notes=tuple(incomplete))
+                outcome = undecided if found == _ABSENT else "failed"
+                result = self.result(after, metrics[0].name if metrics else None, outcome, found)
+                yield Plan(after=after, result=result)
+
+    def _partner(
+        self, after: SuiteReport, metrics: Sequence[GatedMetric], incomplete: Sequence[str]
+    ) -> SuiteReport | str:
+        """The suite of the baseline that this one is compared with; where there is none, why."""
+        if self.current.stopped is not None:
+            return f"the session stopped early: {self.current.stopped}"
+        if incomplete and self.compare == "all":
+            return f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
+        partners = [one for one in self.baseline.suites if one.info.name == after.info.name]
+        if not partners:
+            return _ABSENT
+        if len(partners) > 1:
+            same_model = [one for one in partners if after.models and one.models[:1] == after.models[:1]]
+        else:
+            same_model = partners
+        if not same_model:
+            models = ", ".join(quoted(one.models[0]) for one in partners if one.models)
+            own = quoted(after.models[0]) if after.models else "a model without a name"
+            return f"the baseline has this suite on {models}, and not on {own}"
+        return same_model[0] if metrics else "it has no metric to compare"
 
     def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
         """A result for each suite of the baseline that is not in the session.
@@ -156,8 +162,3 @@ def _incomplete(baseline: Report) -> Iterator[str]:
         more = len(baseline.problems) - _MAX_PROBLEMS
         shown = ", ".join(map(quoted, baseline.problems[:_MAX_PROBLEMS]))
         yield f"the baseline has problems: {shown}{f', and {more} more' if more > 0 else ''}"
-
-
-def _of_same_model(after: SuiteReport, partners: list[SuiteReport]) -> SuiteReport | None:
-    model = after.models[0] if after.models else None
-    return next((one for one in partners if model is not None and one.models[:1] == (model,)), None)

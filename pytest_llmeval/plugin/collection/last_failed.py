@@ -30,16 +30,24 @@ def register(config: pytest.Config) -> None:
     known = {} if cache is None else cache.get("cache/lastfailed", {})
     misread = {nodeid for nodeid in known if is_misread(nodeid)}
     if misread:
-        held = _Held(known, misread)
-        config.pluginmanager.register(_Collected(config, misread), "llmeval-last-failed-files")
-        config.pluginmanager.register(_TakenOut(held), "llmeval-last-failed-out")
-        config.pluginmanager.register(_PutBack(held), "llmeval-last-failed-back")
+        taken_out = _TakenOut(config, known, misread)
+        config.pluginmanager.register(taken_out, "llmeval-last-failed-out")
+        config.pluginmanager.register(_PutBack(taken_out), "llmeval-last-failed-back")
 
 
-class _Collected:
-    def __init__(self, config: pytest.Config, misread: set[str]) -> None:
+class _TakenOut:
+    """Keeps tests from pytest while it chooses those that failed before.
+
+    Its wrapper is within that of pytest's, which is a ``tryfirst`` one: ``-k`` and ``-m`` have chosen already.
+    """
+
+    def __init__(self, config: pytest.Config, known: dict[str, bool], misread: set[str]) -> None:
         self._config = config
+        self._misread = misread
         self._files = {split_file(nodeid)[0] for nodeid in misread}
+        self.known = known
+        self.order: dict[pytest.Item, int] = {}
+        self.items: list[pytest.Item] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> pytest.CollectReport | None:
@@ -59,36 +67,19 @@ class _Collected:
         report: pytest.CollectReport | None = others(collector=collector)
         return report
 
-
-class _Held:
-    """Tests that pytest is not shown while it chooses those that failed before."""
-
-    def __init__(self, known: dict[str, bool], misread: set[str]) -> None:
-        self.known = known
-        self.misread = misread
-        self.order: dict[pytest.Item, int] = {}
-        self.items: list[pytest.Item] = []
-
-
-class _TakenOut:
-    """Its wrapper is within that of pytest's, which is a ``tryfirst`` one: ``-k`` and ``-m`` have chosen already."""
-
-    def __init__(self, held: _Held) -> None:
-        self._held = held
-
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
         result = yield
-        self._held.order = {item: place for place, item in enumerate(items)}
-        self._held.items = [item for item in items if item.nodeid in self._held.misread]
-        items[:] = [item for item in items if item.nodeid not in self._held.misread]
+        self.order = {item: place for place, item in enumerate(items)}
+        self.items = [item for item in items if item.nodeid in self._misread]
+        items[:] = [item for item in items if item.nodeid not in self._misread]
         return result
 
 
 class _PutBack:
     """Registered after pytest's, so that its wrapper is around that one, and within that of ``--llm-limit``."""
 
-    def __init__(self, held: _Held) -> None:
+    def __init__(self, held: _TakenOut) -> None:
         self._held = held
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

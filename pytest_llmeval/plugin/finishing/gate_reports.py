@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
 
@@ -26,6 +26,9 @@ __all__ = ["decide_and_log", "gate_nodeid", "log_gates"]
 
 _REMEMBERS = ("lfplugin", "stepwiseplugin")
 """Plugins of pytest that would look for a gate among the tests of the next session, and find none."""
+
+_Phase: TypeAlias = Literal["setup", "call", "teardown"]
+_PHASES: tuple[_Phase, ...] = ("setup", "call", "teardown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,25 +144,18 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
             title = printable(gate_name(result, nodes, separator=": "))
             location = (split_file(nodeid)[0], None if result.line is None else result.line - 1, title)
             starts(nodeid=nodeid, location=location)
-            for report in _reports(result, nodeid, location, writer):
-                log(report=report)
+            for when in _PHASES:
+                log(report=_report(result, nodeid, location, when, writer))
             finishes(nodeid=nodeid, location=location)
     finally:
         option.maxfail = max_failures
-
-
-def _reports(
-    result: GateResult, nodeid: str, location: tuple[str, int | None, str], writer: Any
-) -> list[pytest.TestReport]:
-    phases: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "teardown")
-    return [_report(result, nodeid, location, when, writer) for when in phases]
 
 
 def _report(
     result: GateResult,
     nodeid: str,
     location: tuple[str, int | None, str],
-    when: Literal["setup", "call", "teardown"],
+    when: _Phase,
     writer: Any,
 ) -> pytest.TestReport:
     outcome = result.outcome if when == "call" else "passed"

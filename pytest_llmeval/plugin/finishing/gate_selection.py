@@ -33,7 +33,8 @@ def selection_of(
         or any(getattr(option, name, None) for name in _BY_PLACE)
         or any("::" in argument for argument in config.args)
     )
-    places = [_place(config, argument) for argument in config.args]
+    folder = config.invocation_params.dir
+    places = [(folder / argument.partition("::")[0]).resolve() for argument in config.args]
     files = {} if baseline is None else _files_of_recorded(baseline)
 
     def covers(info: SuiteInfo) -> bool:
@@ -49,17 +50,11 @@ def selection_of(
         covers=covers,
         is_partial=is_partial,
         is_whole=not is_partial and (not named or any(place in (config.rootpath, Path.cwd()) for place in places)),
-        is_by_outcome=is_by_outcome and _has_left_out(report),
+        is_by_outcome=is_by_outcome
+        and any(suite.info.num_samples is None or suite.is_selection for suite in report.suites),
         absent=absent,
         # Whether a model was there to answer: that of a conftest.py may still have skipped.
         has_model=bool(config.stash[settings_key].models or report.records or config.stash.get(has_model_key, False)),
-    )
-
-
-def _has_left_out(report: Report) -> bool:
-    return any(
-        suite.info.num_samples is None or suite.summary.num_expected + suite.num_skipped < suite.info.num_samples
-        for suite in report.suites
     )
 
 
@@ -72,7 +67,3 @@ def _files_of_recorded(baseline: Report) -> dict[str, str]:
             if record.suite in recorded:
                 files.setdefault(record.suite, split_file(record.nodeid)[0])
     return files
-
-
-def _place(config: pytest.Config, argument: str) -> Path:
-    return Path(config.invocation_params.dir / argument.partition("::")[0]).resolve()

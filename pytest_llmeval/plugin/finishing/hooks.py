@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -134,9 +135,14 @@ class Reporting:
 
             self._session.write_wrong_answers(terminalreporter)
             write_summary(terminalreporter, self._session.report, self._session.writer.written)
-        from pytest_llmeval.plugin.finishing.github_actions import tell_github
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            from pytest_llmeval.reporting.writers.github import annotation_lines, append_job_summary
 
-        tell_github(terminalreporter, self._session.report)
+            if (warning := append_job_summary(self._session.report, os.environ)) is not None:
+                terminalreporter.write_line(warning, yellow=True)
+            for line in annotation_lines(self._session.report, os.environ, root=self._config.rootpath):
+                terminalreporter.ensure_newline()
+                terminalreporter.write_line(line)
 
 
 class LastWord:

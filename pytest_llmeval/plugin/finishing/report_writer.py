@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_llmeval.errors import LLMEvalError, ReportError
-from pytest_llmeval.reporting.report.groups import Group
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
+from pytest_llmeval.reporting.storage.journal import Journal, JournalError, Kind, journal_path
 from pytest_llmeval.reporting.writers.targets import is_folder, write_report_file
-from pytest_llmeval.types import JSON, EngineUse
+from pytest_llmeval.types import JSON
 
 __all__ = ["ReportWriter"]
 
@@ -50,22 +49,10 @@ class ReportWriter:
                 self._tell(f"{error}: the report lacks the texts of samples")
         return self._journal
 
-    def add_suite(self, info: SuiteInfo, num_expected: Mapping[Group, int]) -> None:
-        """A suite that is being run, with the number of its samples, on each model where there are several."""
+    def add_fact(self, kind: Kind, value: object) -> None:
+        """What is known beside records, for the journal: see ``Journal.add_fact``."""
         if self.journal is not None:
-            self.journal.add_suite(info)
-            for (suite, model), number in num_expected.items():
-                self.journal.add_expected(suite, model, number)
-
-    def add_model(self, model: Mapping[str, JSON]) -> None:
-        """A model that answers."""
-        if self.journal is not None:
-            self.journal.add_model(model)
-
-    def add_engine(self, group: Group, engine: EngineUse) -> None:
-        """How the log-likelihoods of a suite are computed."""
-        if self.journal is not None:
-            self.journal.add_engine(*group, engine)
+            self.journal.add_fact(kind, value)
 
     def add(self, record: Record) -> int | None:
         """A record, with its texts. Its place in the journal, None where there is none."""

@@ -15,8 +15,7 @@ from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
-from pytest_llmeval.reporting.report.assembly import with_suites
-from pytest_llmeval.reporting.report.engine_uses import merged
+from pytest_llmeval.reporting.report.assembly import merged_uses, with_suites
 from pytest_llmeval.reporting.report.environment import describe_environment
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
@@ -123,18 +122,21 @@ class LLMSession:
         if payload.suite is not None:
             # What was made up for a sample that died before its suite was known gives way to the suite's own.
             gathered.suites[payload.suite.name] = payload.suite
-            self.writer.add_suite(payload.suite, gathered.num_expected(payload.suite))
+            self.writer.add_fact("suite", payload.suite)
+            for (suite, model), number in gathered.num_expected(payload.suite).items():
+                self.writer.add_fact("expected", {"suite": suite, "model": model, "num_expected": number})
         if payload.model is not None:
             gathered.models.setdefault(str(payload.model["name"]), payload.model)
-            self.writer.add_model(payload.model)
+            self.writer.add_fact("model", payload.model)
         if payload.unrecorded is not None:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
             self._add_record(record)
             if payload.engine is not None:
                 group = gathered.group_of(record)
-                engine = gathered.engines[group] = merged(gathered.engines.get(group), payload.engine)
-                self.writer.add_engine(group, engine)
+                engine = gathered.engines[group] = merged_uses(gathered.engines.get(group), payload.engine)
+                named = {"suite": group[0], "model": group[1]}
+                self.writer.add_fact("engine", named | dataclasses.asdict(engine))
 
     def _add_record(self, record: Record) -> None:
         gathered = self._gathered

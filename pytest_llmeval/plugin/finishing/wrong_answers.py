@@ -108,7 +108,7 @@ class WrongAnswers:
                         terminal.write_line(line)
                 else:
                     terminal.write("WRONG", yellow=True)
-                    terminal.write_line(f" {_node(record)} - {_described(record)}")
+                    terminal.write_line(f" {without_commands(printable(record.nodeid))} - {_described(record)}")
             if number > len(kept):
                 suite, model = group
                 of = suite if model is None else f"{suite} ({model})"
@@ -133,10 +133,6 @@ def _has_readers(config: pytest.Config) -> bool:
     if getattr(config.option, "htmlpath", None):
         return True
     return bool(getattr(config.option, "xmlpath", None)) and bool(config.getini("junit_log_passing_tests"))
-
-
-def _node(record: Record) -> str:
-    return without_commands(printable(record.nodeid))
 
 
 def _block(record: Record) -> Iterator[str]:

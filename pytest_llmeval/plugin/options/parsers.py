@@ -11,13 +11,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pytest_llmeval.gates.margins import Margin
-    from pytest_llmeval.models.settings import ModelArg
-    from pytest_llmeval.suites.format.gate_rules import GivenGate
-    from pytest_llmeval.suites.format.overrides import Override
+from pkgutil import resolve_name
+from typing import Any
 
 __all__ = ["Limit", "Shard"]
 
@@ -54,28 +49,9 @@ def model(value: str) -> str:
     return text(value).strip()
 
 
-def model_arg(value: str) -> ModelArg:
-    from pytest_llmeval.models.settings import parse_model_arg
-
-    return parse_model_arg(text(value))
-
-
-def override(value: str) -> Override:
-    from pytest_llmeval.suites.format.overrides import parse_override
-
-    return parse_override(text(value))
-
-
-def gate(value: str) -> GivenGate:
-    from pytest_llmeval.suites.format.gate_rules import GivenGate
-
-    return GivenGate.parse(text(value))
-
-
-def margin(value: str) -> Margin:
-    from pytest_llmeval.gates.margins import Margin
-
-    return Margin.parse(text(value))
+def of(name: str) -> Callable[[str], Any]:
+    """What another module makes of the text, ``module:function``: imported when its option is given."""
+    return lambda value: resolve_name(f"pytest_llmeval.{name}")(text(value))
 
 
 def flag(value: str) -> bool:
@@ -112,12 +88,6 @@ def suite(value: str) -> str:
     return value.strip()
 
 
-def report(value: str) -> Path:
-    from pytest_llmeval.reporting.writers.targets import parse_target
-
-    return parse_target(text(value))
-
-
 def path(value: str) -> Path:
     return Path(text(value))
 
@@ -129,16 +99,6 @@ def one_of(*names: str) -> Callable[[str], str]:
         return value
 
     return parse
-
-
-def alpha(value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 0.5:
-        raise ValueError("expected a number above 0 and below 0.5, such as 0.05")
-    return number
 
 
 def count(value: str) -> int:

@@ -17,7 +17,8 @@ __all__ = ["OPTIONS", "Option"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. ``parse`` turns its text into a value and raises ``ValueError`` saying what is expected.
+    """One option. ``parse`` turns its text into a value (by default a flag's) and raises ``ValueError`` saying what is
+    expected.
 
     ``field`` is its place in ``Settings``, where that is not its name. ``ini_field`` is the place of what the ini file
     says, where that does not give way to the command line but adds to it.
@@ -29,7 +30,7 @@ class Option:
     ini_field: str | None = None
     metavar: str = "VALUE"
     kind: Literal["text", "number", "flag", "list"] = "text"
-    parse: Callable[[str], Any] = str
+    parse: Callable[[str], Any] = parsers.flag
 
     @property
     def flag(self) -> str:
@@ -90,13 +91,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="trust_remote_code",
         kind="flag",
-        parse=parsers.flag,
         help="Allow a model to run Python code that comes with its checkpoint.",
     ),
     Option(
         name="allow_pickle",
         kind="flag",
-        parse=parsers.flag,
         help="Allow weights in pickle files (.bin, .pt), which can run code when they are loaded. "
         "Default: safetensors only.",
     ),
@@ -104,7 +103,7 @@ OPTIONS: tuple[Option, ...] = (
         name="model_arg",
         kind="list",
         metavar="KEY=VALUE",
-        parse=parsers.model_arg,
+        parse=parsers.of("models.settings:parse_model_arg"),
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
         "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. Can be given several times.",
     ),
@@ -112,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
         name="set",
         kind="list",
         metavar="'SUITE: KEY=VALUE'",
-        parse=parsers.override,
+        parse=parsers.of("suites.format.overrides:parse_override"),
         help="Change a key of a suite for this run: 'mmlu: prompt.fewshot.count=5'; the suite '*' is every suite. "
         "Can be given several times.",
     ),
@@ -127,13 +126,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="lm_eval",
         kind="flag",
-        parse=parsers.flag,
         help="Collect lm-eval's task files from folders too; those named on the command line are always collected.",
     ),
     Option(
         name="trust_task_code",
         kind="flag",
-        parse=parsers.flag,
         help="Let tasks of the installed lm_eval package run the Python functions (!function) that they name.",
     ),
     Option(
@@ -142,11 +139,10 @@ OPTIONS: tuple[Option, ...] = (
         parse=parsers.limit,
         help="Run N samples of each suite, a seeded random choice (first:N: the first N). A quick look, not a result.",
     ),
-    Option(name="strict", kind="flag", parse=parsers.flag, help="A wrong answer fails its test."),
+    Option(name="strict", kind="flag", help="A wrong answer fails its test."),
     Option(
         name="show_prompts",
         kind="flag",
-        parse=parsers.flag,
         help="Print the exact prompt of each selected sample, with the scored part marked, and run nothing.",
     ),
     Option(
@@ -161,7 +157,7 @@ OPTIONS: tuple[Option, ...] = (
         name="report",
         kind="list",
         metavar="FILE",
-        parse=parsers.report,
+        parse=parsers.of("reporting.writers.targets:parse_target"),
         help=f"Write the report: metrics, and a record for every sample, as FILE{suffixes()}; in a folder, a "
         f"{folder_suffix()} file that is named after the model and the time. Can be given several times.",
     ),
@@ -176,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         ini_field="project_gate",
         metavar="'SUITE: RULE'",
-        parse=parsers.gate,
+        parse=parsers.of("suites.format.gate_rules:GivenGate.parse"),
         help="Fail the run unless the rule holds: 'boolq: accuracy >= 0.6', 'mmlu: ci_low(category.law.accuracy) > "
         "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file are added to these, "
         "and are decided on whole suites only.",
@@ -192,7 +188,7 @@ OPTIONS: tuple[Option, ...] = (
         name="max_drop",
         kind="list",
         metavar="'METRIC=MARGIN'",
-        parse=parsers.margin,
+        parse=parsers.of("gates.margins:Margin.parse"),
         help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'. Default: 0, of "
         "each suite's primary metric. Can be given several times.",
     ),
@@ -213,7 +209,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="alpha",
         metavar="P",
-        parse=parsers.alpha,
+        parse=parsers.of("gates.options:parse_alpha"),
         help="How often a session in which nothing got worse may fail against its baseline. Default: 0.05.",
     ),
     Option(
@@ -227,7 +223,6 @@ OPTIONS: tuple[Option, ...] = (
         name="require_gates",
         kind="flag",
         ini_field="project_require_gates",
-        parse=parsers.flag,
         help="A gate that could not be decided (a suite's own gate on a selection of its suite) fails: for CI.",
     ),
     Option(

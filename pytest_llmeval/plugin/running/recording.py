@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 import pytest
 
@@ -19,7 +19,7 @@ from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, Status, as_builtin
 
-__all__ = ["Recorder", "attach", "payload_of"]
+__all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
 _sent_suites_key = pytest.StashKey[set[str]]()
 _sent_models_key = pytest.StashKey[set[str]]()
@@ -128,6 +128,18 @@ class Recorder:
         __tracebackhide__ = True
         if self._wrong:
             raise WrongAnswer("wrong: " + "; ".join(self._wrong))
+
+
+class Strict:
+    """``--llm-strict`` for hand-written tests: they fail at their end, when all samples are recorded."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        result = yield
+        recorder: Recorder | None = item.stash.get(recorder_key, None)
+        if recorder is not None:
+            recorder.raise_if_wrong()
+        return result
 
 
 def _text(value: object) -> str | None:
@@ -243,10 +255,10 @@ def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | No
     elif report.failed and report.when == "setup":
         record = item.unscored(_reason(report))
     elif report.skipped:
-        return Payload()
+        return Payload(suite=item.file.info)
     else:
         return None
-    return Payload(records=(record,))
+    return Payload(records=(record,), suite=item.file.info)
 
 
 def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | None:
@@ -263,16 +275,17 @@ def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | Non
 
 def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
     """What is reported of a sample whose test does not run."""
-    return _with_news(item, Payload(records=(record,)), model)
+    return _with_news(item, Payload(records=(record,), suite=item.file.info), model)
 
 
 def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Payload:
     """Suite, model and engine travel once from each process, not with every record."""
-    suite = item.file.info if isinstance(item, SampleItem) else None
+    suite = payload.suite
     suites = item.config.stash.setdefault(_sent_suites_key, set())
-    if suite is not None and suite.name not in suites:
+    if suite is not None and suite.name in suites:
+        payload = dataclasses.replace(payload, suite=None)
+    elif suite is not None:
         suites.add(suite.name)
-        payload = dataclasses.replace(payload, suite=suite)
     if model is None:
         model = getattr(item, "funcargs", {}).get("llm_model")
     if model is None and isinstance(item, SampleItem):
@@ -285,8 +298,8 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             payload = dataclasses.replace(payload, model=_identity(identity))
     if isinstance(item, SampleItem):
         lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
-        if lookahead is not None and lookahead.engine_uses:
-            use = lookahead.engine_uses.pop(item.member.group, None)
+        use = None if lookahead is None else lookahead.engine_uses.pop(item.member.group, None)
+        if use is not None:
             payload = dataclasses.replace(payload, engine=use)
     return payload
 

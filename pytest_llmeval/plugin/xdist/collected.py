@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
@@ -40,23 +40,14 @@ class Collected:
 
     def encode(self) -> str:
         """As ASCII JSON."""
-        suites, absent = ([info.to_dict() for info in infos] for infos in (self.suites, self.absent))
-        return json.dumps(
-            [list(self.samples), suites, absent, self.num_deselected, self.unanswered, self.has_model], default=str
-        )
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def decode(cls, text: str) -> Collected:
         """The opposite of ``encode``."""
-        samples, suites, absent, num_deselected, unanswered, has_model = json.loads(text)
-        return cls(
-            samples=samples,
-            suites=[SuiteInfo.from_dict(data) for data in suites],
-            absent=[SuiteInfo.from_dict(data) for data in absent],
-            num_deselected=num_deselected,
-            unanswered=unanswered,
-            has_model=has_model,
-        )
+        found = json.loads(text)
+        infos = {name: list(map(SuiteInfo.from_dict, found[name])) for name in ("suites", "absent")}
+        return cls(**{**found, **infos})
 
 
 def send(config: pytest.Config, collected: Collected) -> None:

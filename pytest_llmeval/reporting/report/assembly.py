@@ -6,19 +6,20 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Report, SuiteReport, definitions_of
-from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, counted_suite, summarize_suite
+from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
 from pytest_llmeval.scoring.metrics.summary import expanded
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import EngineUse
 
-__all__ = ["GroupRecords", "with_suites"]
+__all__ = ["GroupRecords", "merged_uses", "with_suites"]
 
 _LOG = logging.getLogger("pytest_llmeval")
+_MIXED = "; other workers passed the audit and used the tree"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +67,20 @@ def with_suites(
 
 
 def _suite(group: Group, found: GroupRecords, problems: list[str]) -> SuiteReport:
-    """``summarize_suite``; where the records' values have no metrics ``counted_suite``."""
-    info = found.info or SuiteInfo(name=group[0], metrics=())
-    known: dict[str, Any] = {
-        "num_expected": found.num_expected,
-        "num_skipped": found.num_skipped,
-        "model": found.model,
-        "engine": found.engine,
-    }
+    """``summarize_suite``; where the records' values have no metrics, without them."""
+    summarized = partial(
+        summarize_suite,
+        found.info or SuiteInfo(name=group[0], metrics=()),
+        found.records,
+        num_expected=found.num_expected,
+        num_skipped=found.num_skipped,
+        model=found.model,
+        engine=found.engine,
+    )
     made: SuiteReport | None = None
     with _problem(f"{described_group(group)} has no metrics", problems):
-        made = summarize_suite(info, found.records, **known)
-    return made or counted_suite(info, found.records, **known)
+        made = summarized()
+    return made or summarized(has_metrics=False)
 
 
 def _comparisons(
@@ -93,6 +96,18 @@ def _comparisons(
         with _problem(f"the models of suite {suite!r} could not be compared", problems):
             names = expanded(metrics, [record.score for members in records.values() for record in members])
             yield from list(compare_models(suite, records, order, names))
+
+
+def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:
+    """What two processes found about one suite: the worse of the two, and how much was audited at the most.
+
+    Both audited the same samples, so their counts are not added.
+    """
+    if one is None:
+        return other
+    worse = max(one, other, key=lambda use: (use.engine == "plain", use.largest_difference or 0.0))
+    mixed = "" if one.engine == other.engine or _MIXED in worse.reason else _MIXED
+    return replace(worse, reason=worse.reason + mixed, num_audited=max(one.num_audited, other.num_audited))
 
 
 @contextmanager

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-from pytest_llmeval.types import JSON
 
 __all__ = ["GateMode", "GateOutcome", "GateResult", "Regression"]
 
@@ -63,10 +60,6 @@ class Regression:
     num_left_out: int = 0
     noise: float = 0.0
 
-    def to_dict(self) -> dict[str, JSON]:
-        """As builtins, for a report."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
@@ -94,7 +87,3 @@ class GateResult:
     threshold: float | None = None
     notes: tuple[str, ...] = ()
     regression: Regression | None = None
-
-    def to_dict(self) -> dict[str, JSON]:
-        """As builtins, for a report."""
-        return {**dataclasses.asdict(self), "notes": list(self.notes)}

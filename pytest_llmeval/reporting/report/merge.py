@@ -13,8 +13,7 @@ from itertools import accumulate
 from typing import Any, overload
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
-from pytest_llmeval.reporting.report.engine_uses import merged as merged_engine
+from pytest_llmeval.reporting.report.assembly import GroupRecords, merged_uses, with_suites
 from pytest_llmeval.reporting.report.groups import (
     Group,
     compared_models,
@@ -159,7 +158,7 @@ def _merged_groups(
     for group, own in members.items():
         engine = None
         for suite in own:
-            engine = engine if suite.engine is None else merged_engine(engine, suite.engine)
+            engine = engine if suite.engine is None else merged_uses(engine, suite.engine)
         found[group] = GroupRecords(
             records=groups.get(group, ()),
             info=replace(

@@ -153,13 +153,9 @@ class SuiteInfo:
     judged_by: tuple[str, ...] = ()
     fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, JSON]:
-        """The info as JSON values."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:
-        """The opposite of ``to_dict``, also after a trip through JSON. Unknown keys are left out."""
+        """The opposite of ``asdict``, also after a trip through JSON. Unknown keys are left out."""
         values = {name: data[name] for name in _INFO_FIELDS if name in data}
         for name in ("metrics", "overridden", "judged_by"):
             if name in values:
@@ -203,7 +199,7 @@ class Payload:
                 # Values without their names: the same code reads them, and every sample is one of these.
                 [_record_values(record) for record in self.records],
                 None if self.unrecorded is None else asdict(self.unrecorded),
-                None if self.suite is None else self.suite.to_dict(),
+                None if self.suite is None else asdict(self.suite),
                 self.model,
                 None if self.engine is None else asdict(self.engine),
             ]

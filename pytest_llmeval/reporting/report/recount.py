@@ -26,13 +26,17 @@ from pytest_llmeval.reporting.report.groups import (
 )
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
-from pytest_llmeval.reporting.report.summaries import average_suites, given_clusters
+from pytest_llmeval.reporting.report.summaries import (
+    average_suites,
+    given_clusters,
+    records_by_category,
+    summary_of,
+)
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
 from pytest_llmeval.scoring.metrics.sample_values import ingredients
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
 from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction
@@ -103,10 +107,8 @@ class _Recount:
                 continue
             if name not in stored or name not in found:
                 raise _Misfit(f"{where}{name} is only in its {'records' if name in found else 'summary'}")
-            one, other = stored[name], found[name]
-            _check_metric(one, other, f"{where}{name}")
-            if one.num_clusters != other.num_clusters:
-                _differ(f"{where}{name}: num_clusters", one.num_clusters, other.num_clusters)
+            _check_metric(stored[name], found[name], f"{where}{name}")
+            _check_fields(stored[name], found[name], ("num_clusters",), f"{where}{name}: ")
 
 
 def _fitting(report: Report, bounds_of: frozenset[str]) -> Report:
@@ -141,15 +143,10 @@ def _groups(report: Report, compared: tuple[str, ...]) -> dict[Group, list[Recor
         if (group, record.id) in seen:
             raise _Misfit(f"sample {quoted(record.id)} of {described_group(group)} is in it twice")
         seen.add((group, record.id))
-        groups[group].append(_checked(without_texts(record)))
+        if (found := contradiction(record.status, record.values)) is not None:
+            raise _Misfit(f"sample {quoted(record.id)} of suite {record.suite!r} has {found}")
+        groups[group].append(without_texts(record))
     return groups
-
-
-def _checked(record: Record) -> Record:
-    """Raises ``_Misfit`` for a record that contradicts itself."""
-    if (found := contradiction(record.status, record.values)) is not None:
-        raise _Misfit(f"sample {quoted(record.id)} of suite {record.suite!r} has {found}")
-    return record
 
 
 def _suite(suite: SuiteReport, records: Sequence[Record], report: Report, recount: _Recount) -> SuiteReport:
@@ -163,18 +160,13 @@ def _suite(suite: SuiteReport, records: Sequence[Record], report: Report, recoun
 
 def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report) -> None:
     summary, info = suite.summary, suite.info
-    if report.stopped is None and len(records) < summary.num_expected:
+    is_short = report.stopped is None and len(records) < summary.num_expected
+    if is_short or len(records) > suite.num_selected:
         _differ("num_expected", summary.num_expected, len(records))
-    if len(records) > summary.num_expected + suite.num_skipped:
-        _differ("num_expected", summary.num_expected, len(records))
-    num_selected = summary.num_expected + suite.num_skipped
-    if info.num_samples is not None and not report.problems and num_selected > info.num_samples:
-        _differ("num_samples", info.num_samples, num_selected)
+    if info.num_samples is not None and not report.problems and suite.num_selected > info.num_samples:
+        _differ("num_samples", info.num_samples, suite.num_selected)
     _check_summary(summary, records)
-    own: dict[str, list[Record]] = {}
-    for record in records:
-        if record.category is not None:
-            own.setdefault(record.category, []).append(record)
+    own = records_by_category(records)
     if summary.metrics and suite.categories.keys() != own.keys():
         raise _Misfit(f"its categories are {_listed(suite.categories)}, and those of its records {_listed(own)}")
     for name, part in suite.categories.items():
@@ -191,17 +183,10 @@ def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report)
             _differ(name, value, found)
 
 
-def _check_summary(summary: Summary, records: Sequence[Record], where: str = "") -> None:
-    num_unscored = sum(record.status == "unscored" for record in records)
-    for name, value, found in (
-        ("num_scored", summary.num_scored, len(records) - num_unscored),
-        ("num_unscored", summary.num_unscored, num_unscored),
-        ("num_no_answer", summary.num_no_answer, sum(record.no_answer for record in records)),
-    ):
-        if value != found:
-            _differ(f"{where}{name}", value, found)
-    scores = (record.score for record in records if record.not_measurable)
-    if count_not_measurable(scores, [*summary.metrics]) != summary.not_measurable:
+def _check_summary(stored: Summary, records: Sequence[Record], where: str = "") -> None:
+    found = summary_of(records, stored.metrics, stored.num_expected)
+    _check_fields(stored, found, ("num_scored", "num_unscored", "num_no_answer"), where)
+    if found.not_measurable != stored.not_measurable:
         raise _Misfit(f"{where}not_measurable differs from its records")
 
 
@@ -223,22 +208,20 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
     """The suite with its metrics computed anew. Raises ``_Misfit`` where they are not those that it has."""
     names, stored = tuple(suite.summary.metrics), suite.summary.metrics
     scores = [record.score for record in records]
-    if "accuracy" not in names and suite.info.scorer in _OF_RIGHT_AND_WRONG:
-        _check_without_accuracy(scores)
+    has_right_and_wrong = "accuracy" not in names and suite.info.scorer in _OF_RIGHT_AND_WRONG
+    if has_right_and_wrong and any("accuracy" in score.values for score in scores if score.status != "unscored"):
+        raise _Misfit("it has no accuracy, and its records have one")
     clusters = given_clusters(records)
     slow = [name for name in names if recount.is_slow(name) and ingredients(scores, name)]
     quick = [name for name in names if name not in slow]
-    of_category: dict[str, list[Score]] = {name: [] for name in suite.categories}
-    for record, score in zip(records, scores, strict=True):
-        if record.category is not None:
-            of_category[record.category].append(score)
     try:
         whole = summarize(scores, quick, clusters, suite.info.interval) | {
             name: _corpus(scores, name, stored) for name in slow
         }
         parts = by_category(scores, [record.category for record in records], quick, clusters, suite.info.interval)
-        for category, own in of_category.items():
-            parts[category] |= {name: _corpus(own, name, suite.categories[category].metrics) for name in slow}
+        for category, own in records_by_category(records).items() if slow else ():
+            own_scores, own_stored = [record.score for record in own], suite.categories[category].metrics
+            parts[category] |= {name: _corpus(own_scores, name, own_stored) for name in slow}
     except (ArithmeticError, ValueError) as error:
         raise _Misfit(f"no metrics can be computed from its records: {describe(error)}") from None
     macro = macro_average(parts.values())
@@ -261,14 +244,7 @@ def _check_reliability(suite: SuiteReport, scores: Sequence[Score]) -> None:
     for place, (one, other) in enumerate(zip_longest(suite.reliability, reliability(scores) or ())):
         if one is None or other is None:
             raise _Misfit(f"its reliability has {len(suite.reliability)} bins, and its records have others")
-        for key in ("n", "confidence", "accuracy"):
-            if not _same(getattr(one, key), getattr(other, key)):
-                _differ(f"{key} of reliability[{place}]", getattr(one, key), getattr(other, key))
-
-
-def _check_without_accuracy(scores: Sequence[Score]) -> None:
-    if any("accuracy" in score.values for score in scores if score.status != "unscored"):
-        raise _Misfit("it has no accuracy, and its records have one")
+        _check_fields(one, other, ("n", "confidence", "accuracy"), after=f" of reliability[{place}]")
 
 
 def _corpus(scores: Sequence[Score], name: str, stored: Mapping[str, Metric]) -> Metric:
@@ -305,17 +281,17 @@ def _check_comparisons(report: Report, groups: Mapping[Group, Sequence[Record]])
             where = f"suite {found.suite!r}, {found.second} against {found.first}: {name}"
             if name not in again:
                 raise _Misfit(f"{where} is only in its summary")
-            for key in ("n", "first", "second", "difference"):
-                value, other = getattr(found.differences[name], key), getattr(again[name], key)
-                if not _same(value, other):
-                    _differ(f"{where}: {key}", value, other)
+            _check_fields(found.differences[name], again[name], ("n", "first", "second", "difference"), f"{where}: ")
 
 
 def _check_averages(report: Report, suites: Sequence[SuiteReport], groups: Mapping[Group, Sequence[Record]]) -> None:
     """The means over suites, of the metrics that they are still taken of; not those that take long."""
     if not report.averages:
         return
-    quick = [replace(suite, summary=replace(suite.summary, metrics=_quick(suite.summary.metrics))) for suite in suites]
+    quick = []
+    for suite in suites:
+        metrics = {name: one for name, one in suite.summary.metrics.items() if definition(name).kind != "corpus"}
+        quick.append(replace(suite, summary=replace(suite.summary, metrics=metrics)))
     again = {one.model: one for one in average_suites(quick, [record for own in groups.values() for record in own])}
     for found in report.averages:
         if (other := again.get(found.model)) is None:
@@ -325,15 +301,18 @@ def _check_averages(report: Report, suites: Sequence[SuiteReport], groups: Mappi
                 _check_metric(stored[name], own[name], f"{kind} average over suites: {name}")
 
 
-def _quick(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    return {name: metric for name, metric in metrics.items() if definition(name).kind != "corpus"}
-
-
 def _check_metric(stored: Metric, found: Metric, where: str) -> None:
-    if stored.n != found.n:
-        _differ(f"{where}: n", stored.n, found.n)
+    _check_fields(stored, found, ("n",), f"{where}: ")
     if not _same(stored.value, found.value):
         _differ(where, stored.value, found.value)
+
+
+def _check_fields(stored: object, found: object, names: Iterable[str], before: str = "", after: str = "") -> None:
+    """Raise ``_Misfit`` for the first of these numbers that differs; ``before`` and ``after`` stand around its name."""
+    for name in names:
+        value, other = getattr(stored, name), getattr(found, name)
+        if not _same(value, other):
+            _differ(f"{before}{name}{after}", value, other)
 
 
 def _same(one: float | None, other: float | None) -> bool:

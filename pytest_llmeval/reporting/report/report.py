@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.comparison.differences import Difference
@@ -12,6 +13,7 @@ from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Report",
     "SuiteReport",
     "Summary",
+    "check_known",
     "definitions_of",
 ]
 
@@ -86,6 +89,16 @@ class SuiteReport:
     tokens_per_second: Percentiles | None = None
     phases: Phases | None = None
 
+    @property
+    def num_selected(self) -> int:
+        """Samples that were to run: also those that were skipped then."""
+        return self.summary.num_expected + self.num_skipped
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether the suite is known to have more samples than were to run."""
+        return self.info.num_samples is not None and self.num_selected < self.info.num_samples
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -125,23 +138,33 @@ class Report:
     made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded.
     """
 
+    schema: int = SCHEMA_VERSION
     created: str
     seconds: float
+    exit_code: int
+    num_failed_tests: int | None = None
+    stopped: str | None = None
+    problems: tuple[str, ...] = ()
     environment: Mapping[str, JSON]
     models: tuple[Mapping[str, JSON], ...]
     options: Mapping[str, JSON]
-    exit_code: int
     collected: tuple[str, ...] | None = None
-    num_failed_tests: int | None = None
     definitions: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
     suites: tuple[SuiteReport, ...]
     comparisons: tuple[Comparison, ...] = ()
     averages: tuple[Averages, ...] = ()
     gates: tuple[GateResult, ...] = ()
     records: Sequence[Record] = field(repr=False)
-    stopped: str | None = None
-    problems: tuple[str, ...] = ()
-    schema: int = SCHEMA_VERSION
+
+    @property
+    def suite_names(self) -> tuple[str, ...]:
+        """Its suites, each once."""
+        return tuple(dict.fromkeys(suite.info.name for suite in self.suites))
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that answered its suites, each once."""
+        return tuple(dict.fromkeys(model for suite in self.suites for model in suite.models))
 
 
 def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:
@@ -155,3 +178,10 @@ def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:
         name: {"kind": found.kind, "higher_is_better": found.higher_is_better, "version": found.version}
         for name, found in ((name, definition(name, better)) for name in sorted(names))
     }
+
+
+def check_known(what: str, given: str | None, known: Iterable[str]) -> None:
+    """Raise ``ReportError`` for a suite, a model, … that a report does not have; None is none."""
+    names = tuple(known)
+    if given is not None and given not in names:
+        raise ReportError(f"the report has no {what} {quoted(given)}{expected_one_of(given, names)}")

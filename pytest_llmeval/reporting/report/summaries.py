@@ -18,7 +18,15 @@ from pytest_llmeval.scoring.metrics.percentiles import percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
 from pytest_llmeval.types import EngineUse
 
-__all__ = ["average_suites", "compare_models", "counted_suite", "given_clusters", "grouped", "summarize_suite"]
+__all__ = [
+    "average_suites",
+    "compare_models",
+    "given_clusters",
+    "grouped",
+    "records_by_category",
+    "summarize_suite",
+    "summary_of",
+]
 
 
 def summarize_suite(
@@ -26,58 +34,36 @@ def summarize_suite(
     records: Sequence[Record],
     *,
     num_expected: int,
-    num_skipped: int,
+    num_skipped: int = 0,
     model: str | None = None,
     engine: EngineUse | None = None,
+    has_metrics: bool = True,
 ) -> SuiteReport:
     """One suite's part of the report, broken down by category where its samples have one.
 
-    ``model`` names the one that was to answer it, whether it did or not; None where only the records know.
-    ``ValueError`` and others for values that are no scorer's of ours: ``counted_suite`` is the report without metrics.
+    ``model`` names the one that was to answer it, whether it did or not; None where only the records know. Raises
+    ``ValueError`` and others for values that are no scorer's of ours, unless ``has_metrics`` is False: then the records
+    are counted, and nothing is computed of their values.
     """
-    scores = [record.score for record in records]
-    clusters = given_clusters(records)
-    info = replace(info, metrics=expanded(info.metrics, scores))
-    metrics = by_category(scores, [record.category for record in records], info.metrics, clusters, info.interval)
-    counted = counted_suite(
-        info, records, num_expected=num_expected, num_skipped=num_skipped, model=model, engine=engine
-    )
-    by_name: dict[str, list[Record]] = {}
-    for record in records:
-        if record.category is not None:
-            by_name.setdefault(record.category, []).append(record)
-    return replace(
-        counted,
-        info=info,
-        summary=_summary(records, summarize(scores, info.metrics, clusters, info.interval), num_expected),
-        categories={name: _summary(by_name[name], metrics[name], len(by_name[name])) for name in metrics},
-        macro=macro_average(metrics.values()),
-        reliability=reliability(scores) if "ece" in info.metrics else None,
-    )
-
-
-def counted_suite(
-    info: SuiteInfo,
-    records: Sequence[Record],
-    *,
-    num_expected: int,
-    num_skipped: int,
-    model: str | None = None,
-    engine: EngineUse | None = None,
-) -> SuiteReport:
-    """``summarize_suite`` without metrics and categories: only what is counted of the records."""
+    scores, clusters = [record.score for record in records], given_clusters(records)
+    names = expanded(info.metrics, scores) if has_metrics else ()
+    categories = [record.category if has_metrics else None for record in records]
+    parts = by_category(scores, categories, names, clusters, info.interval)
+    by_name = records_by_category(records)
     answered = [record.model for record in records if record.model is not None]
     timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]
     return SuiteReport(
-        info=replace(info, metrics=()),
-        summary=_summary(records, {}, num_expected),
-        categories={},
+        info=replace(info, metrics=names),
+        summary=summary_of(records, summarize(scores, names, clusters, info.interval), num_expected),
+        categories={name: summary_of(by_name[name], own, len(by_name[name])) for name, own in parts.items()},
+        macro=macro_average(parts.values()),
         num_skipped=num_skipped,
         models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
         num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
         num_tokens=sum(record.num_tokens for record in records),
         seconds=math.fsum(record.seconds for record in records),
         engine=engine,
+        reliability=reliability(scores) if "ece" in names else None,
         latency=percentiles([record.seconds for record in timed]),
         tokens_per_second=percentiles(
             [tokens / record.seconds for record in timed if (tokens := record.num_prompt_tokens + record.num_tokens)]
@@ -180,13 +166,23 @@ def grouped(records: Iterable[Record], compared: tuple[str, ...]) -> dict[Group,
     return groups
 
 
+def records_by_category(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """The records of each category, without those that have none."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.category is not None:
+            found.setdefault(record.category, []).append(record)
+    return found
+
+
 def given_clusters(records: Sequence[Record]) -> list[str | None] | None:
     """Those of the records; None where none of them lies in one."""
     clusters = [record.cluster for record in records]
     return clusters if any(cluster is not None for cluster in clusters) else None
 
 
-def _summary(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
+def summary_of(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
+    """The counts of these records, beside the metrics that were computed of them."""
     num_unscored = sum(record.status == "unscored" for record in records)
     return Summary(
         num_expected=num_expected,

@@ -11,23 +11,25 @@ import json
 import os
 import re
 import time
-import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, TypeAlias
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
+from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION
-from pytest_llmeval.reporting.storage.disk_records import RECORD_PREFIX, DiskRecords
+from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.reporting.storage.json_report import finite, record_to_json
-from pytest_llmeval.types import JSON, EngineUse
+from pytest_llmeval.types import JSON
 
-__all__ = ["JOURNAL_VERSION", "Journal", "JournalError", "journal_path"]
+__all__ = ["JOURNAL_VERSION", "Journal", "JournalError", "Kind", "journal_path"]
+
+Kind: TypeAlias = Literal["suite", "model", "engine", "expected"]
+"""A ``SuiteInfo``; a model as ``Report.models`` has it; with ``suite`` and ``model`` of the group, the fields of an
+``EngineUse``, or ``num_expected``, how many samples are to run."""
 
 JOURNAL_VERSION = 1
 _SYNC_AFTER_S = 5.0
@@ -53,7 +55,6 @@ class Journal:
     def __init__(self, path: Path, head: Mapping[str, JSON]) -> None:
         """Make the file. Raises ``ReportError``."""
         self._offsets = array("Q")
-        self._checksums = array("Q")
         self._kept: dict[int, Record] = {}
         self._end = 0
         self._synced = time.monotonic()
@@ -69,21 +70,9 @@ class Journal:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def add_suite(self, info: SuiteInfo) -> None:
-        """What is known of a suite; a later one of the same name takes its place."""
-        self._add_line(json.dumps({"suite": finite(info.to_dict())}))
-
-    def add_model(self, model: Mapping[str, JSON]) -> None:
-        """A model, as ``Report.models`` has it."""
-        self._add_line(json.dumps({"model": finite(model)}))
-
-    def add_engine(self, suite: str, model: str | None, engine: EngineUse) -> None:
-        """How a suite's log-likelihoods are computed; a later one takes its place."""
-        self._add_line(json.dumps({"engine": finite({"suite": suite, "model": model, **asdict(engine)})}))
-
-    def add_expected(self, suite: str, model: str | None, num_expected: int) -> None:
-        """How many samples of a suite are to run, on each model where there are several."""
-        self._add_line(json.dumps({"expected": {"suite": suite, "model": model, "num_expected": num_expected}}))
+    def add_fact(self, kind: Kind, value: object) -> None:
+        """What is known beside records, in the form in which ``read_journal`` takes it; the later one is right."""
+        self._add_line(json.dumps({kind: finite(value)}))
 
     def add(self, record: Record) -> int:
         """Write a record; its place, from 0. Once this has returned, the death of this process does not lose it.
@@ -93,9 +82,7 @@ class Journal:
         """
         place = len(self._offsets)
         self._offsets.append(self._end)
-        line = RECORD_PREFIX + record_to_json(record) + "}"
-        self._checksums.append(zlib.crc32(line.encode("ascii") + b"\n"))
-        if not self._add_line(line):
+        if not self._add_line(f'{{"record": {record_to_json(record)}}}'):
             self._kept[place] = without_texts(record)
             if not self._is_told:
                 self._is_told = True
@@ -109,13 +96,7 @@ class Journal:
         is closed its file is read even where somebody has removed it.
         """
         return DiskRecords(
-            self.path,
-            self._offsets,
-            places=array("Q", places),
-            kept=self._kept,
-            checksums=self._checksums,
-            file=self._reader,
-            what="journal",
+            self.path, self._offsets, places=array("Q", places), kept=self._kept, file=self._reader, what="journal"
         )
 
     def close(self, *, discard: bool) -> None:

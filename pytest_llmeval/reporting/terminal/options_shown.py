@@ -30,7 +30,8 @@ def option_texts(record: Record, *, limit: int | None = None) -> tuple[str, ...]
     if len(labels) != len(choices):
         labels = ()
     names = labels or choices  # what target and answer are written in
-    right, answered = _places(names, _targets(record)), _places(names, _texts([record.answer]))
+    targets = record.target if isinstance(record.target, list | tuple) else [record.target]
+    right, answered = _places(names, _texts(targets)), _places(names, _texts([record.answer]))
     if len(set(names)) < len(names):
         right = _indices(record.details.get("right")) or right
         answered = {min(answered)} if answered else answered  # of equal options the first is the answer
@@ -46,10 +47,6 @@ def option_texts(record: Record, *, limit: int | None = None) -> tuple[str, ...]
         marked = f" ({', '.join(marks)})" if marks else ""
         lines.append(f"{label}{text}{number}{marked}")
     return tuple(lines)
-
-
-def _targets(record: Record) -> Sequence[str]:
-    return _texts(record.target if isinstance(record.target, list | tuple) else [record.target])
 
 
 def _places(names: Sequence[str], wanted: Collection[str]) -> set[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.terminal.options_shown import option_texts
@@ -89,7 +89,8 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
     if record.target is not None:
         yield "expected", as_text(record.target)
     if record.values:
-        yield "scores", _numbers(record.values)
+        scores = (f"{name} {value:.4g}" for name, value in record.values.items() if not math.isnan(value))
+        yield "scores", ", ".join(scores)
     if record.not_measurable:
         yield "not measurable", "; ".join(f"{name}: {reason}" for name, reason in record.not_measurable.items())
     if record.reason is not None:
@@ -108,7 +109,3 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         judged = epoch if isinstance(epoch, dict) else {}
         status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
-
-
-def _numbers(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items() if not math.isnan(value))

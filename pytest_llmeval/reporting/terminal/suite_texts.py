@@ -32,8 +32,7 @@ _MAX_SUITES = 3
 
 def short_model_names(report: Report) -> dict[str, str]:
     """What each model of the session is called where there is little room."""
-    models = tuple(dict.fromkeys(model for suite in report.suites for model in suite.models))
-    return dict(zip(models, short_names(models), strict=True))
+    return dict(zip(report.model_names, short_names(report.model_names), strict=True))
 
 
 def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
@@ -43,10 +42,7 @@ def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
 
 def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
     """The suite as a row of a table."""
-    num_samples = suite.info.num_samples
-    # Samples that were skipped were to run, too: what is left is a selection.
-    is_selection = num_samples is not None and suite.summary.num_expected + suite.num_skipped < num_samples
-    return Row(suite_name(suite, names), suite.summary, num_samples if is_selection else None)
+    return Row(suite_name(suite, names), suite.summary, suite.info.num_samples if suite.is_selection else None)
 
 
 def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:

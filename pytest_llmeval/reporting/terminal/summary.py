@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport
+from pytest_llmeval.reporting.report.report import Averages, Report
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
-from pytest_llmeval.reporting.terminal.engine_lines import engine_lines
 from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
 from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase_lines
 from pytest_llmeval.reporting.terminal.metric_tables import category_lines, common_layout, suite_lines
@@ -25,9 +24,9 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 )
 from pytest_llmeval.reporting.terminal.tables import Coloured, columns_of, joined_lines, wrapped_lines
 from pytest_llmeval.text.escaping import printable, without_commands
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, EngineUse
 
-__all__ = ["Terminal", "model_texts", "summary_lines", "write_summary"]
+__all__ = ["Terminal", "engine_lines", "model_texts", "summary_lines", "write_summary"]
 
 _MAX_UNSCORED = 20
 _URGENT = ("problem:", "could not be scored:", "stopped early")
@@ -47,8 +46,9 @@ def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> 
     """Write the summary, and the files that the report was written to. No line of it is a command to GitHub Actions."""
     # Where there is no terminal to ask (a CI log), lines may be longer than a terminal's usual 80 columns.
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
-    terminal.write_sep("=", ": ".join(("LLM evaluation", *_described(report.models))))
-    if any(_has_interval(suite) for suite in report.suites):
+    models = printable("; ".join(model_texts(report.models)))  # none where tests recorded scores without one
+    terminal.write_sep("=", f"LLM evaluation: {models}" if models else "LLM evaluation")
+    if any(metric.ci_low is not None for suite in report.suites for metric in suite.summary.metrics.values()):
         terminal.write_line("each number with its 95% interval")
     is_urgent = False
     for line in summary_lines(report, width=width):
@@ -56,10 +56,6 @@ def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> 
         _write(terminal, line, width, {"red": True} if is_urgent else {})
     for path in paths:
         _write(terminal, f"report: {printable(str(path))}", width, {})
-
-
-def _has_interval(suite: SuiteReport) -> bool:
-    return any(metric.ci_low is not None for metric in suite.summary.metrics.values())
 
 
 def _write(terminal: Terminal, line: str, width: int, markup: Mapping[str, bool]) -> None:
@@ -126,12 +122,6 @@ def model_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
         yield str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else "")
 
 
-def _described(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
-    """All models together. Nothing where tests recorded scores without one."""
-    if models:
-        yield printable("; ".join(model_texts(models)))
-
-
 def _averages(averages: Averages, names: Mapping[str, str], width: int) -> Iterator[str]:
     """The means over the suites of one model, of the metrics that a table shows first."""
     of_model = f" of {names.get(averages.model, averages.model)}" if averages.model and len(names) > 1 else ""
@@ -172,3 +162,22 @@ def _speed(report: Report) -> Iterator[str]:
         f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
     )
     yield from phase_lines(report.suites)
+
+
+def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:
+    """One line for each way in which suites were computed; ``uses`` are (suite, what was done)."""
+    ways: dict[tuple[str, str], list[tuple[str, EngineUse]]] = {}
+    for suite, use in uses:
+        ways.setdefault((use.engine, use.reason), []).append((suite, use))
+    for (engine, reason), members in ways.items():
+        line = f"log-likelihoods: {engine} ({printable(reason)})"
+        if len(ways) > 1:
+            line += f" for {', '.join(printable(suite) for suite, _ in members)}"
+        differences = [use.largest_difference for _, use in members if use.largest_difference is not None]
+        if differences:
+            num_audited = sum(use.num_audited for _, use in members)
+            requests = "request was" if num_audited == 1 else "requests were"
+            line += f"; {num_audited} {requests} also scored plain, and differed by at most {max(differences):.0e}"
+        elif engine == "tree":
+            line += "; no request could be audited against plain scoring"
+        yield line

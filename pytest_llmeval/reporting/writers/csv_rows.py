@@ -7,7 +7,6 @@ import json
 import math
 from pathlib import Path
 
-from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.spool import Spool
@@ -36,7 +35,9 @@ def write_csv(report: Report, path: Path) -> None:
     with Spool[None]() as spool:
         for record in report.records:
             names.update(dict.fromkeys(record.values))
-            spool.add(None, [_cells(record), {name: _number(value) for name, value in record.values.items()}])
+            data = record.to_dict()
+            cells = [_cell(data[name]) for name in COLUMNS]
+            spool.add(None, [cells, {name: _number(value) for name, value in record.values.items()}])
         ordered = sorted(names, key=shown_order)
         with atomic_write(path, encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
@@ -44,11 +45,6 @@ def write_csv(report: Report, path: Path) -> None:
             writer.writerow([*COLUMNS, *(csv_text(head) for head in heads)])
             for cells, values in spool.rows(None):
                 writer.writerow([*cells, *(values.get(name) for name in ordered)])
-
-
-def _cells(record: Record) -> list[JSON]:
-    data = record.to_dict()
-    return [_cell(data[name]) for name in COLUMNS]
 
 
 def _cell(value: JSON) -> JSON:

@@ -107,7 +107,7 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="jsonl",
-        writer="pytest_llmeval.reporting.writers.jsonl:write_jsonl",
+        writer="pytest_llmeval.reporting.storage.json_report:write_jsonl",
         description="a record of JSON on each line",
     ),
     ReportFormat(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +84,8 @@ def _parts(report: Report) -> Iterator[str]:
     for suite in report.suites:
         counted = counts.setdefault(group_of_suite(suite, compared), _Counts())
         counted.num_expected += suite.summary.num_expected
-        counted.deciding = _deciding(suite.info.metrics)
+        found = (one for one in suite.info.metrics if one == "accuracy" or one.startswith(("pass@", "pass^")))
+        counted.deciding = next(found, "accuracy")
     numbers_of_questions: Counter[Group] = Counter()
     with Spool[Group]() as spool:
         for record in report.records:
@@ -103,10 +104,6 @@ def _parts(report: Report) -> Iterator[str]:
                 yield f"{',' if row else ''}\n  {line}"
             yield "\n ]}"
         yield "\n]\n" if is_list else "\n"
-
-
-def _deciding(metrics: Sequence[str]) -> str:
-    return next((name for name in metrics if name == "accuracy" or name.startswith(("pass@", "pass^"))), "accuracy")
 
 
 def _head(group: Group, metrics: dict[str, JSON]) -> str:

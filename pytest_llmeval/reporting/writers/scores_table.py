@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import Report, check_known
 from pytest_llmeval.reporting.storage.read import read_report
 from pytest_llmeval.scoring.metrics.metric_forms import metric_form
 from pytest_llmeval.text.escaping import encodable
-from pytest_llmeval.text.wording import expected_one_of, quoted
+from pytest_llmeval.text.wording import quoted
 
 if TYPE_CHECKING:
     import pandas
@@ -85,7 +85,7 @@ class LoadedReport:
         metrics, or of one that two suites define otherwise (see ``scoring.metric_forms``): a mean over those means
         nothing.
         """
-        models = self._models()
+        models = self.report.model_names
         if model is None and len(models) > 1:
             raise ReportError(
                 f"the report is on {' and '.join(map(quoted, models))}: choose one with model=…, "
@@ -111,14 +111,11 @@ class LoadedReport:
                 )
         return {subject: math.fsum(values) / len(values) if values else math.nan for subject, values in found.items()}
 
-    def _models(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(model for suite in self.report.suites for model in suite.models))
-
     def _samples(
         self, subjects: tuple[str, ...] | None, suite: str | None, model: str | None
     ) -> Iterator[_ScoredSample]:
-        _check("suite", suite, dict.fromkeys(one.info.name for one in self.report.suites))
-        _check("model", model, self._models())
+        check_known("suite", suite, self.report.suite_names)
+        check_known("model", model, self.report.model_names)
         records = [
             without_texts(record)
             for record in self.report.records
@@ -137,7 +134,7 @@ class LoadedReport:
         known = dict.fromkeys(name for sample in samples for name in sample.names)
         known |= dict.fromkeys(one.info.name for one in self.report.suites if suite in (None, one.info.name))
         for subject in subjects or ():
-            _check("subject", subject, known)
+            check_known("subject", subject, known)
         for sample in samples:
             if subjects is None or not set(subjects).isdisjoint(sample.names):
                 yield sample
@@ -214,12 +211,6 @@ def _texts(names: str | int | Iterable[str | int] | None) -> tuple[str, ...] | N
     if names is None:
         return None
     return tuple(dict.fromkeys(map(str, [names] if isinstance(names, str | int) else names)))
-
-
-def _check(what: str, name: str | None, known: Iterable[str]) -> None:
-    names = tuple(known)
-    if name is not None and name not in names:
-        raise ReportError(f"the report has no {what} {quoted(name)}{expected_one_of(name, names)}")
 
 
 def _pandas() -> Any:

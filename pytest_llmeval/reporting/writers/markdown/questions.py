@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.storage.spool import Spool
 from pytest_llmeval.reporting.terminal.options_shown import option_texts
 from pytest_llmeval.reporting.writers.markdown.tables import table
 from pytest_llmeval.scoring.metrics.corpus import ingredients_among
-from pytest_llmeval.scoring.metrics.definitions import MetricDefinition, definition, shown_order
+from pytest_llmeval.scoring.metrics.definitions import definition, shown_order
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 
@@ -44,7 +44,8 @@ class Questions:
         options = "; ".join(option_texts(record, limit=_MAX_OPTION))
         if options:
             self._with_options.add(place)
-        self._spool.add(place, [*map(_shortened, cells), shortened(options, limit=_MAX_OPTIONS), dict(record.values)])
+        shown = [shortened(printable(cell), limit=_MAX_TEXT) for cell in cells]
+        self._spool.add(place, [*shown, shortened(options, limit=_MAX_OPTIONS), dict(record.values)])
 
     def lines(self, place: int) -> Iterator[str]:
         """The table of the suite at this place; nothing where it has no questions."""
@@ -67,12 +68,8 @@ def _columns(names: Iterable[str]) -> list[str]:
     """The values that the summary tells of; of a suite whose values only make up others (a perplexity), all of them."""
     found = sorted(names, key=shown_order)
     ingredients = ingredients_among(found)
-    shown = [name for name in found if name not in ingredients and _is_shown(definition(name))]
-    return shown or found
-
-
-def _is_shown(metric: MetricDefinition) -> bool:
-    return metric.in_terminal and metric.kind != "count"
+    metrics = {name: definition(name) for name in found if name not in ingredients}
+    return [name for name, metric in metrics.items() if metric.in_terminal and metric.kind != "count"] or found
 
 
 def _answer(record: Record) -> str:
@@ -85,10 +82,6 @@ def _expected(target: JSON) -> str:
     if isinstance(target, list | tuple):
         return " | ".join(map(str, target))
     return "" if target is None else str(target)
-
-
-def _shortened(text: str) -> str:
-    return shortened(printable(text), limit=_MAX_TEXT)
 
 
 def _value(value: float | None) -> str:

@@ -71,7 +71,8 @@ class _Unscored:
 
 def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> Iterator[str]:
     names = short_model_names(report)
-    yield f"# {': '.join(('LLM evaluation', *_models(report)))}"
+    models = markdown_text("; ".join(model_texts(report.models)))
+    yield f"# LLM evaluation: {models}" if models else "# LLM evaluation"
     yield ""
     yield f"Started {markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
     yield ""
@@ -95,11 +96,6 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     if rows and questions is not None:
         yield "## Time"
         yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
-
-
-def _models(report: Report) -> Iterator[str]:
-    if report.models:
-        yield markdown_text("; ".join(model_texts(report.models)))
 
 
 def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[str]:
