@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import pytest_llmeval
 from tests.fork_server import NEEDS_TORCH, PRELOADED, remember_installed
-from tests.forked import ForkServer, forked_workers
+from tests.forked import ForkServer
 from tests.support import clean_environment
 
 pytest_plugins = ["pytester"]
@@ -99,8 +99,16 @@ def preloaded() -> None:
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """Where the workers of sessions in this process come from; started once."""
+    """Where processes of sessions come from; started once."""
     server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def torch_fork_server() -> Iterator[ForkServer]:
+    """Where processes of sessions with a local model come from; started once."""
+    server = ForkServer(torch=True)
     yield server
     server.close()
 
@@ -125,11 +133,13 @@ class _LoadedOnce(Loader):
 
 @pytest.fixture
 def llm_pytester(
-    preloaded: None, fork_server: ForkServer, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    preloaded: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> pytest.Pytester:
     """``pytester`` with the installed plugin, offline, and nothing of the surrounding run in its environment.
 
-    The workers of a session in this process (``runpytest("-n2")``) are forks of one that has loaded all it needs.
+    The processes that its sessions need are forks of one that has loaded all but torch: workers of pytest-xdist, and
+    those of ``runpytest_subprocess``. Marks choose others: ``forks_torch`` for sessions with a local model, and
+    ``fresh_interpreters`` where a test is about what a process loads.
     """
     if not pytester._request.config.pluginmanager.has_plugin("llmeval_suites"):
         pytest.fail("the plugin is not installed here: pip install -e '.[dev]'", pytrace=False)
@@ -139,7 +149,11 @@ def llm_pytester(
         monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("execnet.gateway_io.Popen2IOMaster", forked_workers(fork_server))
+    if request.node.get_closest_marker("fresh_interpreters") is None:
+        with_torch = request.node.get_closest_marker("forks_torch") is not None
+        server = request.getfixturevalue("torch_fork_server" if with_torch else "fork_server")
+        monkeypatch.setattr("execnet.gateway_io.Popen2IOMaster", server.workers())
+        monkeypatch.setattr(pytester, "popen", server.popen_of(pytester))
     monkeypatch.setattr(sys, "meta_path", [_LoadedOnce(), *sys.meta_path])
     # Plugins of this environment that these sessions have no use for: a quarter of the time that each takes.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest -p no:anyio")

@@ -5,9 +5,12 @@ hundredth. The child is a process of its own: it may die, be killed, and change 
 alone shows (what is loaded when, what ``PYTHON...`` variables do) is for tests that start one.
 
 Run as a file, so that no module called ``tests`` is loaded in its children: ``fork_server.py SOCKET TORCH``, the
-number of a socket that it inherits, and ``torch`` or ``-``. Each message on it carries four files: stdin, stdout,
-stderr, and a socket with the call as JSON, ``{"code", "arguments", "folder", "environment"}``, on which the child's
-number and, in the end, its exit status are answered, a line each.
+number of a socket that it inherits, and ``torch`` or ``-``. Each message on it carries stdin, stdout, stderr, and a
+socket with the call as JSON, ``{"code", "arguments", "folder", "environment"}``, on which the child's number and, in
+the end, its exit status are answered, a line each. A fifth file is the other end of ``SOCKET``: with it the child has
+the workers of its pytest-xdist forked too.
+
+The asking side is here as well, for the tests and for such children: ``fork`` and ``forked_workers``.
 """
 
 from __future__ import annotations
@@ -21,19 +24,23 @@ import io
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import execnet.gateway_io
 import pytest
+import xdist.plugin
 
-__all__ = ["NEEDS_TORCH", "PRELOADED", "remember_installed"]
+__all__ = ["NEEDS_TORCH", "PRELOADED", "ForkedProcess", "fork", "forked_workers", "is_possible", "remember_installed"]
 
 PRELOADED = (
     *("execnet", "execnet.gateway_io", "xdist.dsession", "xdist.looponfail", "xdist.remote", "xdist.workermanage"),
@@ -63,6 +70,102 @@ def _remembered(name: str) -> Callable[[Any], Any]:
     return get
 
 
+class ForkedProcess:
+    """A child of the server, as ``subprocess.Popen`` shows its own: ``pid``, ``returncode``, ``wait``, ``kill``."""
+
+    stdin: Any = None
+    stdout: Any = None
+
+    def __init__(self, answers: socket.socket) -> None:
+        self._answers = answers
+        self._lines = answers.makefile("r", encoding="ascii")
+        self.pid = int(self._lines.readline())
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status, negative for a signal; raises ``subprocess.TimeoutExpired`` after ``timeout`` seconds."""
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            self.returncode = int(self._lines.readline())
+            self._lines.close()
+            self._answers.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        """End it at once, if it runs."""
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def fork(
+    requests: socket.socket,
+    code: str,
+    arguments: Sequence[str],
+    files: tuple[int, int, int],
+    *,
+    environment: dict[str, str] | None = None,
+    forks_workers: bool = False,
+) -> ForkedProcess:
+    """Run ``code`` as ``python -c`` does, in a child of the server at the other end of ``requests``.
+
+    The folder is this process's, and so is the environment unless one is given.
+
+    :param files: stdin, stdout and stderr.
+    :param forks_workers: the workers of its pytest-xdist are forked from the same server.
+    """
+    ours, theirs = socket.socketpair()
+    call = {
+        "code": code,
+        "arguments": list(arguments),
+        "folder": os.getcwd(),
+        "environment": dict(os.environ) if environment is None else environment,
+    }
+    with theirs:
+        passed = [*files, theirs.fileno(), *([requests.fileno()] if forks_workers else [])]
+        socket.send_fds(requests, [b"!"], passed)
+    ours.sendall(json.dumps(call).encode("ascii") + b"\n")
+    return ForkedProcess(ours)
+
+
+def is_possible(environment: dict[str, str], server: dict[str, str]) -> bool:
+    """Whether a fork is as good as a fresh interpreter: not where ``environment`` asks for another kind of interpreter
+    than the environment of the server.
+    """
+
+    def of_interpreter(variables: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in variables.items() if name.startswith("PYTHON") and name != "PYTHONPATH"}
+
+    return hasattr(os, "fork") and of_interpreter(environment) == of_interpreter(server)
+
+
+_MASTER: Any = execnet.gateway_io.Popen2IOMaster
+
+
+class _ForkedIO(_MASTER):  # type: ignore[misc]  # execnet has no types for it
+    """What execnet makes of ``popen``: a forked process where that is possible."""
+
+    requests: socket.socket
+    server_environment: dict[str, str]
+
+    def __init__(self, arguments: list[str], execmodel: Any) -> None:
+        if not is_possible(dict(os.environ), self.server_environment):
+            super().__init__(arguments, execmodel)
+            return
+        their_input, our_output = os.pipe()
+        our_input, their_output = os.pipe()
+        self.popen = fork(self.requests, arguments[-1], (), (their_input, their_output, 2))
+        os.close(their_input)
+        os.close(their_output)
+        self.popen.stdin, self.popen.stdout = os.fdopen(our_output, "wb"), os.fdopen(our_input, "rb")
+        super(_MASTER, self).__init__(self.popen.stdin, self.popen.stdout, execmodel)
+
+
+def forked_workers(requests: socket.socket, server_environment: dict[str, str]) -> type[Any]:
+    """What ``execnet.gateway_io.Popen2IOMaster`` is to be, so that workers of sessions in this process are forked."""
+    return type("ForkedIO", (_ForkedIO,), {"requests": requests, "server_environment": server_environment})
+
+
 class _Preloads:
     """Loads everything in a session of pytest, whose assertion rewriting is what later sessions find."""
 
@@ -86,6 +189,7 @@ class _Preloads:
 def main() -> None:
     """Serve until the other end of the socket closes."""
     requests = socket.socket(fileno=int(sys.argv[1]))
+    environment = dict(os.environ)
     del sys.path[0]  # the folder of this file
     remember_installed()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
@@ -96,12 +200,12 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     while True:
-        message, files, _, _ = socket.recv_fds(requests, 1, 4)
+        message, files, _, _ = socket.recv_fds(requests, 1, 5)
         if not message:
             return
         if os.fork() == 0:
             requests.close()
-            _serve(files)
+            _serve(files, environment)
         for file in files:
             os.close(file)
         with contextlib.suppress(ChildProcessError):
@@ -109,14 +213,17 @@ def main() -> None:
                 pass
 
 
-def _serve(files: list[int]) -> None:
+def _serve(files: list[int], server_environment: dict[str, str]) -> None:
     """Fork the process that was asked for, and answer its number and how it ended; ends in both processes."""
-    answers = files.pop()
+    answers = files.pop(3)
     with open(answers, encoding="ascii", closefd=False) as lines:
         call = json.loads(lines.readline())
     child = os.fork()
     if child == 0:
         os.close(answers)
+        if len(files) == 4:
+            workers = forked_workers(socket.socket(fileno=files.pop()), server_environment)
+            execnet.gateway_io.Popen2IOMaster = workers  # type: ignore[misc, assignment]
         _run(call, files)
     for file in files:
         os.close(file)
@@ -137,6 +244,7 @@ def _run(call: dict[str, Any], files: list[int]) -> NoReturn:
     os.chdir(call["folder"])
     sys.argv = ["-c", *call["arguments"]]
     sys.path[:0] = ["", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    xdist.plugin._sys_path[:] = sys.path  # what its workers get: what was found when it was loaded
     sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import ForkedProcess, ForkServer, is_possible
+from tests.fork_server import ForkedProcess, is_possible
+from tests.forked import ForkServer
 from tests.support import clean_environment
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -90,24 +91,57 @@ def test_each_has_folder_environment_and_chance_of_its_own(
     assert first[5] != second[5]
 
 
-def test_workers_of_a_session_in_this_process_are_forks(llm_pytester: pytest.Pytester, fork_server: ForkServer) -> None:
-    """And those of a session in a process of its own are fresh interpreters."""
-    llm_pytester.makepyfile(
-        "import os, sys\nfrom pathlib import Path\n\ndef test_it():\n"
-        "    Path('found').write_text(f'{os.getpid()} {sorted(sys.modules)}')\n"
-    )
-    assert llm_pytester.runpytest("-n1").ret == 0
-    found = (llm_pytester.path / "found").read_text()
-    assert found.split()[0] != str(os.getpid())
-    assert "'scipy.stats'" in found
-    assert llm_pytester.runpytest_subprocess("-n1").ret == 0
-    assert "'scipy.stats'" not in (llm_pytester.path / "found").read_text()
+_MODULES = """\
+import os, sys
+from pathlib import Path
+
+def test_it():
+    modules = sorted(sys.modules)
+    Path("found").write_text(f"{os.getpid()} {os.getppid()} {'scipy.stats' in modules} {'torch' in modules}")
+"""
+
+
+def where_it_ran(llm_pytester: pytest.Pytester, *arguments: str, in_this_process: bool) -> list[str]:
+    """Number of the process, its parent's, and whether it had loaded scipy and torch."""
+    run = llm_pytester.runpytest if in_this_process else llm_pytester.runpytest_subprocess
+    llm_pytester.makepyfile(_MODULES)
+    assert run(*arguments).ret == 0
+    return (llm_pytester.path / "found").read_text().split()
+
+
+@pytest.mark.parametrize(("arguments", "in_this_process"), [(["-n1"], True), (["-n1"], False), (["-n0"], False)])
+def test_processes_of_sessions_are_forks(
+    llm_pytester: pytest.Pytester, arguments: list[str], in_this_process: bool
+) -> None:
+    process, parent, *loaded = where_it_ran(llm_pytester, *arguments, in_this_process=in_this_process)
+    assert str(os.getpid()) not in (process, parent)
+    assert loaded == ["True", "False"]
+
+
+@pytest.mark.slow
+@pytest.mark.forks_torch
+@pytest.mark.parametrize("arguments", [["-n0"], ["-n1"]])
+def test_processes_of_sessions_with_a_model_have_torch(llm_pytester: pytest.Pytester, arguments: list[str]) -> None:
+    assert where_it_ran(llm_pytester, *arguments, in_this_process=False)[2:] == ["True", "True"]
+
+
+@pytest.mark.fresh_interpreters
+@pytest.mark.parametrize("in_this_process", [True, False])
+def test_or_fresh_interpreters(llm_pytester: pytest.Pytester, in_this_process: bool) -> None:
+    _, parent, *loaded = where_it_ran(llm_pytester, "-n1", in_this_process=in_this_process)
+    assert loaded == ["False", "False"]
+    assert (parent == str(os.getpid())) == in_this_process
+
+
+def test_a_session_that_hangs_is_killed(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile("import time\n\ndef test_it(): time.sleep(1000)\n")
+    with pytest.raises(llm_pytester.TimeoutExpired):
+        llm_pytester.runpytest_subprocess(timeout=1)
 
 
 def test_an_environment_for_another_interpreter_needs_a_fresh_one() -> None:
     environment = clean_environment()
-    assert is_possible(environment | {"COLUMNS": "7", "PYTHONPATH": "here"})
-    assert not is_possible(environment | {"PYTHONHASHSEED": "7"})
-    assert not is_possible(environment | {"PYTHONDONTWRITEBYTECODE": "1"})
-    del environment["PYTHONIOENCODING"]
-    assert not is_possible(environment)
+    assert is_possible(environment | {"COLUMNS": "7", "PYTHONPATH": "here"}, environment)
+    assert not is_possible(environment | {"PYTHONHASHSEED": "7"}, environment)
+    assert not is_possible(environment | {"PYTHONDONTWRITEBYTECODE": "1"}, environment)
+    assert not is_possible({name: environment[name] for name in environment if name != "PYTHONIOENCODING"}, environment)

@@ -102,6 +102,8 @@ def _listed(
 
 def _checked(model: object, method: str, response: object) -> Response | Failed:
     """The response made of builtins: what a model computes with (numpy, torch) cannot be written to a report."""
+    if method != "generate" and type(response) is LoglikelihoodResponse and _is_plain(response):
+        return response
     try:
         if isinstance(response, LoglikelihoodResponse) and method != "generate":
             return LoglikelihoodResponse(
@@ -129,6 +131,20 @@ def _checked(model: object, method: str, response: object) -> Response | Failed:
         return response
     expected = "GenerateResponse" if method == "generate" else "LoglikelihoodResponse"
     raise _error(model, f"{method} returned {type(response).__name__}, expected {expected}")
+
+
+def _is_plain(response: LoglikelihoodResponse) -> bool:
+    """Whether it is made of builtins and in its limits, as is usual: to make another one takes longer than to look."""
+    return (
+        type(response.loglikelihood) is float
+        and not response.loglikelihood > _ROUNDING
+        and type(response.num_tokens) is int is type(response.num_context_tokens)
+        and response.num_tokens >= 0 <= response.num_context_tokens
+        and (response.is_greedy is None or type(response.is_greedy) is bool)
+        and type(response.seconds) is float
+        and 0 <= response.seconds < math.inf
+        and type(response.is_timed) is bool
+    )
 
 
 def _text(value: object) -> str:

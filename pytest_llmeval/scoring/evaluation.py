@@ -27,7 +27,7 @@ from pytest_llmeval.suites.templates.templates import TemplateError
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, GenerateResponse, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Evaluation", "PromptMemory", "Question", "deciding_output"]
+__all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_output"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,35 +39,40 @@ class Question:
     requests: tuple[Request, ...]
 
 
-class PromptMemory:
-    """Room for the prompts that suites keep from their fingerprints until their samples run, in bytes.
+class QuestionMemory:
+    """Room for the questions that suites keep from their fingerprints until their samples run, in bytes.
 
-    All suites of a process share it. A prompt for which there is no room is rendered again when its sample runs.
+    All suites of a process share it. A question for which there is no room is made again when its sample runs.
     """
 
     def __init__(self, num_bytes: int = 32 * 2**20) -> None:
         self._num_free = num_bytes
 
-    def has_room_for(self, prompt: Prompt) -> bool:
-        """Whether the prompt may be kept; if so, its room is taken."""
+    def has_room_for(self, question: Question) -> bool:
+        """Whether the question may be kept; if so, its room is taken."""
+        prompt = question.prompt
         texts = [prompt] if isinstance(prompt, str) else [turn.content for turn in prompt]
-        size = sum(map(sys.getsizeof, texts))
+        size = sum(map(sys.getsizeof, texts)) + _BYTES_BESIDE_PROMPT * (2 + len(question.requests))
         if size > self._num_free:
             return False
         self._num_free -= size
         return True
 
 
+_BYTES_BESIDE_PROMPT = 150
+"""About what a request takes, and half of what is presented."""
+
+
 class Evaluation:
     """Asks and judges the samples of one suite. Raises ``SuiteError`` for what the suite's author has to mend.
 
-    ``memory`` bounds the prompts that are kept, so that each is rendered once; without it none is kept.
+    ``memory`` bounds the questions that are kept, so that each is made once; without it none is kept.
     """
 
-    def __init__(self, suite: Suite, memory: PromptMemory | None = None) -> None:
+    def __init__(self, suite: Suite, memory: QuestionMemory | None = None) -> None:
         self.suite = suite
-        self._memory = PromptMemory(0) if memory is None else memory
-        self._prompts: dict[str, Prompt] = {}
+        self._memory = QuestionMemory(0) if memory is None else memory
+        self._questions: dict[str, Question] = {}
         self._score = suite.spec.score.with_files_read(self._read_schema)
         try:
             self.scorer: Scorer = suite_scorer(
@@ -90,11 +95,12 @@ class Evaluation:
             raise self.suite.error(str(error), keys=keys) from None
 
     def question(self, sample: Sample) -> Question:
-        """Render the sample's prompt, if it was not kept, and make its requests."""
+        """Render the sample's prompt and make its requests, unless they were kept."""
+        return self._questions.get(sample.id) or self._made(sample)
+
+    def _made(self, sample: Sample) -> Question:
         presented = self._with_continuation(self._present(sample))
-        prompt = self._prompts.get(sample.id)
-        if prompt is None:
-            prompt = self._render(sample, presented)
+        prompt = self._render(sample, presented)
         try:
             requests = self.scorer.requests(
                 presented, prompt, delimiter=self._delimiter(prompt), generate=self.suite.spec.generate
@@ -158,7 +164,7 @@ class Evaluation:
     def fingerprints(self) -> tuple[str, dict[str, str]]:
         """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
 
-        What it rendered is kept for ``question`` as far as the memory for prompts goes.
+        What it made is kept for ``question`` as far as the memory goes.
 
         A sample's fingerprint hashes its requests, what is right, and the scorer with its version and settings; the
         suite's hashes those of its samples and their categories, whatever their order.
@@ -169,8 +175,8 @@ class Evaluation:
             question = self.question(sample)
             samples[sample.id] = _sample_fingerprint(scorer, question)
             self.lengths[sample.id] = _length(question.requests)
-            if self._memory.has_room_for(question.prompt):
-                self._prompts[sample.id] = question.prompt
+            if self._memory.has_room_for(question):
+                self._questions[sample.id] = question
         parts = sorted((sample.id, samples[sample.id], sample.category or "") for sample in self.suite.samples)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest(), samples
 

@@ -12,7 +12,7 @@ from pytest_llmeval.types import GenerateRequest, GenerateResponse, Loglikelihoo
 from tests.models.support import load
 from tests.tiny_models import make_checkpoint
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.forks_torch]
 
 QUESTIONS = ["The capital of France is", "The capital of Japan is", "Is that so?", "One, two,"]
 CHOICES = ["Paris", "Tokyo", "yes", "three, four"]

@@ -100,6 +100,7 @@ def test_a_model_without_an_audit_says_nothing(llm_pytester: pytest.Pytester) ->
     assert engines(llm_pytester.path) == {"capitals": None}
 
 
+@pytest.mark.forks_torch
 def test_the_header_tells_the_engine(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     result = llm_pytester.runpytest_subprocess("--llm-model=demo", "--collect-only", "capitals.yaml")
@@ -108,6 +109,7 @@ def test_the_header_tells_the_engine(llm_pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["llm-model: demo (log-likelihoods: plain: requested)"])
 
 
+@pytest.mark.forks_torch
 def test_the_header_of_a_model_whose_config_says_little(llm_pytester: pytest.Pytester) -> None:
     odd = '{"model_type": "gpt2", "layer_types": 7, "rope_scaling": {"type": ["y"]}}'
     for number, config in enumerate(["{", "[]", '{"model_type": "bloom"}', '{"model_type": "brand_new"}', odd]):
@@ -132,6 +134,7 @@ def test_an_engine_that_does_not_exist(llm_pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.forks_torch
 def test_both_engines_on_the_demo_model(llm_pytester: pytest.Pytester) -> None:
     """Equal scores; the tree cannot be asked of what is generated, and nobody does."""
     llm_pytester.makefile(".yaml", capitals=CAPITALS)

@@ -135,3 +135,18 @@ def test_a_plugin_of_pytest_s_own_that_is_switched_off(llm_pytester: pytest.Pyte
     )
     assert result.ret == 0
     assert len(statuses(llm_pytester)) == 4
+
+
+def test_hooks_of_a_conftest_see_the_samples_below_it_alone(both: pytest.Pytester) -> None:
+    both.makeconftest(fake_model_conftest(SUMS_REPLIES))
+    for name in ("first", "second"):
+        both.mkdir(name)
+        (both.path / name / f"{name}.yaml").write_text(SUMS.replace("suite: sums", f"suite: {name}"), encoding="utf-8")
+        (both.path / name / "conftest.py").write_text(
+            f"def pytest_runtest_call(item):\n    print('seen by {name}:', item.nodeid)\n", encoding="utf-8"
+        )
+    result = both.runpytest("-rA", "first", "second")
+    seen = [line for line in result.outlines if line.startswith("seen by")]
+    assert sorted(seen) == [
+        f"seen by {name}: {name}/{name}.yaml::s{number}" for name in ("first", "second") for number in (1, 2, 3, 4)
+    ]

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import REPOSITORY
 
+pytestmark = pytest.mark.forks_torch
+
 DEMO = REPOSITORY / "pytest_llmeval" / "demo_model"
 SUITES = REPOSITORY / "example_suites"
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import REPOSITORY
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.forks_torch]
 
 DEMO = REPOSITORY / "pytest_llmeval" / "demo_model"
 SUITES = REPOSITORY / "example_suites"

@@ -239,6 +239,7 @@ def test_what_is_refused_before_the_run(
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.fresh_interpreters
 def test_no_torch_is_loaded(llm_pytester: pytest.Pytester) -> None:
     jsonl(llm_pytester.path, "out.jsonl", REPLIES)
     llm_pytester.makefile(".yaml", sums=SUMS)

@@ -13,7 +13,7 @@ import pytest
 from tests.plugin.suites_for_tests import CAPITALS, SUMS
 from tests.support import REPOSITORY
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.forks_torch]
 
 _MAKE = """
 import sys

@@ -276,6 +276,7 @@ def test_results_do_not_depend_on_the_number_of_workers(llm_pytester: pytest.Pyt
     assert reports == [reports[0]] * 4
 
 
+@pytest.mark.fresh_interpreters
 def test_a_session_without_samples_is_left_to_pytest_xdist(llm_pytester: pytest.Pytester) -> None:
     """Also where a model is configured, which is known before what is collected."""
     conftest = (
@@ -296,6 +297,7 @@ def test_a_session_without_samples_is_left_to_pytest_xdist(llm_pytester: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.forks_torch
 def test_a_real_model_answers_alike_whatever_the_workers(llm_pytester: pytest.Pytester) -> None:
     rows = [f'  - {{id: c{n}, question: "Is {n} more than 9?", choices: ["yes", "no"], target: 0}}' for n in range(20)]
     text = [

@@ -75,6 +75,28 @@ def test_records_come_back_in_any_order(path: Path) -> None:
     assert list(records) == expected
 
 
+def test_lines_are_copied_as_they_were_written_unless_something_changed_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = written(path, RECORDS)
+    report = dataclasses.replace(make_report(RECORDS), records=journal.records([2, 0, 1]))
+    plain, copied = path.with_name("plain.json"), path.with_name("copied.json")
+    write_report(dataclasses.replace(report, records=list(report.records)), plain)
+    with monkeypatch.context() as patched:
+        patched.setattr("pytest_llmeval.reporting.storage.disk_records.record_from_json", lambda data: 1 / 0)
+        write_report(report, copied)
+    assert copied.read_text(encoding="ascii") == plain.read_text(encoding="ascii")
+
+    journal.close(discard=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"Paris"', b'"Pa"is"'))  # of the same length, and not JSON
+    with pytest.raises(ReportError, match="cannot read the journal"):
+        write_report(report, copied)
+    path.write_bytes(whole.replace(b'"Paris"', b'"Lyons"'))
+    write_report(report, copied)
+    assert [record.output for record in read_report(copied).records] == [None, "Lyons", None]
+
+
 @settings(max_examples=30)
 @given(records=st.lists(made.records, max_size=4))
 def test_any_record_comes_back(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> None:

@@ -11,8 +11,9 @@ from sklearn.metrics import brier_score_loss
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
+from pytest_llmeval.scoring.scorers.choices.option_scores import rank, rank_by_each
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, Normalize
-from pytest_llmeval.types import GenerateResponse, LoglikelihoodRequest, Message, Score
+from pytest_llmeval.types import GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse, Message, Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_loglikelihoods
 
 LOGLIKELIHOODS = st.floats(-60, -0.01)
@@ -40,6 +41,24 @@ def test_one_request_for_each_option_after_the_delimiter() -> None:
     )
     chat = (Message(role="user", content="Capital of France?"),)
     assert scorer.requests(presented, chat, delimiter="", generate=GENERATE)[1] == LoglikelihoodRequest(chat, "Paris")
+
+
+@given(
+    texts=st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=4),
+    measure=st.sampled_from(["loglikelihood", "score"]),
+    draw=st.data(),
+)
+def test_rankings_by_each_normalization_are_those_by_one(texts: list[str], measure: Any, draw: st.DataObject) -> None:
+    responses = [
+        LoglikelihoodResponse(
+            loglikelihood=draw.draw(LOGLIKELIHOODS), num_tokens=draw.draw(st.integers(1, 3)), measure=measure
+        )
+        for _ in texts
+    ]
+    names: tuple[Normalize, ...] = ("token", "sum", "char", "byte")
+    found = rank_by_each(texts, responses, names)
+    assert found == {name: rank(texts, responses, name) for name in names}
+    assert (found["char"] is found["byte"]) == (measure == "score" or all(text.isascii() for text in texts))
 
 
 def test_two_options_by_hand() -> None:

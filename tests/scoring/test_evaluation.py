@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation, PromptMemory
+from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.mathematics import scorer as mathematics
 from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
@@ -135,7 +135,7 @@ def test_prompts_are_rendered_once_as_far_as_memory_goes(tmp_path: Path, monkeyp
     plain = Evaluation(suite)
     prompts = [str(plain.question(sample).prompt) for sample in suite.samples]
     rendered.clear()
-    kept, nothing_kept = Evaluation(suite, PromptMemory(sys.getsizeof(prompts[0]))), Evaluation(suite)
+    kept, nothing_kept = Evaluation(suite, QuestionMemory(sys.getsizeof(prompts[0]) + 500)), Evaluation(suite)
     assert kept.fingerprints() == nothing_kept.fingerprints()
     assert rendered == ["1", "2"] * 2
     rendered.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -70,30 +69,12 @@ class SampleSource(Protocol):
     def samples_asked(self) -> Sequence[AskedSample]: ...
 
 
-class _Evaluate:
-    """The test function of every sample: ask the model, judge the reply.
-
-    pytest reads the signature of a function anew for each of its items, which takes longer than all the rest of making
-    one. This one has its signature at hand.
-    """
-
-    __name__ = "evaluate"
-
-    def __init__(self, *fixtures: str) -> None:
-        self.__signature__ = inspect.Signature(
-            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in fixtures]
-        )
-
-    def __call__(self, request: pytest.FixtureRequest, llm_model: object = None) -> None:
-        item = request.node
-        if not isinstance(item, SampleItem):
-            raise TypeError(f"{item!r} is not a sample")
-        item.evaluate(item.file.responses if llm_model is None else llm_model)
+def _signature(llm_model: object) -> None:
+    """What pytest reads of a sample's test function before there is the item whose method it is."""
 
 
-_EVALUATE = _Evaluate("llm_model", "request")
-_EVALUATE_RESPONSES = _Evaluate("request")
-"""Where the data contain the replies, no model is needed."""
+def _signature_of_responses() -> None:
+    """Where the data contain the replies, no model is needed."""
 
 
 class SampleItem(pytest.Function):
@@ -104,6 +85,7 @@ class SampleItem(pytest.Function):
     model: str | None
     number: int
     _asked: Question | None = None
+    _hooks: Any = None
 
     @classmethod
     def of(
@@ -122,9 +104,10 @@ class SampleItem(pytest.Function):
         as pytest itself does for the items of a parametrised test. That is a third of the time that an item takes to
         make, and of the memory that it holds.
         """
-        evaluate = _EVALUATE if file.responses is None else _EVALUATE_RESPONSES
+        function = _signature if file.responses is None else _signature_of_responses
         found = None if like is None else getattr(like, "_fixtureinfo", None)
-        item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=evaluate, fixtureinfo=found)
+        item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=function, fixtureinfo=found)
+        item.obj = item.evaluate  # a fixture ``request``, to know the item by, takes longer than the model's
         item.fixturenames = [*item.fixturenames]  # a conftest.py may add to the list of each item
         item.sample, item.file, item.model, item.number = sample, file, model, number
         item.stash[is_sample_key] = True
@@ -135,7 +118,16 @@ class SampleItem(pytest.Function):
     @property
     def function(self) -> Callable[..., object]:
         """What ``--fixtures-per-test`` and other plugins look up in its source."""
-        return _Evaluate.__call__
+        return SampleItem.evaluate
+
+    @property
+    def ihook(self) -> Any:
+        """What pytest looks up anew for each of ten calls of an item: the hooks of conftest.py files above it."""
+        return super().ihook if self._hooks is None else self._hooks
+
+    def keep_hooks(self, like: SampleItem) -> None:
+        """From now on, when all conftest.py files are loaded, use the hooks of ``like``, of the same file."""
+        self._hooks = like.ihook
 
     @property
     def settings(self) -> Settings:
@@ -144,7 +136,7 @@ class SampleItem(pytest.Function):
 
     @property
     def question(self) -> Question:
-        """What the model is asked; made when it is needed. Its prompt is kept within the ``PromptMemory`` only."""
+        """What the model is asked; made when it is needed, and kept within the ``QuestionMemory`` only."""
         return self.file.evaluation.question(self.sample)
 
     @property
@@ -173,9 +165,10 @@ class SampleItem(pytest.Function):
         self._asked = self.question
         return self._asked.requests
 
-    def evaluate(self, model: object) -> None:
-        """Ask, judge, and stash the record. Raises what makes the test fail."""
+    def evaluate(self, llm_model: object = None) -> None:
+        """The test function: ask, judge, and stash the record. Raises what makes the test fail."""
         __tracebackhide__ = True
+        model = self.file.responses if llm_model is None else llm_model
         asked = "the model"
         try:
             lookahead = self.file.lookahead or self.config.stash[lookahead_key]
@@ -235,7 +228,7 @@ class SampleItem(pytest.Function):
             details=_details(presented, score),
             num_prompt_tokens=_num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
-            seconds=sum(response.seconds for response in responses),
+            seconds=sum((response.seconds for response in responses), 0.0),
             is_timed=bool(responses) and all(response.is_timed for response in responses),
             **_phases(responses),
             fingerprint=self.file.fingerprints[sample.id],

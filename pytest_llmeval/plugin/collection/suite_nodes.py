@@ -27,7 +27,7 @@ from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import suite_paths_key
 from pytest_llmeval.plugin.told_once import warn_once
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.scoring.evaluation import Evaluation, PromptMemory
+from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
 from pytest_llmeval.suites.format.overrides import Override
@@ -47,7 +47,7 @@ _RESERVED_MARKS = frozenset(
 )
 
 
-_prompt_memory_key = pytest.StashKey[PromptMemory]()
+_question_memory_key = pytest.StashKey[QuestionMemory]()
 
 
 class SuiteNode(pytest.Collector):
@@ -79,7 +79,7 @@ class SuiteNode(pytest.Collector):
         if other != self.nodeid:
             where = relative_path(self.config.rootpath / other)
             raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
-        memory = self.config.stash.setdefault(_prompt_memory_key, PromptMemory())
+        memory = self.config.stash.setdefault(_question_memory_key, QuestionMemory())
         self.evaluation = Evaluation(suite, memory)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
         scorer, primary = self.evaluation.scorer, suite.spec.primary_metric

@@ -36,6 +36,10 @@ def plan(session: pytest.Session) -> None:
     config, items = session.config, session.items
     batching = batching_of(config)
     samples = [(place, item.nodeid) for place, item in enumerate(items) if isinstance(item, SampleItem)]
+    first: dict[object, SampleItem] = {}
+    for item in items:
+        if isinstance(item, SampleItem):
+            item.keep_hooks(first.setdefault(item.path, item))
     chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode)
     lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
     for chunk in chunks:

@@ -255,10 +255,10 @@ def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | No
     elif report.failed and report.when == "setup":
         record = item.unscored(_reason(report))
     elif report.skipped:
-        return Payload(suite=item.file.info)
+        return Payload()
     else:
         return None
-    return Payload(records=(record,), suite=item.file.info)
+    return Payload(records=(record,))
 
 
 def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | None:
@@ -275,17 +275,16 @@ def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | Non
 
 def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
     """What is reported of a sample whose test does not run."""
-    return _with_news(item, Payload(records=(record,), suite=item.file.info), model)
+    return _with_news(item, Payload(records=(record,)), model)
 
 
 def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Payload:
     """Suite, model and engine travel once from each process, not with every record."""
-    suite = payload.suite
+    suite = item.file.info if isinstance(item, SampleItem) else None
     suites = item.config.stash.setdefault(_sent_suites_key, set())
-    if suite is not None and suite.name in suites:
-        payload = dataclasses.replace(payload, suite=None)
-    elif suite is not None:
+    if suite is not None and suite.name not in suites:
         suites.add(suite.name)
+        payload = dataclasses.replace(payload, suite=suite)
     if model is None:
         model = getattr(item, "funcargs", {}).get("llm_model")
     if model is None and isinstance(item, SampleItem):
@@ -298,8 +297,8 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             payload = dataclasses.replace(payload, model=_identity(identity))
     if isinstance(item, SampleItem):
         lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
-        use = None if lookahead is None else lookahead.engine_uses.pop(item.member.group, None)
-        if use is not None:
+        if lookahead is not None and lookahead.engine_uses:
+            use = lookahead.engine_uses.pop(item.member.group, None)
             payload = dataclasses.replace(payload, engine=use)
     return payload
 

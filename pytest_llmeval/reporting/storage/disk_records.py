@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, NoReturn, TypeAlias, overload
+from typing import BinaryIO, NoReturn, TypeAlias, TypeVar, overload
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.storage.report_model import record_from_json
 
-__all__ = ["DECODER", "DiskRecords", "FileState", "file_state"]
+__all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "FileState", "file_state"]
 
 FileState: TypeAlias = tuple[int, int, int]
 """What tells that a file is still the one that was read: its inode, size, and time of change in nanoseconds."""
 
+RECORD_PREFIX = '{"record": '
+"""What a journal has before a record on its line."""
+
 _BUFFER_BYTES = 1 << 18
+
+T = TypeVar("T")
 
 
 def _refuse(text: str) -> NoReturn:
@@ -34,7 +40,7 @@ class DiskRecords(Sequence[Record]):
     Each is read anew whenever it is asked for; 16 bytes of each stay in memory. ``kept`` are those that are not in the
     file, by place. While ``file`` is open it is read, and the path is not looked up: it may be gone. Reading raises
     ``ReportError`` for a line that holds no record, and where the file is no longer in the ``state`` (if one is given)
-    that it was in. ``what`` it is is said in messages.
+    that it was in. ``checksums`` are those of the lines as this process wrote them. ``what`` it is is said in messages.
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class DiskRecords(Sequence[Record]):
         *,
         places: Sequence[int] | None = None,
         kept: Mapping[int, Record] | None = None,
+        checksums: Sequence[int] = (),
         state: FileState | None = None,
         file: BinaryIO | None = None,
         what: str = "report",
@@ -52,6 +59,7 @@ class DiskRecords(Sequence[Record]):
         self._offsets = offsets
         self._places = range(len(offsets)) if places is None else places
         self._kept = {} if kept is None else kept
+        self._checksums = checksums
         self._state = state
         self._file = file
         self._what = what
@@ -71,12 +79,29 @@ class DiskRecords(Sequence[Record]):
         return next(iter(self._of([self._places[place]])))
 
     def __iter__(self) -> Iterator[Record]:
+        return self._each(lambda record: record, self._read)
+
+    def texts(self, encode: Callable[[Record], str]) -> Iterator[str]:
+        """Each record as ``encode`` writes it. A line whose checksum is known, and right, is not read and encoded
+        again: it holds what ``encode`` wrote.
+        """
+
+        def text(file: BinaryIO, place: int) -> str:
+            file.seek(self._offsets[place])
+            line = file.readline() if self._checksums else b""
+            if line and zlib.crc32(line) == self._checksums[place]:
+                return line.decode("ascii").removeprefix(RECORD_PREFIX).removesuffix("}\n")
+            return encode(self._read(file, place))
+
+        return self._each(encode, text)
+
+    def _each(self, of_kept: Callable[[Record], T], of_line: Callable[[BinaryIO, int], T]) -> Iterator[T]:
         try:
             with self._opened() as file:
                 if self._state is not None and file_state(file.fileno()) != self._state:
                     raise ReportError(f"the {self._what} {self._path} was changed while it was in use: read it again")
                 for place in self._places:
-                    yield self._kept[place] if place in self._kept else self._read(file, self._offsets[place])
+                    yield of_kept(self._kept[place]) if place in self._kept else of_line(file, place)
         except OSError as error:
             raise ReportError(f"cannot read the {self._what} {self._path}: {error.strerror or error}") from None
 
@@ -91,12 +116,14 @@ class DiskRecords(Sequence[Record]):
             self._offsets,
             places=places,
             kept=self._kept,
+            checksums=self._checksums,
             state=self._state,
             file=self._file,
             what=self._what,
         )
 
-    def _read(self, file: BinaryIO, offset: int) -> Record:
+    def _read(self, file: BinaryIO, place: int) -> Record:
+        offset = self._offsets[place]
         file.seek(offset)
         try:
             return record_from_json(DECODER.decode(file.readline().decode().strip().removesuffix(",")))

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import time
+import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from typing import BinaryIO, Literal, TypeAlias
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION
-from pytest_llmeval.reporting.storage.disk_records import DiskRecords
+from pytest_llmeval.reporting.storage.disk_records import RECORD_PREFIX, DiskRecords
 from pytest_llmeval.reporting.storage.json_report import finite, record_to_json
 from pytest_llmeval.types import JSON
 
@@ -55,6 +56,7 @@ class Journal:
     def __init__(self, path: Path, head: Mapping[str, JSON]) -> None:
         """Make the file. Raises ``ReportError``."""
         self._offsets = array("Q")
+        self._checksums = array("Q")
         self._kept: dict[int, Record] = {}
         self._end = 0
         self._synced = time.monotonic()
@@ -82,7 +84,9 @@ class Journal:
         """
         place = len(self._offsets)
         self._offsets.append(self._end)
-        if not self._add_line(f'{{"record": {record_to_json(record)}}}'):
+        line = RECORD_PREFIX + record_to_json(record) + "}"
+        self._checksums.append(zlib.crc32(line.encode("ascii") + b"\n"))
+        if not self._add_line(line):
             self._kept[place] = without_texts(record)
             if not self._is_told:
                 self._is_told = True
@@ -96,7 +100,13 @@ class Journal:
         is closed its file is read even where somebody has removed it.
         """
         return DiskRecords(
-            self.path, self._offsets, places=array("Q", places), kept=self._kept, file=self._reader, what="journal"
+            self.path,
+            self._offsets,
+            places=array("Q", places),
+            kept=self._kept,
+            checksums=self._checksums,
+            file=self._reader,
+            what="journal",
         )
 
     def close(self, *, discard: bool) -> None:

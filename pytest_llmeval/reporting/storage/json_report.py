@@ -12,6 +12,7 @@ from typing import Any
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
+from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.types import JSON
 
@@ -36,8 +37,10 @@ def write_jsonl(report: Report, path: Path) -> None:
 def _lines(report: Report) -> Iterator[str]:
     """The report as JSON, one record a line: ``read.py`` reads it line by line."""
     yield json.dumps(head_to_json(report), indent=1).removesuffix("\n}") + ',\n "records": ['
-    for place, record in enumerate(report.records):
-        yield ("," if place else "") + "\n  " + record_to_json(record)
+    records = report.records
+    texts = records.texts(record_to_json) if isinstance(records, DiskRecords) else map(record_to_json, records)
+    for place, text in enumerate(texts):
+        yield ("," if place else "") + "\n  " + text
     yield "\n ]\n}\n"
 
 

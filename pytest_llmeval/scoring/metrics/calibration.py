@@ -62,14 +62,18 @@ def negative_loglikelihood(scores: Sequence[float], right: Collection[int]) -> f
     return max(0.0, _log_sum_exp(scores) - of_right)
 
 
-def calibration_values(scores: Sequence[float], right: Collection[int]) -> dict[str, float]:
+def calibration_values(
+    scores: Sequence[float], right: Collection[int], probabilities: Sequence[float] | None = None
+) -> dict[str, float]:
     """A sample's numbers that calibration is measured by, from the scores of its options.
+
+    ``probabilities`` are their softmax, where it is known.
 
     ``confidence`` is the probability of the likeliest option, from a softmax over ``scores``; ``nll`` see
     ``negative_loglikelihood``: a sample whose right options the model excludes (probability 0, not merely small) has
     none, so that it is missing from the metric's n.
     """
-    values = {"confidence": max(softmax(scores))}
+    values = {"confidence": max(softmax(scores) if probabilities is None else probabilities)}
     nll = negative_loglikelihood(scores, right)
     return {**values, "nll": nll} if math.isfinite(nll) else values
 

@@ -20,6 +20,7 @@ from pytest_llmeval.scoring.scorers.choices.option_scores import (
     option_details,
     options_problem,
     rank,
+    rank_by_each,
     usable_normalizations,
 )
 from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, status_of_credit
@@ -130,9 +131,10 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         problem = options_problem(options, found, self.settings.normalize) or _alone_problem(options, alone)
         if problem is not None:
             return Score(status="unscored", reason=problem, details=details)
+        rankings = self._rankings(options, found, alone)
+        ranking = rankings[self.settings.normalize]
         usable = {*usable_normalizations(found), "pmi"}
-        by_name = {name: _rank(options, found, alone, name) for name in self._normalizations if name in usable}
-        ranking = _rank(options, found, alone, self.settings.normalize)
+        by_name = {name: rankings[name] for name in self._normalizations if name in usable}
         probabilities = softmax(ranking.scores)
         details["probabilities"] = list(probabilities)
         if ranking.is_tie:
@@ -150,7 +152,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
             **{f"accuracy_{name}": own.credit(right) for name, own in by_name.items()},
             "accuracy_first": first,
             **{f"accuracy_{name}_first": float(own.first in right) for name, own in by_name.items()},
-            **calibration_values(ranking.scores, right),
+            **calibration_values(ranking.scores, right, probabilities),
             **self._further_values(presented, found, ranking),
             "ties": float(ranking.is_tie),
         }
@@ -161,6 +163,25 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
             chance=chance,
             details=details,
         )
+
+    def _rankings(
+        self,
+        options: Sequence[str],
+        found: Sequence[LoglikelihoodResponse],
+        alone: Sequence[LoglikelihoodResponse],
+    ) -> dict[str, Ranking]:
+        """By each normalisation for which there are numbers, and by the suite's own.
+
+        By ``pmi`` options are ranked by log P(option | prompt) - log P(option), lm-eval's ``acc_mutual_info``.
+        """
+        own = self.settings.normalize
+        names = dict.fromkeys(usable_normalizations(found))
+        if own != "pmi":
+            names[own] = None
+        rankings = rank_by_each(options, found, tuple(names))
+        if self.settings.asks_options_alone:
+            rankings["pmi"] = rank(options, found, "sum", alone)
+        return rankings
 
     def _further_values(
         self, presented: Presented, responses: Sequence[LoglikelihoodResponse], ranking: Ranking
@@ -199,16 +220,6 @@ def _ended(prompt: Prompt, choice: str) -> Prompt:
         raise ValueError("score.choice.continuation needs a user turn that can end with an option")
     turn = replace(prompt[last], content=prompt[last].content + choice)
     return (*prompt[:last], turn, *prompt[last + 1 :])
-
-
-def _rank(
-    options: Sequence[str],
-    found: Sequence[LoglikelihoodResponse],
-    alone: Sequence[LoglikelihoodResponse],
-    normalize: ChoiceNormalize,
-) -> Ranking:
-    """``rank``; for ``pmi`` by log P(option | prompt) - log P(option), lm-eval's ``acc_mutual_info``."""
-    return rank(options, found, "sum", alone) if normalize == "pmi" else rank(options, found, normalize)
 
 
 def _alone_problem(options: Sequence[str], alone: Sequence[LoglikelihoodResponse]) -> str | None:

@@ -20,9 +20,9 @@ __all__ = [
     "alike_as_one",
     "brier_sum",
     "option_details",
-    "option_scores",
     "options_problem",
     "rank",
+    "rank_by_each",
     "usable_normalizations",
 ]
 
@@ -52,6 +52,8 @@ class Ranking:
 
     def credit(self, right: Collection[int]) -> float:
         """What a tie is worth, shared among the tied: of m, of which r are right, ``r / m``; else 1 or 0."""
+        if not self.is_tie:
+            return float(self.first in right)
         return sum(index in right for index in self.tied) / len(self.tied)
 
     def answer(self, options: Sequence[str]) -> str:
@@ -102,35 +104,50 @@ def option_details(responses: Sequence[LoglikelihoodResponse]) -> dict[str, JSON
     }
 
 
-def option_scores(
-    options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalize: Normalize
-) -> list[float]:
-    """What options are compared by: loglikelihood (nats) per token, as it is, per character or per UTF-8 byte.
-
-    Characters and bytes are those of the option's own text, without the delimiter before it, as lm-eval counts them for
-    ``acc_norm`` and ``acc_bytes``. What is an option's score already is divided by nothing.
-    """
-    lengths = _lengths(options, responses, normalize)
-    return [response.loglikelihood / length for response, length in zip(responses, lengths, strict=True)]
-
-
 def rank(
     options: Sequence[str],
     responses: Sequence[LoglikelihoodResponse],
     normalize: Normalize,
     alone: Sequence[LoglikelihoodResponse] = (),
 ) -> Ranking:
-    """The options by ``option_scores``; with ``alone`` by how much likelier than without a prompt they are.
+    """The options by what they are compared by; with ``alone`` by how much likelier than without a prompt they are.
+
+    That is loglikelihood (nats) per token, as it is, per character or per UTF-8 byte. Characters and bytes are those
+    of the option's own text, without the delimiter before it, as lm-eval counts them for ``acc_norm`` and
+    ``acc_bytes``. What is an option's score already is divided by nothing.
 
     Which of them tie is decided by the size of the log-likelihoods that a score is made of: see ``TIE_TOLERANCE``. At
     least one is finite.
     """
-    scores = option_scores(options, responses, normalize)
+    return _ranked(responses, _lengths(options, responses, normalize), alone)
+
+
+def rank_by_each(
+    options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalizations: Sequence[Normalize]
+) -> dict[str, Ranking]:
+    """``rank`` by each of the normalisations. Those that divide by the same numbers, as bytes and characters of ASCII,
+    share one.
+    """
+    known: dict[tuple[int, ...], Ranking] = {}
+    found: dict[str, Ranking] = {}
+    for normalize in normalizations:
+        lengths = tuple(_lengths(options, responses, normalize))
+        if lengths not in known:
+            known[lengths] = _ranked(responses, lengths)
+        found[normalize] = known[lengths]
+    return found
+
+
+def _ranked(
+    responses: Sequence[LoglikelihoodResponse],
+    lengths: Sequence[int],
+    alone: Sequence[LoglikelihoodResponse] = (),
+) -> Ranking:
+    scores = [response.loglikelihood / length for response, length in zip(responses, lengths, strict=True)]
     sizes = [abs(response.loglikelihood) for response in responses]
     if alone:
         scores = [score - bare.loglikelihood for score, bare in zip(scores, alone, strict=True)]
         sizes = [max(size, abs(bare.loglikelihood)) for size, bare in zip(sizes, alone, strict=True)]
-    lengths = _lengths(options, responses, normalize)
     reach = [TIE_TOLERANCE * size / length for size, length in zip(sizes, lengths, strict=True)]
     first = max(range(len(scores)), key=scores.__getitem__)
     tied = tuple(

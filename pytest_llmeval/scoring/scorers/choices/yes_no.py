@@ -157,7 +157,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         ranking = rank(_ANSWERS, found, "sum")
         values = {
             "brier": math.fsum(squares) / len(squares),
-            **calibration_values(sums, {_ANSWERS.index(expected)}),
+            **calibration_values(sums, {_ANSWERS.index(expected)}, probabilities),
             "ties": float(ranking.is_tie),
         }
         if not ranking.is_tie:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
@@ -120,6 +121,8 @@ def _reasons(reasons: object, values: Mapping[str, float]) -> dict[str, str]:
 
 
 def _number(name: str, value: object) -> float:
+    if type(value) is float and math.isfinite(value):  # which is usual
+        return value
     number = finite_number(value)
     if number is None:
         raise _Problem(f"{name} = {_shown(value)}, expected a finite number")
