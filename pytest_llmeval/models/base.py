@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
 
 from pytest_llmeval.errors import ModelError, RequestError
@@ -97,7 +98,12 @@ def identify(model: object) -> ModelIdentity:
     if isinstance(identity, ModelIdentity):
         return identity
     cls = type(model)
-    return ModelIdentity(name=cls.__name__, backend=f"{cls.__module__}.{cls.__qualname__}")
+    return _identity(cls.__name__, f"{cls.__module__}.{cls.__qualname__}")
+
+
+@cache  # asked for twice by every sample
+def _identity(name: str, backend: str) -> ModelIdentity:
+    return ModelIdentity(name=name, backend=backend)
 
 
 class NamedModel:

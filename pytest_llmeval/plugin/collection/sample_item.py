@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,13 +52,19 @@ class Unscored(Exception):
 
 
 class SampleSource(Protocol):
-    """The suite's node, as far as its samples use it. ``lookahead`` is None where the session's is used."""
+    """The suite's node, as far as its samples use it. ``lookahead`` is None where the session's is used.
+
+    ``shown_paths`` are the paths of the samples' rows from the rootdir, by ``Sample.path``, as far as they are known.
+    """
 
     evaluation: Evaluation
     info: SuiteInfo
     fingerprints: dict[str, str]
     responses: DataResponses | None
     lookahead: Lookahead | None
+
+    @property
+    def shown_paths(self) -> dict[str, str]: ...
 
     @property
     def nodeid(self) -> str: ...
@@ -263,9 +270,22 @@ class SampleItem(pytest.Function):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the sample's own row stands."""
+        return Path(self.sample.path), *self._line_and_text
+
+    @cached_property
+    def location(self) -> tuple[str, int | None, str]:
+        """``reportinfo`` with the path from the rootdir, which pytest works out for each item anew."""
+        shown = self.file.shown_paths
+        if self.sample.path not in shown:
+            shown[self.sample.path] = super().location[0]
+        return shown[self.sample.path], *self._line_and_text
+
+    @property
+    def _line_and_text(self) -> tuple[int | None, str]:
+        """The line counts from 0."""
         line = self.sample.line
         where = self.file.info.name if self.model is None else f"{self.file.info.name} ({self.model})"
-        return Path(self.sample.path), None if line is None else line - 1, f"{where}: {self.name}"
+        return None if line is None else line - 1, f"{where}: {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """One message without a traceback where the model and the suite did their part."""

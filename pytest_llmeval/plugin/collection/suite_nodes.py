@@ -62,6 +62,11 @@ class SuiteNode(pytest.Collector):
     """Its own where no model is needed, so that no other suite's model has to make room."""
 
     @functools.cached_property
+    def shown_paths(self) -> dict[str, str]:
+        """Paths of rows from the rootdir, filled by the samples."""
+        return {}
+
+    @functools.cached_property
     def samples_asked(self) -> list[AskedSample]:
         """All samples as models see them that answer by sample, without requests."""
         return whole_suite(self.evaluation)

@@ -152,8 +152,8 @@ class LastWord:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """The record of a test: pytest-retry runs it again in a wrapper of its own, and the last try counts."""
         report = yield
-        takes_records = "llm_record" in getattr(item, "fixturenames", ())
-        if takes_records or is_sample_key in item.stash or recorder_key in item.stash:
+        stash = item.stash
+        if is_sample_key in stash or recorder_key in stash or "llm_record" in getattr(item, "fixturenames", ()):
             from pytest_llmeval.plugin.running.recording import attach
 
             attach(item, report)

@@ -205,6 +205,8 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     ``report.llm_payload`` is a ``Payload``, encoded in a worker; ``report.llm_status`` is what the terminal shows.
     """
     if isinstance(item, SampleItem):
+        if report.passed and report.when != "call" and record_key not in item.stash:
+            return  # as nearly always
         _fold_skip(item, report)
         _share_time(item, report)
         payload = _sample_payload(item, report)

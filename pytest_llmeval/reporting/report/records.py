@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from operator import attrgetter
 from sys import intern
 from typing import Any, Literal
@@ -89,7 +90,7 @@ def without_texts(record: Record) -> Record:
         model=None if record.model is None else _shared(record.model),
         category=None if record.category is None else _shared(record.category),
         cluster=None if record.cluster is None else _shared(record.cluster),
-        values={_shared(name): value for name, value in record.values.items()},
+        values=dict(zip(_shared_names(*record.values), record.values.values(), strict=True)),
         question=None,
         prompt=None,
         choices=(),
@@ -98,6 +99,11 @@ def without_texts(record: Record) -> Record:
         answer=None,
         details={},
     )
+
+
+@lru_cache(maxsize=16)
+def _shared_names(*names: str) -> tuple[str, ...]:
+    return tuple(map(_shared, names))
 
 
 _MAX_OUTPUT = 100

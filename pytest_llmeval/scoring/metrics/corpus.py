@@ -124,6 +124,9 @@ def _resampled(
             num_resamples=affordable_resamples(len(ordered)),
         )
     sums = [formula.sums(side) for side in zip(*ordered, strict=True)]
+    if len(sums) == 1:
+        value = sums[0].value
+        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), lambda total: _finite(value(total)))
     rows = [list(chain.from_iterable(parts)) for parts in zip(*(own.rows for own in sums), strict=True)]
     edges = list(pairwise(accumulate((len(own.rows[0]) for own in sums), initial=0)))
     return bootstrap_of_sums(

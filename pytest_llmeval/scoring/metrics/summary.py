@@ -337,8 +337,10 @@ def _values(scores: Iterable[Score], name: str) -> list[float]:
     count = _COUNTED.get(name)
     if count is not None:
         values = [count(score) for score in scores if score.status != "unscored"]
-    else:
+    elif name == "accuracy":
         values = [value for value in (value_of(score, name) for score in scores) if value is not None]
+    else:  # as ``value_of``, without a call for each score
+        values = [float(score.values[name]) for score in scores if score.status != "unscored" and name in score.values]
     for value in filterfalse(math.isfinite, values):
         raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
     return values

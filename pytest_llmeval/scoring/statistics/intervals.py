@@ -83,7 +83,7 @@ def standard_error(values: Sequence[float]) -> float | None:
     if n < 2:
         return None
     centre = mean(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (n - 1) / n)
+    return math.sqrt(math.fsum([(value - centre) ** 2 for value in values]) / (n - 1) / n)
 
 
 def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

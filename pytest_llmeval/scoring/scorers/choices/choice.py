@@ -131,10 +131,10 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         problem = options_problem(options, found, self.settings.normalize) or _alone_problem(options, alone)
         if problem is not None:
             return Score(status="unscored", reason=problem, details=details)
-        rankings = self._rankings(options, found, alone)
+        usable = usable_normalizations(found)
+        rankings = self._rankings(options, found, alone, usable)
         ranking = rankings[self.settings.normalize]
-        usable = {*usable_normalizations(found), "pmi"}
-        by_name = {name: rankings[name] for name in self._normalizations if name in usable}
+        by_name = {name: rankings[name] for name in self._normalizations if name == "pmi" or name in usable}
         probabilities = softmax(ranking.scores)
         details["probabilities"] = list(probabilities)
         if ranking.is_tie:
@@ -169,16 +169,14 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         options: Sequence[str],
         found: Sequence[LoglikelihoodResponse],
         alone: Sequence[LoglikelihoodResponse],
+        usable: Sequence[Normalize],
     ) -> dict[str, Ranking]:
-        """By each normalisation for which there are numbers, and by the suite's own.
+        """By each normalisation that is usable, and by the suite's own.
 
         By ``pmi`` options are ranked by log P(option | prompt) - log P(option), lm-eval's ``acc_mutual_info``.
         """
         own = self.settings.normalize
-        names = dict.fromkeys(usable_normalizations(found))
-        if own != "pmi":
-            names[own] = None
-        rankings = rank_by_each(options, found, tuple(names))
+        rankings = rank_by_each(options, found, usable if own == "pmi" or own in usable else (*usable, own))
         if self.settings.asks_options_alone:
             rankings["pmi"] = rank(options, found, "sum", alone)
         return rankings

@@ -149,13 +149,14 @@ def _ranked(
         scores = [score - bare.loglikelihood for score, bare in zip(scores, alone, strict=True)]
         sizes = [max(size, abs(bare.loglikelihood)) for size, bare in zip(sizes, alone, strict=True)]
     reach = [TIE_TOLERANCE * size / length for size, length in zip(sizes, lengths, strict=True)]
-    first = max(range(len(scores)), key=scores.__getitem__)
-    tied = tuple(
+    best = max(scores)
+    first = scores.index(best)
+    tied = [
         index
         for index, score in enumerate(scores)
-        if math.isfinite(score) and scores[first] - score <= max(reach[index], reach[first])
-    )
-    return Ranking(tuple(scores), tied, first)
+        if math.isfinite(score) and best - score <= max(reach[index], reach[first])
+    ]
+    return Ranking(tuple(scores), tuple(tied), first)
 
 
 def alike_as_one(options: Sequence[str], responses: Sequence[LoglikelihoodResponse]) -> list[LoglikelihoodResponse]:
@@ -165,7 +166,7 @@ def alike_as_one(options: Sequence[str], responses: Sequence[LoglikelihoodRespon
 
 
 def _lengths(options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalize: Normalize) -> list[int]:
-    if any(response.measure == "score" for response in responses):
+    if "score" in [response.measure for response in responses]:
         normalize = "sum"
     match normalize:
         case "token":
@@ -184,10 +185,10 @@ def usable_normalizations(responses: Sequence[LoglikelihoodResponse]) -> tuple[N
 
     None for an option's score, which is what it is; not per token where the tokens were not counted.
     """
-    if any(response.measure == "score" for response in responses):
+    measures = {response.measure for response in responses}
+    if "score" in measures:
         return ()
-    uncounted = any(response.measure == "uncounted" for response in responses)
-    return ("sum", "char", "byte") if uncounted else ("token", "sum", "char", "byte")
+    return ("sum", "char", "byte") if "uncounted" in measures else ("token", "sum", "char", "byte")
 
 
 def options_problem(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -82,8 +81,8 @@ def _checked(score: object) -> Score:
         raise _Problem(found)
     if not values and score.status in ("correct", "wrong"):
         values = {"accuracy": float(score.status == "correct")}
-    return dataclasses.replace(
-        score,
+    return Score(
+        status=score.status,
         values=values,
         chance=_chance(score.chance),
         details=_details(score.details),
@@ -144,7 +143,8 @@ def _details(details: object) -> Mapping[str, JSON]:
         raise _Problem(f"details that are a {type(details).__name__}, expected a mapping")
     try:
         if isinstance(details, dict):
-            _ENCODER.encode(details)
+            if not (all(type(name) is str for name in details) and all(map(_is_plain, details.values()))):
+                _ENCODER.encode(details)
             return details
     except (TypeError, ValueError, RecursionError):
         pass
@@ -157,6 +157,18 @@ def _details(details: object) -> Mapping[str, JSON]:
 
 
 _ENCODER = json.JSONEncoder()
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON knows the value for sure: none is too large, or nested too deeply."""
+    if type(value) is list:
+        return {float}.issuperset(map(type, value)) or all(type(item) is not list and _is_plain(item) for item in value)
+    if type(value) is int:
+        return -_LARGE < value < _LARGE
+    return value is None or type(value) in (float, str, bool)
+
+
+_LARGE = 1 << 63
 
 
 def _json(where: str, value: object) -> JSON:
