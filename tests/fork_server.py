@@ -223,7 +223,7 @@ def _serve(files: list[int], server_environment: dict[str, str]) -> None:
         os.close(answers)
         if len(files) == 4:
             workers = forked_workers(socket.socket(fileno=files.pop()), server_environment)
-            execnet.gateway_io.Popen2IOMaster = workers  # type: ignore[misc, assignment]
+            execnet.gateway_io.Popen2IOMaster = workers  # type: ignore[misc]
         _run(call, files)
     for file in files:
         os.close(file)

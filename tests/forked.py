@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
@@ -48,9 +48,7 @@ class ForkServer:
         """What ``pytester.popen`` is to be: ``python -m pytest`` and its workers are forked where that is possible."""
         fresh = pytester.popen
 
-        def popen(
-            arguments: Sequence[str], stdout: int | IO[str], stderr: int | IO[str], stdin: object, **more: Any
-        ) -> Any:
+        def popen(arguments: Sequence[str], stdout: Any, stderr: Any, stdin: Any, **more: Any) -> Any:
             is_pytest = list(arguments[:2]) == [sys.executable, "-mpytest"] and stdin is pytester.CLOSE_STDIN
             if not is_pytest or more or not is_possible(dict(os.environ), self.environment):
                 return fresh(arguments, stdout=stdout, stderr=stderr, stdin=stdin, **more)
