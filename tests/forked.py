@@ -48,7 +48,9 @@ class ForkServer:
         """What ``pytester.popen`` is to be: ``python -m pytest`` and its workers are forked where that is possible."""
         fresh = pytester.popen
 
-        def popen(arguments: Sequence[str], stdout: Any, stderr: Any, stdin: Any, **more: Any) -> Any:
+        def popen(
+            arguments: Sequence[str], stdout: Any, stderr: Any, stdin: Any = pytester.CLOSE_STDIN, **more: Any
+        ) -> Any:
             is_pytest = list(arguments[:2]) == [sys.executable, "-mpytest"] and stdin is pytester.CLOSE_STDIN
             if not is_pytest or more or not is_possible(dict(os.environ), self.environment):
                 return fresh(arguments, stdout=stdout, stderr=stderr, stdin=stdin, **more)

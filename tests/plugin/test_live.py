@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import pyte
 import pytest
@@ -122,25 +123,39 @@ def project(llm_pytester: pytest.Pytester) -> Path:
     return llm_pytester.path
 
 
-def run_on_terminal(
-    folder: Path,
+class RunOnTerminal(Protocol):
+    """What ``run_on_terminal`` is."""
+
+    def __call__(
+        self, *arguments: str, variables: Mapping[str, str] | None = None, exit_code: int = 0, columns: int = 80
+    ) -> str: ...
+
+
+@pytest.fixture
+def run_on_terminal(llm_pytester: pytest.Pytester) -> RunOnTerminal:
+    """What a pytest run writes to a pseudo-terminal of so many columns, which no variable tells."""
+    return functools.partial(_run_on_terminal, llm_pytester)
+
+
+def _run_on_terminal(
+    pytester: pytest.Pytester,
     *arguments: str,
     variables: Mapping[str, str] | None = None,
     exit_code: int = 0,
     columns: int = 80,
 ) -> str:
-    """What a pytest run writes to a pseudo-terminal of so many columns, which no variable tells."""
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {"TERM": "xterm", "COLUMNS": "", "TERMINAL_NAME": os.ttyname(end), **(variables or {})}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
-        cwd=folder,
-        env={name: value for name, value in (os.environ | environment).items() if value},
-        stdin=subprocess.DEVNULL,
-        stdout=end,
-        stderr=end,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            if value:
+                patch.setenv(name, value)
+            else:
+                patch.delenv(name, raising=False)
+        process = pytester.popen(
+            [sys.executable, "-mpytest", "-p", "no:cacheprovider", *arguments], stdout=end, stderr=end
+        )
     os.close(end)
     parts = []
     while part := _read(terminal):
@@ -167,17 +182,17 @@ def screen(written: str, *, columns: int = 80) -> list[str]:
 
 
 @pytest.mark.parametrize("verbosity", ["-q", "-v", "-rN"])
-def test_a_terminal_shows_loading_and_progress(project: Path, verbosity: str) -> None:
-    written = run_on_terminal(project, verbosity, "--llm-batch-size=2", "sums.yaml")
+def test_a_terminal_shows_loading_and_progress(project: Path, verbosity: str, run_on_terminal: RunOnTerminal) -> None:
+    written = run_on_terminal(verbosity, "--llm-batch-size=2", "sums.yaml")
     assert "\n\rloading the model …\x1b[J" in written
     assert "\n\rsteps: 0/4 samples\x1b[J" in written
     shown = re.findall(r"steps: \d/4 samples, [\d.]+ samples/s, \d+ s left", written)
     assert [line.split()[1] for line in shown] == ["1/4", "2/4", "2/4", "3/4", "4/4"]
 
 
-def test_loading_says_for_how_long(project: Path) -> None:
+def test_loading_says_for_how_long(project: Path, run_on_terminal: RunOnTerminal) -> None:
     project.joinpath("conftest.py").write_text(_BACKEND + _CLOCK + _SLOW_TO_LOAD)
-    written = run_on_terminal(project, "-p", "no:xdist", "sums.yaml")
+    written = run_on_terminal("-p", "no:xdist", "sums.yaml")
     times = [int(seconds) for seconds in re.findall(r"\n\rloading the model: (\d+) s\x1b\[J", written)]
     assert len(times) >= 5
     assert times == sorted(set(times))
@@ -187,8 +202,10 @@ def test_loading_says_for_how_long(project: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "verbosity"), [(45, "-rN"), (80, "-rN"), (100, "-rN"), (120, "-rN"), (200, "-v"), (120, "-q")]
 )
-def test_the_terminal_holds_in_the_end_what_pytest_wrote(project: Path, verbosity: str, columns: int) -> None:
-    written = run_on_terminal(project, "-p", "no:xdist", verbosity, "--llm-batch-size=2", ".", columns=columns)
+def test_the_terminal_holds_in_the_end_what_pytest_wrote(
+    project: Path, verbosity: str, columns: int, run_on_terminal: RunOnTerminal
+) -> None:
+    written = run_on_terminal("-p", "no:xdist", verbosity, "--llm-batch-size=2", ".", columns=columns)
     without, num_shown = _LIVE.subn("", written)
     assert num_shown > 10
     assert not re.search(r"\x1b\[\d*[ABCJ]", without)
@@ -197,11 +214,11 @@ def test_the_terminal_holds_in_the_end_what_pytest_wrote(project: Path, verbosit
     assert [line for line in summary.splitlines() if len(line) > columns and " " in line.strip()] == []
 
 
-def test_the_live_line_follows_a_terminal_that_changes_its_size(project: Path) -> None:
+def test_the_live_line_follows_a_terminal_that_changes_its_size(project: Path, run_on_terminal: RunOnTerminal) -> None:
     """It goes back to where pytest's line goes on in a terminal that has so many columns now."""
     project.joinpath("conftest.py").write_text(_BACKEND + _CLOCK + _RESIZE)
     arguments = ("-p", "no:xdist", "--llm-batch-size=1", f"{_LONG}.yaml")
-    written = run_on_terminal(project, *arguments, columns=200)
+    written = run_on_terminal(*arguments, columns=200)
     _, *resized = _RESIZED.split(written)
     columns, after = [int(number) for number in resized[::2]], resized[1::2]
     assert columns == [150, 60, 110, 45]
@@ -225,8 +242,10 @@ def test_the_live_line_follows_a_terminal_that_changes_its_size(project: Path) -
         (("-p", "no:terminal"), {}),
     ],
 )
-def test_no_live_line(project: Path, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
-    written = run_on_terminal(project, *arguments, "sums.yaml", variables=variables)
+def test_no_live_line(
+    project: Path, arguments: tuple[str, ...], variables: dict[str, str], run_on_terminal: RunOnTerminal
+) -> None:
+    written = run_on_terminal(*arguments, "sums.yaml", variables=variables)
     assert "loading" not in written
     assert "/4 samples" not in written
     if "-n2" not in arguments:  # pytest-xdist has a line of its own for its workers' start
@@ -242,9 +261,11 @@ def test_a_pipe_gets_none_of_it(llm_pytester: pytest.Pytester, project: Path, wo
     assert "/4 samples" not in everything
 
 
-def test_a_call_that_fails_leaves_nothing_behind(llm_pytester: pytest.Pytester, project: Path) -> None:
+def test_a_call_that_fails_leaves_nothing_behind(
+    llm_pytester: pytest.Pytester, project: Path, run_on_terminal: RunOnTerminal
+) -> None:
     broken = _BACKEND.replace('responses.append(GenerateResponse(text="2"))', 'pytest.skip("no answer today")')
     llm_pytester.makeconftest(broken + _CLOCK)
-    written = run_on_terminal(project, "-p", "no:xdist", "--no-summary", "sums.yaml", exit_code=1)
+    written = run_on_terminal("-p", "no:xdist", "--no-summary", "sums.yaml", exit_code=1)
     assert "steps: 0/4 samples" in written
     assert not any("samples" in line for line in screen(written))
