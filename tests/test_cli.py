@@ -57,12 +57,15 @@ def test_the_schema_accepts_the_example_suites_and_refuses_a_misspelt_key(capsys
     schema = json.loads(capsys.readouterr().out)
     suites = [yaml.safe_load(path.read_text()) for path in (REPOSITORY / "example_suites").rglob("*.yaml")]
     assert len(suites) > 5
+    kind = jsonschema.validators.validator_for(schema)
+    kind.check_schema(schema)
+    validator = kind(schema)
     for suite in suites:
-        jsonschema.validate(suite, schema)
-    jsonschema.validate({"suite": "s", "preset": "gsm8k"}, schema)
+        validator.validate(suite)
+    validator.validate({"suite": "s", "preset": "gsm8k"})
     for broken in ({**suites[0], "scor": "x"}, {"suite": "s"}, {"suite": "s", "preset": "gsm8"}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(broken, schema)
+            validator.validate(broken)
 
 
 def test_a_wrong_call_is_exit_2_and_the_module_needs_no_torch() -> None:

@@ -36,7 +36,10 @@ needs_lm_eval = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama", "llama_without_bos", "t5", "demo"])
+_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("llama_without_bos", "demo")]
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama", "t5", *_SLOW])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small models whose context is shorter than the texts, with and without BOS, and the model that ships."""
     if request.param == "demo":

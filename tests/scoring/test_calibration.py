@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 from sklearn.calibration import calibration_curve
@@ -72,6 +72,7 @@ def test_the_error_is_that_of_its_definition(pairs: list[tuple[float, bool]]) ->
 
 
 @given(PAIRS)
+@settings(max_examples=40)
 def test_bins_are_those_of_scikit_learn(pairs: list[tuple[float, bool]]) -> None:
     edges = np.linspace(0.0, 1.0, NUM_BINS + 1)
     # Beside an edge the two could round its place differently.

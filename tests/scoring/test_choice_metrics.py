@@ -137,6 +137,7 @@ def test_requests_and_metrics_are_those_of_lm_eval(
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30))
+@settings(max_examples=30)
 def test_classification_is_that_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
     chosen = ChoiceSettings(metrics=CLASSES)
     scores = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
@@ -39,6 +39,7 @@ def values_of(answers: Answers) -> dict[str, float | None]:
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @given(ANSWERS)
+@settings(max_examples=40)
 def test_values_are_those_of_scikit_learn(answers: Answers) -> None:
     gold, predicted = zip(*answers, strict=True)
     found = values_of(answers)
@@ -49,6 +50,7 @@ def test_values_are_those_of_scikit_learn(answers: Answers) -> None:
 
 
 @given(BINARY)
+@settings(max_examples=40)
 def test_f1_of_two_classes_is_that_of_class_1(answers: Answers) -> None:
     gold, predicted = zip(*answers, strict=True)
     assert values_of(answers)["f1_binary"] == pytest.approx(f1_score(gold, predicted, zero_division=0))
