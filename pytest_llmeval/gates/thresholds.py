@@ -44,14 +44,14 @@ class _Gate:
     for_all: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Session:
     """What holds for every gate. ``is_tolerated``: the session has no more unscored samples than are allowed."""
 
-    stopped: str | None
-    is_tolerated: bool
+    report: Report
     options: GateOptions
     selection: Selection
+    is_tolerated: bool
 
 
 class _Fails(Exception):
@@ -70,21 +70,16 @@ def decide_thresholds(report: Report, options: GateOptions, selection: Selection
     ``allow_unscored`` of these; one that is of no category may be of any), or there is no such number. Of two gates of
     a suite with one text, that of the option is decided.
     """
-    given, absent = options.given, selection.absent
-    session = _Session(
-        stopped=report.stopped,
-        is_tolerated=sum(suite.summary.num_unscored for suite in report.suites) <= options.allow_unscored,
-        options=options,
-        selection=selection,
-    )
+    num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
+    session = _Session(report, options, selection, is_tolerated=num_unscored <= options.allow_unscored)
     results: list[GateResult] = []
     for suite in report.suites:
-        decided = (_decide(gate, suite, session) for gate in _gates_of(suite.info, given))
+        decided = (_decide(gate, suite, session) for gate in _gates_of(suite.info, options.given))
         results += [result for result in decided if result is not None]
-    for info in absent:
+    for info in selection.absent:
         if info.name not in report.suite_names:
-            results += _of_absent(info, given, session)
-    results += _of_no_suite(given, results, report.suites, [info.name for info in absent], session)
+            results += _of_absent(info, session)
+    results += _of_no_suite(results, session)
     return tuple(results)
 
 
@@ -171,10 +166,10 @@ def _check_complete(suite: SuiteReport, session: _Session) -> None:
     """Raise ``_Fails`` where samples have no record, or may have none: it is not known how many a test would record."""
     summary = suite.summary
     num_run = summary.num_scored + summary.num_unscored
-    if session.stopped is not None and (num_run < summary.num_expected or suite.info.num_samples is None):
+    if session.report.stopped is not None and (num_run < summary.num_expected or suite.info.num_samples is None):
         is_short = num_run < summary.num_expected
         shown = f"{num_run} of {_samples(summary.num_expected)}" if is_short else _samples(num_run)
-        raise _Fails(f"the session stopped early, after {shown}: {session.stopped}")
+        raise _Fails(f"the session stopped early, after {shown}: {session.report.stopped}")
     if summary.num_expected == 0:
         skipped = f": {_samples(suite.num_skipped)} skipped" if suite.num_skipped else ""
         raise _Fails(f"nothing ran{skipped}")
@@ -247,14 +242,14 @@ def _value(rule: GateRule, subject: GateSubject, metric: Metric) -> float:
     return float(value)
 
 
-def _of_absent(info: SuiteInfo, given: Given, session: _Session) -> Iterator[GateResult]:
+def _of_absent(info: SuiteInfo, session: _Session) -> Iterator[GateResult]:
     """Gates of a suite of which no sample was to run. Those of the command line for all suites are for what runs."""
     num_samples = "its" if info.num_samples is None else f"{info.num_samples}"
     reason = f"a selection: 0 of {num_samples} samples"
-    asked = (
-        given if session.options.require else [one for one in given if one[1] != "option" or one[0].suite != ANY_SUITE]
-    )
-    for gate in _gates_of(info, asked):
+    given = session.options.given
+    if not session.options.require:
+        given = [one for one in given if one[1] != "option" or one[0].suite != ANY_SUITE]
+    for gate in _gates_of(info, given):
         if gate.for_all and gate.rule is not None:
             try:
                 find_metric(gate.rule.subject, info.metrics)
@@ -266,23 +261,17 @@ def _of_absent(info: SuiteInfo, given: Given, session: _Session) -> Iterator[Gat
         yield _result(gate, info, "failed" if failed else "skipped", shown)
 
 
-def _of_no_suite(
-    given: Given,
-    results: Sequence[GateResult],
-    suites: Sequence[SuiteReport],
-    absent: Sequence[str],
-    session: _Session,
-) -> Iterator[GateResult]:
+def _of_no_suite(results: Sequence[GateResult], session: _Session) -> Iterator[GateResult]:
     """Given gates that are for no suite there is. What is skipped decides none of the command line's."""
     decided = {
         "ini": {result.name for result in results},
         "option": {result.name for result in results if result.origin == "option"},
     }
-    ran = list(dict.fromkeys(suite.info.name for suite in suites))
-    names = list(dict.fromkeys([*ran, *absent]))
+    suites, ran = session.report.suites, session.report.suite_names
+    names = list(dict.fromkeys([*ran, *(info.name for info in session.selection.absent)]))
     subjects = [(_metrics_told(suite), tuple(suite.categories)) for suite in suites]
     told: set[str] = set()
-    for gate, origin in sorted(given, key=lambda one: one[1] != "option"):
+    for gate, origin in sorted(session.options.given, key=lambda one: one[1] != "option"):
         if gate.suite == ANY_SUITE:
             if gate.rule.text in decided[origin]:
                 continue

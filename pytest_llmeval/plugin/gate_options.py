@@ -13,7 +13,7 @@ from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import collected_suites_key, is_sample_key
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.options import BaselineSettings, GateOptions
+    from pytest_llmeval.gates.options import GateOptions
 
 __all__ = [
     "baseline_key",
@@ -31,22 +31,17 @@ baseline_key = pytest.StashKey[Any]()
 
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
     """What the gates of the session are to do."""
-    from pytest_llmeval.gates.options import GateOptions
+    from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
+    comparison = BaselineSettings(
+        mode=settings.gate_mode, margins=settings.max_drop, compare=settings.compare, alpha=settings.alpha
+    )
     return GateOptions(
         given=(*((gate, "ini") for gate in settings.project_gate), *((gate, "option") for gate in settings.gate)),
-        comparison=None if baseline_path(config, settings) is None else _comparison(settings),
+        comparison=None if baseline_path(config, settings) is None else comparison,
         origin="ini" if settings.baseline is None else "option",
         allow_unscored=settings.allow_unscored,
         require=settings.require_gates or settings.project_require_gates,
-    )
-
-
-def _comparison(settings: Settings) -> BaselineSettings:
-    from pytest_llmeval.gates.options import BaselineSettings
-
-    return BaselineSettings(
-        mode=settings.gate_mode, margins=settings.max_drop, compare=settings.compare, alpha=settings.alpha
     )
 
 

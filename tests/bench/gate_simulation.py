@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from pytest_llmeval.gates.baseline.decision import fails, numeric_noise
 from pytest_llmeval.gates.options import BaselineSettings
-from pytest_llmeval.scoring.statistics.holm import run_family
+from pytest_llmeval.reporting.report.gate_results import Regression
+from pytest_llmeval.scoring.statistics.holm import FamilyTest, run_family
 from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 
 CLUSTER_SIZE = 5
@@ -48,16 +49,31 @@ def paired(first: NDArray[np.float64], second: NDArray[np.float64], *, is_cluste
 def failed(session: Sequence[PairedValues]) -> list[bool]:
     """Which suites of the session fail the gate with its default settings."""
     settings = BaselineSettings()
-    return [
-        fails(
-            settings.mode,
-            drop=-fmean(suite.gains()),
-            values=(fmean(suite.first), fmean(suite.second)),
-            margin=suite.margin,
-            noise=numeric_noise(fmean(suite.first)),
-            p_adjusted=found.p_drop,
-            alpha=settings.alpha,
-            largest_drop=None,
-        )
-        for suite, found in zip(session, run_family(session, settings.alpha), strict=True)
-    ]
+    tested = zip(session, run_family(session, settings.alpha), strict=True)
+    return [fails(regression(suite, found, settings, len(session)), None) for suite, found in tested]
+
+
+def regression(suite: PairedValues, found: FamilyTest, settings: BaselineSettings, family: int) -> Regression:
+    """As much of what a session finds about a suite as decides its gate."""
+    first, second = fmean(suite.first), fmean(suite.second)
+    return Regression(
+        mode=settings.mode,
+        metric="accuracy",
+        higher_is_better=True,
+        n=len(suite.first),
+        baseline=first,
+        current=second,
+        difference=second - first,
+        ci_low=None,
+        ci_high=None,
+        drop=-fmean(suite.gains()),
+        margin=suite.margin,
+        noise=numeric_noise(first),
+        method=found.test.method,
+        p_value=found.test.p_drop,
+        p_adjusted=found.p_drop,
+        p_improved=found.test.p_improved,
+        p_improved_adjusted=found.p_improved,
+        family=family,
+        alpha=settings.alpha,
+    )

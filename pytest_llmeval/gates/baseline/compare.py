@@ -226,16 +226,7 @@ def _tested(
         false_alarm_rate=found.test.false_alarm_rate if settings.mode == "margin" else None,
         num_left_out=one.num_left_out,
     )
-    is_failed = fails(
-        settings.mode,
-        drop=paired.drop,
-        values=values,
-        margin=regression.margin,
-        noise=regression.noise,
-        p_adjusted=found.p_drop,
-        alpha=settings.alpha,
-        largest_drop=paired.largest_drop,
-    )
+    is_failed = fails(regression, paired.largest_drop)
     outcome: GateOutcome = "failed" if is_failed else "passed"
     reason = regression_reason(regression, flipped_to=paired.flipped_to, largest_drop=paired.largest_drop)
     if settings.mode == "significant" and not is_failed and not paired.can_find(level):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_llmeval.reporting.report.gate_results import GateMode, Regression
+from pytest_llmeval.reporting.report.gate_results import Regression
 
 __all__ = ["fails", "is_beyond", "is_within_noise", "numeric_noise"]
 
@@ -10,30 +10,18 @@ _ROUNDING = 1e-9
 _NUMERIC_NOISE = 1e-4
 
 
-def fails(
-    mode: GateMode,
-    *,
-    drop: float,
-    values: tuple[float, float],
-    margin: float,
-    noise: float,
-    p_adjusted: float,
-    alpha: float,
-    largest_drop: float | None,
-) -> bool:
-    """Whether a gate of this mode fails.
-
-    ``drop`` lies between the two ``values``, of the baseline and of now; ``largest_drop`` is the end of its interval,
-    None where there is none.
+def fails(found: Regression, largest_drop: float | None) -> bool:
+    """Whether the gate fails; ``largest_drop`` is the end of the drop's interval, None where there is none.
 
     ``significant``: the drop is significant at ``alpha``, and beyond the margin and the noise. ``margin``: it is beyond
     the margin. ``non-inferior``: nothing excludes a drop beyond the margin.
     """
-    if mode == "non-inferior":
-        return largest_drop is None or is_beyond(largest_drop, margin, values)
-    if mode == "margin":
-        return is_beyond(drop, margin, values)
-    return p_adjusted <= alpha and is_beyond(drop, max(margin, noise), values)
+    values = found.baseline, found.current
+    if found.mode == "non-inferior":
+        return largest_drop is None or is_beyond(largest_drop, found.margin, values)
+    if found.mode == "margin":
+        return is_beyond(found.drop, found.margin, values)
+    return found.p_adjusted <= found.alpha and is_beyond(found.drop, max(found.margin, found.noise), values)
 
 
 def is_within_noise(found: Regression) -> bool:

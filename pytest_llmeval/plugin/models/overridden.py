@@ -11,6 +11,7 @@ import pytest
 
 __all__ = ["is_overridden", "is_replaced_in"]
 
+_OURS = "pytest_llmeval.plugin"
 _replaced_key = pytest.StashKey[dict[tuple[Path, str], bool]]()
 
 
@@ -21,7 +22,7 @@ def is_overridden(config: pytest.Config, suite: Path) -> bool:
     that takes ``llm_model`` wraps what there is, and replaces nothing.
     """
     plugins = [plugin for _, plugin in config.pluginmanager.list_name_plugin()]
-    ours = next(place for place, plugin in enumerate(plugins) if _name(plugin) == "pytest_llmeval.plugin")
+    ours = next(place for place, plugin in enumerate(plugins) if getattr(plugin, "__name__", "") == _OURS)
     for plugin in plugins[ours + 1 :]:
         file = getattr(plugin, "__file__", None) or ""
         if Path(file).name != "conftest.py" and _has_a_model(plugin):
@@ -34,10 +35,6 @@ def is_overridden(config: pytest.Config, suite: Path) -> bool:
         if folder == config.rootpath:
             break
     return False
-
-
-def _name(plugin: object) -> str:
-    return str(getattr(plugin, "__name__", ""))
 
 
 def _has_a_model(plugin: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -96,7 +95,11 @@ def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
     """The model that the requesting test is for. One that cannot be loaded fails its own tests, and no others."""
     model = request.node.stash.get(model_key, None)
     if model is None:
-        _refuse(request)
+        pytest.fail(
+            f"{request.node.name} requests llm_model at run time, which does not say for which of the models of "
+            "--llm-model: let the test take llm_model as an argument",
+            pytrace=False,
+        )
     device = device_for(request, settings, model)
     config = request.config
     if _pool_key not in config.stash:
@@ -107,14 +110,6 @@ def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
         message = str(error)
     # Not where the exception is handled: pytest would print that one too.
     pytest.fail(message, pytrace=False)
-
-
-def _refuse(request: pytest.FixtureRequest) -> NoReturn:
-    pytest.fail(
-        f"{request.node.name} requests llm_model at run time, which does not say for which of the models of "
-        "--llm-model: let the test take llm_model as an argument",
-        pytrace=False,
-    )
 
 
 def _let_go(config: pytest.Config) -> None:

@@ -18,8 +18,7 @@ from pytest_llmeval.reporting.report.summaries import grouped
 from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state
 from pytest_llmeval.reporting.storage.report_model import (
     DamagedPart,
-    engine_from_json,
-    info_from_json,
+    part_from_json,
     record_from_json,
     report_from_json,
 )
@@ -111,12 +110,12 @@ def _take(found: _Found, offset: int, data: object) -> None:
             record = without_texts(record_from_json(value))
             found.records[record.suite, record.model, record.id] = (offset, record)
         case "suite":
-            info = info_from_json(value, kind)
+            info = part_from_json(SuiteInfo, value, kind)
             found.infos[info.name] = info
         case "model":
             found.models[str(value["name"])] = value
         case "engine":
-            found.engines[_group(value)] = engine_from_json(value, kind)
+            found.engines[_group(value)] = part_from_json(EngineUse, value, kind)
         case "expected":
             num_expected = value["num_expected"]
             if isinstance(num_expected, bool) or not isinstance(num_expected, int) or num_expected < 0:

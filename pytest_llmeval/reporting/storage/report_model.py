@@ -18,12 +18,9 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.text.wording import describe
-from pytest_llmeval.types import EngineUse
 
 __all__ = [
     "DamagedPart",
-    "engine_from_json",
-    "info_from_json",
     "part_from_json",
     "record_from_json",
     "report_from_json",
@@ -62,16 +59,6 @@ def record_from_json(data: Any) -> Record:
     return part_from_json(Record, data)
 
 
-def info_from_json(data: Mapping[str, Any], where: str) -> SuiteInfo:
-    """What a report says of a suite before any sample. Raises ``DamagedPart``."""
-    return part_from_json(SuiteInfo, _info(data), where)
-
-
-def engine_from_json(data: Mapping[str, Any], where: str) -> EngineUse:
-    """How log-likelihoods were computed. Raises ``DamagedPart``."""
-    return part_from_json(EngineUse, data, where)
-
-
 def part_from_json(made: type[T], data: object, where: str = "") -> T:
     """A dataclass from what ``json`` gave for it. Raises ``DamagedPart`` with the place, from ``where`` on."""
     try:
@@ -108,10 +95,12 @@ def _suite(data: object) -> object:
     if isinstance(macro, Mapping) and isinstance(categories, Mapping):
         macro = {name: _metric(value, len(categories)) for name, value in macro.items()}
     counts = {field.name: None for field in fields(Summary) if field.name.startswith("num_")}
-    return {**data, "macro": macro, "info": _info(data), "summary": {**counts, **data}}
+    return {**data, "macro": macro, "info": data, "summary": {**counts, **data}}
 
 
-def _info(data: Mapping[str, Any]) -> dict[str, Any]:
+def _info(data: object) -> object:
+    if not isinstance(data, Mapping):
+        return data
     known = {name: value for name, value in data.items() if value is not None}
     if isinstance(known.get("metrics"), dict):  # their names, and in a report what they are
         known["metrics"] = list(known["metrics"])
@@ -186,7 +175,8 @@ def _dataclass(made: Any) -> CoreSchema:
     ]
     own = core_schema.dataclass_args_schema(made.__name__, members)
     schema = core_schema.dataclass_schema(made, own, [field.name for field in fields(made)], slots=True)
-    return core_schema.no_info_before_validator_function(_suite, schema) if made is SuiteReport else schema
+    arranged = {SuiteReport: _suite, SuiteInfo: _info}.get(made)
+    return schema if arranged is None else core_schema.no_info_before_validator_function(arranged, schema)
 
 
 def _field_schema(made: Any, field: Field[Any], hint: Any) -> CoreSchema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.terminal.suite_texts import suite_name
@@ -14,6 +14,7 @@ from pytest_llmeval.text.escaping import printable
 __all__ = ["duration", "latency_cells", "latency_lines", "latency_table", "phase_lines"]
 
 _PERCENTILES = ("p50", "p95", "p99")
+_SHOWN = ("mean", *_PERCENTILES)
 _LEAST_SECONDS = 5e-6
 """What is shown as 0.01 ms; less is noise."""
 _LEAST_SECONDS_UNCOUNTED = 1e-3
@@ -30,24 +31,22 @@ def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, wi
         return
     if len(timed) == 1:
         ((suite, latency),) = timed
-        items = [f"mean {duration(latency.mean)}"]
-        items += [f"{name} {duration(getattr(latency, name))}" for name in _PERCENTILES]
-        yield from joined_lines("latency of a sample:", items, width=width)
-        if (speed := suite.tokens_per_second) is not None:
-            items = [f"mean {_rate(speed.mean)}", *(f"{name} {_rate(getattr(speed, name))}" for name in _PERCENTILES)]
-            yield from joined_lines("tokens/s of a sample:", items, width=width)
+        for what, found, shown in (
+            ("latency of a sample:", latency, duration),
+            ("tokens/s of a sample:", suite.tokens_per_second, _rate),
+        ):
+            if found is not None:
+                items = [f"{name} {text}" for name, text in zip(_SHOWN, _texts(found, shown), strict=True)]
+                yield from joined_lines(what, items, width=width)
         return
     num_samples = sum(latency.n for _, latency in timed)
     mean = math.fsum(latency.mean * latency.n for _, latency in timed) / num_samples
     ordered = sorted(timed, key=lambda pair: pair[1].p95)
     (first, fastest), (last, slowest) = ordered[0], ordered[-1]
     low, high = duration(fastest.p95), duration(slowest.p95)
-    spread = low if low == high else f"from {low} ({_name(first, names)}) to {high} ({_name(last, names)})"
+    fast, slow = (printable(suite_name(suite, names)) for suite in (first, last))
+    spread = low if low == high else f"from {low} ({fast}) to {high} ({slow})"
     yield from joined_lines("latency of a sample:", [f"mean {duration(mean)}", f"p95 {spread}"], width=width)
-
-
-def _name(suite: SuiteReport, names: Mapping[str, str]) -> str:
-    return printable(suite_name(suite, names))
 
 
 def latency_table(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
@@ -65,9 +64,8 @@ def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tu
     for suite in suites:
         if (latency := _measured(suite)) is not None:
             cells = [printable(suite_name(suite, names)), str(latency.n)]
-            cells += [duration(value) for value in _values(latency)]
             speed = suite.tokens_per_second
-            rows.append([*cells, *([""] * 4 if speed is None else [_rate(value) for value in _values(speed)])])
+            rows.append([*cells, *_texts(latency, duration), *([""] * 4 if speed is None else _texts(speed, _rate))])
     return headers, rows
 
 
@@ -102,8 +100,8 @@ def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}" if per_second >= 100 else _three_digits(per_second)
 
 
-def _values(found: Percentiles) -> tuple[float, float, float, float]:
-    return found.mean, found.p50, found.p95, found.p99
+def _texts(found: Percentiles, shown: Callable[[float], str]) -> list[str]:
+    return [shown(getattr(found, name)) for name in _SHOWN]
 
 
 def _three_digits(value: float) -> str:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.terminal.gate_lines import gate_name
 from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_name
@@ -60,7 +59,12 @@ def annotation_lines(report: Report, environ: Mapping[str, str], *, root: Path) 
     if not is_github(environ):
         return
     names = short_model_names(report)
-    commands = [_of_gate(result, names, environ, root) for result in report.gates if result.outcome == "failed"]
+    commands = []
+    for result in report.gates:
+        if result.outcome == "failed":
+            properties = {**_place(result.path, result.line, environ, root), "title": f"gate {result.name}"}
+            message = "\n".join((f"{gate_name(result, names)}: {result.reason}", *result.notes))
+            commands.append(_command(properties, message))
     for suite in report.suites:
         if num := suite.summary.num_unscored:
             title = f"{num} sample{'' if num == 1 else 's'} of {suite_name(suite, names)} could not be scored"
@@ -74,11 +78,6 @@ def annotation_lines(report: Report, environ: Mapping[str, str], *, root: Path) 
             )
         ]
     yield from commands
-
-
-def _of_gate(result: GateResult, names: Mapping[str, str], environ: Mapping[str, str], root: Path) -> str:
-    message = "\n".join((f"{gate_name(result, names)}: {result.reason}", *result.notes))
-    return _command({**_place(result.path, result.line, environ, root), "title": f"gate {result.name}"}, message)
 
 
 def _place(path: str | None, line: int | None, environ: Mapping[str, str], root: Path) -> dict[str, str]:
@@ -96,17 +95,14 @@ def _place(path: str | None, line: int | None, environ: Mapping[str, str], root:
 
 
 def _command(properties: Mapping[str, str], message: str) -> str:
-    parts = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    escaped = {name: _data(value).replace(":", "%3A").replace(",", "%2C") for name, value in properties.items()}
+    parts = ",".join(f"{name}={value}" for name, value in escaped.items())
     return f"::error {parts}::{_data(shortened(message, limit=_MAX_MESSAGE))}"
 
 
 def _data(text: str) -> str:
     """The text of a command: GitHub's own escapes for line breaks, ours for other controls."""
     return printable(text, keep="\n").replace("%", "%25").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _cut(text: str, num_bytes: int) -> bytes:

@@ -123,14 +123,7 @@ class LoadedReport:
         ]
         metrics = self._metrics(records)
         infos = {one.info.name: one.info for one in self.report.suites}
-        samples = [
-            _ScoredSample(
-                record,
-                _score(record, metrics.get(record.suite)),
-                _measure(infos.get(record.suite), _metric_of(record, metrics.get(record.suite))),
-            )
-            for record in records
-        ]
+        samples = [_scored(record, infos.get(record.suite), metrics.get(record.suite)) for record in records]
         known = dict.fromkeys(name for sample in samples for name in sample.names)
         known |= dict.fromkeys(one.info.name for one in self.report.suites if suite in (None, one.info.name))
         for subject in subjects or ():
@@ -175,23 +168,14 @@ class _ScoredSample:
         return tuple(dict.fromkeys((self.subject, self.record.suite)))
 
 
-def _score(record: Record, metric: str | None) -> float:
-    if record.status == "unscored":
-        return math.nan
-    name = _metric_of(record, metric)
-    if name == "accuracy" and name not in record.values:
-        return float(record.status == "correct")
-    return math.nan if name is None else float(record.values.get(name, math.nan))
-
-
-def _metric_of(record: Record, metric: str | None) -> str | None:
-    """The metric that the sample's score is taken from; ``metric`` is the first that its suite's samples carry."""
-    return "accuracy" if "accuracy" in record.values or record.status in ("correct", "wrong") else metric
-
-
-def _measure(info: SuiteInfo | None, metric: str | None) -> str:
+def _scored(record: Record, info: SuiteInfo | None, metric: str | None) -> _ScoredSample:
+    """``metric`` is the first that its suite's samples carry: what its score is, where it has no right or wrong."""
+    values = record.values
+    if "accuracy" in values or record.status in ("correct", "wrong"):
+        metric, values = "accuracy", {"accuracy": float(record.status == "correct"), **values}
+    score = math.nan if record.status == "unscored" or metric is None else float(values.get(metric, math.nan))
     form = "" if info is None or metric is None else metric_form(metric, info.scorer, info.settings)
-    return f"{metric} ({form})" if form else f"{metric}"
+    return _ScoredSample(record, score, f"{metric} ({form})" if form else f"{metric}")
 
 
 def _row(sample: _ScoredSample) -> dict[str, Any]:
