@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
@@ -28,6 +29,7 @@ __all__ = [
     "Model",
     "NamedModel",
     "OnStopped",
+    "SampleBackend",
     "SampleModel",
     "answers_one_by_one",
     "answers_samples",
@@ -244,6 +246,28 @@ class Backend:
         if settings:
             raise TypeError("generation settings go with a prompt; each request of a sequence carries its own")
         return self.run_generate(cast("Sequence[GenerateRequest]", requests))
+
+
+class SampleBackend(Backend, ABC):
+    """A model that is a ``SampleModel`` alone. Asked for a prompt without its sample, it raises ``ModelError``."""
+
+    def __init__(self, identity: ModelIdentity) -> None:
+        self.identity = identity
+
+    def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
+        """Nothing, unless a subclass wants to see the suite."""
+
+    def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
+        return [response for sample in asked for response in self.answer(sample)]
+
+    @abstractmethod
+    def answer(self, sample: AskedSample) -> Iterable[Response | Failed]:
+        """One response for each request of the sample."""
+
+    def _lacks(self, method: str) -> ModelError:
+        return ModelError(
+            f"model {self.identity.name}: it answers samples of suites only, not a prompt without its sample"
+        )
 
 
 def _is_prompt(requests: Prompt | Sequence[GenerateRequest]) -> bool:

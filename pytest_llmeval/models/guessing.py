@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from pytest_llmeval.errors import OptionError, RequestError
-from pytest_llmeval.models.base import Failed, Model
-from pytest_llmeval.models.by_sample import SampleBackend
+from pytest_llmeval.models.base import Failed, Model, SampleBackend
 from pytest_llmeval.models.settings import ModelSettings
-from pytest_llmeval.models.spec_arguments import split_arguments
-from pytest_llmeval.models.specs import ModelKind, ModelSpec
+from pytest_llmeval.models.specs import ModelKind, ModelSpec, split_arguments
 from pytest_llmeval.types import (
     JSON,
     AskedSample,

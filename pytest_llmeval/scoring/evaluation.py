@@ -21,7 +21,6 @@ from pytest_llmeval.scoring.scorers.wrappers.checking import judged
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.mapping import unusable_character
-from pytest_llmeval.suites.loading.unmapped import unmapped
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.suites.templates.templates import TemplateError
 from pytest_llmeval.text.wording import Keys
@@ -224,7 +223,7 @@ class Evaluation:
         try:
             return self.scorer.present(sample)
         except ValueError as error:
-            if (problem := unmapped(self.suite, sample)) is not None:
+            if (problem := self.suite.unmapped(sample)) is not None:
                 raise self.suite.error(problem, keys=("dataset",)) from None
             raise self.suite.error(str(error), sample) from None
 

@@ -11,7 +11,7 @@ import torch
 from transformers import TopPLogitsWarper
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.huggingface.generation.transformers_generate import cut_at_stop, seed_of
+from pytest_llmeval.models.huggingface.generation.writer import cut_at_stop, seed_of
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
 from tests.models.support import load, naive_greedy

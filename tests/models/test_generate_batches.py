@@ -168,7 +168,7 @@ def test_who_writes(model_type: str) -> None:
     assert (writer is not None) == (model_type in _IN_LOOP)
     if writer is not None:
         assert writer.shares_headers == (model_type in _SHARING)
-        assert bool(writer.kept_headers) == (model_type in _SHARING)
+        assert bool(writer.kept) == (model_type in _SHARING)
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "mistral", "bloom", "mamba"])
@@ -235,7 +235,7 @@ def test_a_header_is_read_once(rows_of_passes: list[tuple[int, int]]) -> None:
     rows_of_passes.clear()
     num_tokens = sum(len(model._encoder.prompt(r.prompt)) for r in requests)
     first = texts(model, requests)
-    (header,) = writer.kept_headers
+    (header,) = (header.tokens for header in writer.kept)
     assert (1, len(header)) in rows_of_passes
     assert sum(rows * columns for rows, columns in rows_of_passes) < num_tokens
     rows_of_passes.clear()
@@ -250,7 +250,7 @@ def test_two_headers_are_kept() -> None:
     writer.forget()
     for header in (HEADER, OTHER_HEADER, "0 1 2 3 4 5 6 7 8 9" * 5):
         texts(model, [GenerateRequest(header + q, max_tokens=1) for q in QUESTIONS])
-    kept = [model.tokenizer.decode(tokens) for tokens in writer.kept_headers]
+    kept = [model.tokenizer.decode(header.tokens) for header in writer.kept]
     assert [text[:10] for text in kept] == ["0 1 2 3 4 ", OTHER_HEADER[:10]]
 
 
@@ -263,7 +263,7 @@ def test_kept_headers_are_not_mistaken_for_each_other() -> None:
     expected = [alone(model, part) for part in requests]
     for part in requests:
         texts(model, part)
-    assert len(rows_writer(model).kept_headers) == 2
+    assert len(rows_writer(model).kept) == 2
     assert texts(model, [requests[0][1], requests[1][1]]) == [expected[0][1], expected[1][1]]
     for header in (first[:-20], first, first + second, second[:-15], second + first):
         batch = [GenerateRequest(header + q, max_tokens=6) for q in QUESTIONS]
@@ -338,7 +338,7 @@ def test_logits_that_are_no_numbers_fail_their_row_alone(tmp_path: Path) -> None
         model.model.lm_head.weight = torch.nn.Parameter(model.model.lm_head.weight.nan_to_num(0.0).clone())
     requests = [GenerateRequest(OTHER_HEADER + q, max_tokens=3) for q in QUESTIONS]
     together = model.generate(requests)
-    assert rows_writer(model).kept_headers
+    assert rows_writer(model).kept
     for request, response in zip(requests, together, strict=True):
         assert isinstance(response, RequestError) == ("?" in str(request.prompt))
     assert [r.text for r in together if isinstance(r, GenerateResponse)] == alone(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import random as standard_random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.scoring.metrics import corpus
-from pytest_llmeval.scoring.metrics.corpus import CORPUS, CorpusFormula, corpus_formula, corpus_value
+from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value
 from pytest_llmeval.scoring.metrics.definitions import METRICS, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.summary import names_in, summarize
-from pytest_llmeval.scoring.statistics.intervals import bootstrap, bootstrap_of_sums
+from pytest_llmeval.scoring.statistics.intervals import bootstrap_of_sums
 from pytest_llmeval.types import Score
 
 FAMILIES = ("bleu_3", "sentence_bleu_12", "rouge_2", "pass@10", "pass^4")
@@ -157,53 +155,17 @@ def test_another_name_is_no_corpus_metric() -> None:
         corpus_value("accuracy", [])
 
 
-# Formulas that are no function of sums
-
-
-def median(samples: Sequence[Mapping[str, float]]) -> float | None:
-    values = sorted(sample["length"] for sample in samples)
-    return values[len(values) // 2] if len(values) > 2 else None
-
-
-@pytest.fixture
-def with_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "CORPUS", {"median": CorpusFormula(("length",), median)})
-
-
-@pytest.mark.usefixtures("with_median")
-def test_a_formula_that_needs_the_samples_themselves() -> None:
-    values = [float(value) for value in np.random.default_rng(2).normal(10, 2, 101)]
-    samples = [{"length": value} for value in values]
-    found = corpus.corpus_value("median", samples)
-    expected = stats.bootstrap([values], np.median, n_resamples=2000, method="percentile", random_state=2)
-    assert found.value == np.median(values)
-    assert found.stderr == pytest.approx(expected.standard_error, rel=0.15)
-    assert found.interval == pytest.approx(tuple(expected.confidence_interval), abs=0.3 * expected.standard_error)
-    standard_random.Random(0).shuffle(samples)
-    assert corpus.corpus_value("median", samples) == found, "the order of samples makes no difference"
-    assert corpus.corpus_value("median", samples[:2]).value is None
-    shifted = [{"length": sample["length"] + 1} for sample in samples]
-    before, after, between = corpus.corpus_difference("median", samples, shifted) or (0, 0, found)
-    assert after - before == pytest.approx(1)
-    assert between.interval is None, "each sample differs by the same, which has no width"
-
-
 # The bootstrap
 
 
 def test_a_bootstrap_of_a_mean_is_near_its_standard_error() -> None:
     values = [float(value) for value in np.random.default_rng(4).exponential(2.0, 300)]
     by_sums = bootstrap_of_sums([(value, 1.0) for value in values], lambda total: total[0] / total[1])
-    by_samples = bootstrap(values, lambda resample: math.fsum(resample) / len(resample))
     assert by_sums is not None
-    assert by_samples is not None
     assert by_sums.stderr == pytest.approx(stats.sem(values), rel=0.1)
-    assert by_samples.stderr == pytest.approx(stats.sem(values), rel=0.1)
     expected = stats.bootstrap([values], np.mean, n_resamples=5000, method="percentile", random_state=4)
-    for found in (by_sums, by_samples):
-        assert (found.low, found.high) == pytest.approx(
-            tuple(expected.confidence_interval), abs=0.3 * expected.standard_error
-        )
+    interval = tuple(expected.confidence_interval)
+    assert (by_sums.low, by_sums.high) == pytest.approx(interval, abs=0.3 * expected.standard_error)
 
 
 def test_a_bootstrap_is_the_same_each_time_and_another_seed_is_another_one() -> None:
@@ -223,7 +185,7 @@ def test_resamples_without_a_value_are_left_out_while_they_are_few() -> None:
     assert found.low >= 1
     assert bootstrap_of_sums([(0.0,)] * 30 + [(1.0,)], lambda total: total[0] or None) is None
     assert bootstrap_of_sums([(1.0,)], lambda total: total[0]) is None
-    assert bootstrap([], lambda resample: 1.0) is None
+    assert bootstrap_of_sums([], lambda total: 1.0) is None
 
 
 def test_many_samples_are_resampled_in_bounded_memory() -> None:

@@ -14,7 +14,7 @@ from nltk.stem.porter import PorterStemmer
 
 from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.scoring.metrics.summary import summarize
-from pytest_llmeval.scoring.scorers.references import text_process
+from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.suites.format.score_settings.texts import MeteorSettings
 from tests.scoring.helpers import judge_reply
 
@@ -125,13 +125,13 @@ def a_wordnet(folder: Path) -> None:
 def test_long_replies_find_wordnet_where_a_conftest_says_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are compared in a process of its own, which starts with another list of folders."""
     a_wordnet(tmp_path / "corpora" / "wordnet")
-    shared = text_process._shared_process()
+    shared = reference_scorer._shared_process()
     settings = MeteorSettings(tokenize="whitespace")
     try:
-        text_process.values_in_time(PLAIN, "car", ["car"])  # the process is there already
+        reference_scorer.values_in_time(PLAIN, "car", ["car"])  # the process is there already
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
         started = shared._process
-        found = text_process.values_in_time(settings, "a car", ["an auto"])
+        found = reference_scorer.values_in_time(settings, "a car", ["an auto"])
         assert found["meteor"] == pytest.approx(meteor(["a", "x"], ["b", "x"], 0.9, 3, 0.5))
         assert shared._process is started
     finally:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.summary import (
     METRICS,
@@ -231,25 +232,25 @@ def test_order_makes_no_difference_and_metrics_survive_json(scores: list[Score],
     random.shuffle(shuffled)
     assert summarize(shuffled, names) == metrics
     for metric in metrics.values():
-        assert Metric.from_dict(json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
+        assert part_from_json(Metric, json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n": -1}, "n is a number of samples"),
-        ({"n": True}, "n is a number of samples"),
-        ({"n": None}, "n is a number of samples"),
-        ({"kind": "median"}, "kind is proportion, mean, count, pooled or corpus"),
-        ({"value": "0.5"}, "value is a finite number or null"),
-        ({"stderr": math.nan}, "stderr is a finite number or null"),
-        ({"ci_low": True}, "ci_low is a finite number or null"),
+        ({"n": -1}, "n: found -1, expected 0 or more"),
+        ({"n": True}, r"n: found true \(a bool\), expected a whole number"),
+        ({"n": None}, r"n: found nothing \(null\), expected a whole number"),
+        ({"kind": "median"}, "kind: found 'median' .*, expected proportion, mean, count, pooled or corpus"),
+        ({"value": "0.5"}, "value: found '0.5' .*, expected a number or null"),
+        ({"stderr": math.nan}, "stderr: found nan .*, expected a number or null"),
+        ({"ci_low": True}, r"ci_low: found true \(a bool\), expected a number or null"),
     ],
 )
 def test_a_metric_that_cannot_be_read_says_which_key(change: Mapping[str, object], message: str) -> None:
     good = Metric(value=0.5, n=2, kind="mean", stderr=0.1, ci_low=0.0, ci_high=1.0).to_dict()
     with pytest.raises(ValueError, match=message):
-        Metric.from_dict({**good, **change})
+        part_from_json(Metric, {**good, **change})
 
 
 @given(st.integers(2, 400), st.floats(0, 1) | st.sampled_from([0.0, 1.0]))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles, percentiles
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=200)
@@ -32,7 +33,7 @@ def test_the_order_changes_no_digit_and_they_survive_json(values: list[float], r
     shuffled = list(values)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert percentiles(shuffled) == found
-    assert Percentiles.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert part_from_json(Percentiles, json.loads(json.dumps(found.to_dict()))) == found
 
 
 @given(VALUES)

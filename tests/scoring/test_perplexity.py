@@ -15,6 +15,7 @@ from scipy import stats
 from statsmodels.regression.linear_model import WLS
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled, pseudo_values
@@ -249,7 +250,7 @@ def test_order_makes_no_difference_and_metrics_survive_json(scores: list[Score],
     random.shuffle(shuffled)
     assert summarize(shuffled, NAMES) == metrics
     for metric in metrics.values():
-        assert Metric.from_dict(json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
+        assert part_from_json(Metric, json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
 
 
 # Two models on the same texts

@@ -10,7 +10,6 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.scoring.statistics.intervals import (
-    bootstrap,
     bootstrap_of_sums,
     mean,
     mean_interval,
@@ -124,7 +123,6 @@ def test_a_bootstrap_needs_values_of_nearly_all_resamples() -> None:
         return sums[0] or None
 
     assert bootstrap_of_sums([[0.0], [1.0]], positive) is None
-    assert bootstrap([0.0, 1.0], lambda drawn: sum(drawn) or None) is None
     assert bootstrap_of_sums([[0.0], *[[1.0]] * 5], positive) is not None
 
 

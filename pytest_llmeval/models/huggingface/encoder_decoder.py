@@ -18,10 +18,11 @@ import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine
-from pytest_llmeval.models.huggingface.generation.transformers_generate import Generated, generate_rows
+from pytest_llmeval.models.huggingface.generation.transformers_generate import generate_rows
+from pytest_llmeval.models.huggingface.generation.writer import Generated
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint
-from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome, in_halves
-from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, logprobs_of, summed
+from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome, in_halves, outcomes_of
+from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, logprobs_of, padded, summed
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, SeparateEncoder
@@ -129,13 +130,7 @@ class EncoderDecoderEngine(Engine):
         outcomes: dict[int, Outcome | RequestError] = {} if into is None else into
         for batch in batches:
             for row, scored, seconds in in_halves([rows[i] for i in batch], self._run_rows, self._model.device):
-                share = seconds / len(row.targets)
-                for place, (request, _) in enumerate(row.targets):
-                    outcomes[request] = (
-                        scored
-                        if isinstance(scored, RequestError)
-                        else Outcome(scored[place].loglikelihood, scored[place].is_greedy, share)
-                    )
+                outcomes.update(outcomes_of(row.targets, scored, seconds))
             if on_progress is not None:
                 on_progress(len(outcomes))
         return outcomes
@@ -169,8 +164,8 @@ class EncoderDecoderEngine(Engine):
         """The decoder's logits (rows, positions, vocabulary), padded on the right."""
         contexts = list(dict.fromkeys(row.context for row in rows))
         device = self._model.device
-        input_ids, mask = (tensor.to(device) for tensor in _padded(contexts, self._pad_token))
-        decoder_input_ids, _ = _padded([row.fed for row in rows], self._pad_token)
+        input_ids, mask = (tensor.to(device) for tensor in padded(contexts, self._pad_token))
+        decoder_input_ids, _ = padded([row.fed for row in rows], self._pad_token)
         inputs: dict[str, Any] = {"input_ids": input_ids}
         if len(contexts) < len(rows):
             # What ``generate`` does for beams: the encoder runs once, and its output is dealt out to the rows.
@@ -184,17 +179,6 @@ class EncoderDecoderEngine(Engine):
             **inputs, attention_mask=mask, decoder_input_ids=decoder_input_ids.to(device), use_cache=False
         ).logits
         return logits
-
-
-def _padded(rows: Sequence[tuple[int, ...]], pad_token: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens padded on the right, and the mask that is 1 where they are."""
-    longest = max(map(len, rows))
-    tokens = torch.full((len(rows), longest), pad_token, dtype=torch.long)
-    mask = torch.zeros((len(rows), longest), dtype=torch.long)
-    for i, row in enumerate(rows):
-        tokens[i, : len(row)] = torch.tensor(row)
-        mask[i, : len(row)] = 1
-    return tokens, mask
 
 
 class EncoderDecoderTextEngine(TextEngine):

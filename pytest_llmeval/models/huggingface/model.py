@@ -9,21 +9,17 @@ import importlib.metadata
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.base import Backend, Failed, OnStopped
+from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
-from pytest_llmeval.models.huggingface.generation.transformers_generate import (
-    Generated,
-    GenerationPlan,
-    clean_generation_config,
-    end_tokens,
-)
+from pytest_llmeval.models.huggingface.generation.transformers_generate import clean_generation_config, end_tokens
+from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
@@ -82,6 +78,8 @@ class HuggingFaceModel(Backend):
     """
 
     encoder_class: type[Encoder] = Encoder
+    scores_plain: ClassVar[bool] = False
+    """Whether the tree is left aside, also where the engine has one."""
     threads: Threads | None = None
     """Where they are given, the threads of this process follow the load of the machine, from call to call."""
 
@@ -227,10 +225,8 @@ class HuggingFaceModel(Backend):
         reason = f"the tree differed by {found.largest_difference:.1e} in the audit{note}"
         return PlainModel(self), dataclasses.replace(use, engine="plain", reason=reason)
 
-    def run_loglikelihood(
-        self, requests: Sequence[LoglikelihoodRequest], *, plain: bool = False
-    ) -> list[LoglikelihoodResponse | Failed]:
-        """Score ``requests``; equal inputs are computed once. ``plain`` leaves the tree aside. See ``Backend``."""
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        """Score ``requests``; equal inputs are computed once. See ``Backend``."""
         self._threads_adapt()
         responses: dict[int, LoglikelihoodResponse | Failed] = {}
         pairs: dict[int, EncodedPair] = {}
@@ -247,7 +243,7 @@ class HuggingFaceModel(Backend):
 
         outcomes: dict[int, Outcome | RequestError] = {}
         with self.handing_over(lambda: {**responses, **self._finished(outcomes, pairs)}):
-            self.engine.score(pairs, plain=plain, on_progress=tell, into=outcomes)
+            self.engine.score(pairs, plain=self.scores_plain, on_progress=tell, into=outcomes)
         for index, pair in pairs.items():
             responses[index] = self._response(outcomes[index], pair)
         return [responses[index] for index in range(len(requests))]
@@ -260,7 +256,7 @@ class HuggingFaceModel(Backend):
         return {index: response for index, response in found.items() if isinstance(response, LoglikelihoodResponse)}
 
     def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest], *, plain: bool = False
+        self, requests: Sequence[LoglikelihoodRollingRequest]
     ) -> list[LoglikelihoodResponse | Failed]:
         """Score whole texts, long ones in windows (``models/rolling.py``). See ``Backend``."""
         self._threads_adapt()
@@ -273,7 +269,7 @@ class HuggingFaceModel(Backend):
         ) -> None:
             outcomes: dict[int, Outcome | RequestError] = {}
             try:
-                self.engine.score(pairs, plain=plain, on_progress=tell, into=outcomes)
+                self.engine.score(pairs, plain=self.scores_plain, on_progress=tell, into=outcomes)
             except BaseException:
                 into.update(self._finished(outcomes, pairs))
                 raise
@@ -327,11 +323,9 @@ class HuggingFaceModel(Backend):
             except RequestError as error:
                 responses[index] = error
                 continue
-            plan = GenerationPlan(request.max_tokens, request.stop)
-            if request.temperature > 0:  # all epochs of a greedy text are one
-                plan = GenerationPlan(
-                    request.max_tokens, request.stop, request.temperature, request.seed, request.top_p, request.epoch
-                )
+            sampling = (request.temperature, request.seed, request.top_p, request.epoch)
+            # All epochs of a greedy text are one.
+            plan = GenerationPlan(request.max_tokens, request.stop, *(sampling if request.temperature > 0 else ()))
             members.setdefault(Text(prompt, plan), []).append(index)
         texts = list(members)
         done = set(responses)
@@ -413,35 +407,13 @@ class HuggingFaceModel(Backend):
         return RequestError(f"the model's logits are not finite numbers in {dtype}{advice}")
 
 
-class PlainModel(Backend):
-    """The same model, every log-likelihood of which is computed plain."""
+class PlainModel(HuggingFaceModel):
+    """A causal model as it is, with all of its state, every log-likelihood of which is computed plain."""
+
+    scores_plain = True
 
     def __init__(self, model: HuggingFaceModel) -> None:
-        self._model = model
-
-    @functools.cached_property
-    def identity(self) -> ModelIdentity:  # type: ignore[override]
-        """The model's own."""
-        return self._model.identity
-
-    @property
-    def on_stopped(self) -> OnStopped:
-        return self._model.on_stopped
-
-    @on_stopped.setter
-    def on_stopped(self, on_stopped: OnStopped) -> None:
-        self._model.on_stopped = on_stopped
-
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        return self._model.run_loglikelihood(requests, plain=True)
-
-    def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest]
-    ) -> list[LoglikelihoodResponse | Failed]:
-        return self._model.run_loglikelihood_rolling(requests, plain=True)
-
-    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        return self._model.run_generate(requests)
+        self.__dict__ = model.__dict__
 
 
 def _pad_token(tokenizer: Any, ends: Sequence[int]) -> int:

@@ -20,7 +20,7 @@ from pytest_llmeval.models.python.importing import (
     own_traceback,
     signature_of,
 )
-from pytest_llmeval.models.spec_arguments import is_secret_name
+from pytest_llmeval.models.specs import is_secret_name
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import (
     JSON,

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from pytest_llmeval.data.files import Source, open_bytes
 from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.models.spec_arguments import check_names
+from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
@@ -119,12 +119,12 @@ def replay_format(source: Source) -> str:
 def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
     """Read the file; what it is shows in its content. Raises ``ReplyProblem``, and ``SuiteError`` as data files do."""
     format_ = replay_format(source)
+    records: list[tuple[str, Mapping[str, Any]]] | None = None
     if format_ == _JOURNAL:
-        return Replies(
-            shown=source.shown, kind="report", replies=tuple(_of_records(source, _journal_records(source), arguments))
-        )
-    if format_ == "json" and arguments.key is None and _is_report(source):
+        records = _journal_records(source)
+    elif format_ == "json" and arguments.key is None and _is_report(source):
         records = [(row.place, row.columns) for row in read_rows(source, "json", "records")]
+    if records is not None:
         return Replies(shown=source.shown, kind="report", replies=tuple(_of_records(source, records, arguments)))
     rows = list(read_rows(source, format_, arguments.key))
     if not rows:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
-from pytest_llmeval.models.base import Failed
-from pytest_llmeval.models.by_sample import SampleBackend
+from pytest_llmeval.models.base import Failed, SampleBackend
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.replay.file import (
     ReplayArguments,
@@ -113,9 +113,7 @@ def assign_replies(
     own = [reply for reply in replies.replies if reply.suite in (None, suite)]
     if not own:
         named = dict.fromkeys(reply.suite for reply in replies.replies if reply.suite is not None)
-        raise ReplyProblem(
-            f"{replies.shown} has no replies for suite {quoted(suite)}, only for {_listed(named, len(named))}"
-        )
+        raise ReplyProblem(f"{replies.shown} has no replies for suite {quoted(suite)}, only for {_listed(named)}")
     by_number = {str(sample.number): sample.id for sample in samples}
     if all(reply.number is not None for reply in own):
         named_replies = [(by_number.get(str(reply.number), f"row {reply.number}"), reply) for reply in own]
@@ -152,7 +150,7 @@ def _grouped(named: Iterable[tuple[str, Reply]], replies: Replies) -> dict[str, 
     if twice:
         first, second = groups[twice[0]][:2]
         raise ReplyProblem(
-            f"{replies.shown} has more than one reply to {_listed(twice, len(twice))} ({first.place}, {second.place}): "
+            f"{replies.shown} has more than one reply to {_listed(twice)} ({first.place}, {second.place}): "
             "remove one, or number them in a column epoch"
         )
     return {id_: tuple(sorted(members, key=lambda member: member.epoch or 0)) for id_, members in groups.items()} | {
@@ -173,14 +171,14 @@ def _check_ids(
     surplus = [id_ for id_ in assigned if id_ not in known]
     missing = [id_ for id_ in ids if not assigned.get(id_)]
     if surplus:
-        also = f", and none to {_listed(missing, len(missing))}" if missing and not partial else ""
+        also = f", and none to {_listed(missing)}" if missing and not partial else ""
         raise ReplyProblem(
-            f"{replies.shown} has replies to {_listed(surplus, len(surplus))}, which suite {quoted(suite)} does not "
-            f"have{also}; its ids are {_listed(ids, len(ids))}"
+            f"{replies.shown} has replies to {_listed(surplus)}, which suite {quoted(suite)} does not "
+            f"have{also}; its ids are {_listed(ids)}"
         )
     if missing and not partial:
         raise ReplyProblem(
-            f"{replies.shown} has no reply to {_listed(missing, len(missing))}, of the {len(ids)} samples of suite "
+            f"{replies.shown} has no reply to {_listed(missing)}, of the {len(ids)} samples of suite "
             f"{quoted(suite)}; ?partial=true scores those that have one"
         )
 
@@ -201,10 +199,10 @@ def _check_documents(
                     )
 
 
-def _listed(names: Iterable[object], count: int) -> str:
+def _listed(names: Collection[object]) -> str:
     """The first few of ``names``, and how many there are."""
-    first = [quoted(str(name)) for name, _ in zip(names, range(_MOST_NAMED), strict=False)]
-    return ", ".join(first) if count <= _MOST_NAMED else f"{', '.join(first)}, … ({count})"
+    first = ", ".join(quoted(str(name)) for name in islice(names, _MOST_NAMED))
+    return first if len(names) <= _MOST_NAMED else f"{first}, … ({len(names)})"
 
 
 # What it answers

@@ -32,7 +32,6 @@ from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite
-from pytest_llmeval.suites.loading.own_responses import has_own_responses
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
@@ -136,7 +135,7 @@ class SuiteNode(pytest.Collector):
     def _take_responses(self, suite: Suite) -> None:
         """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self.config, self.path)
-        if not has_model and has_own_responses(suite):
+        if not has_model and suite.has_own_responses:
             self.responses, self.lookahead = DataResponses(), Lookahead()
 
     def _add_tags(self, tags: Sequence[str]) -> None:

@@ -253,7 +253,7 @@ def _corpus(scores: Sequence[Score], name: str, stored: Mapping[str, Metric]) ->
     parts = ingredients(scores, name)
     if formula is None or any(not math.isfinite(value) for part in parts for value in part.values()):
         raise ValueError(f"{name} is made of a number that is not finite")
-    value = formula.compute(parts) if parts else None
+    value = formula.compute(parts)
     found = stored.get(name) or Metric(value=None, n=0, kind="corpus")
     return replace(found, value=value if value is not None and math.isfinite(value) else None, n=len(parts))
 

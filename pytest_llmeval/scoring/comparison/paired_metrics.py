@@ -254,7 +254,7 @@ def _sums(base: str, rows: Sequence[Row]) -> _Sums:
 
         return _Sums(rows, values)
     formula = corpus_formula(base)
-    if formula is None or formula.sums is None:
+    if formula is None:
         raise PairingError("is not made of sums over samples, and cannot be tested")
     found = formula.sums([dict(zip(formula.needs, row, strict=True)) for row in rows])
     return _Sums(found.rows, row_by_row(found.value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from pytest_llmeval.scoring.mathematics.process import Verdict, shared_process
 from pytest_llmeval.scoring.processes.bounded_process import Bounds
 from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scoring.scorers.replies.numerals import final_number
-from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathCompare, MathSettings
 from pytest_llmeval.types import JSON, Response, Sample, Score
@@ -69,10 +68,6 @@ class MathScorer(SettingsScorer[MathSettings]):
             return Presented(sample=sample, references=texts, target=several_or_one(answers))
         return Presented(sample=sample, references=tuple(answers), target=several_or_one(answers))
 
-    def answer_text(self, presented: Presented) -> str:
-        """The first target, whole: a few-shot example shows the solution, not only its answer."""
-        return target_texts(presented.sample)[0]
-
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply in which no answer is found is wrong. Details: how it was found and read, and why not."""
         text = reply(responses)
@@ -82,8 +77,9 @@ class MathScorer(SettingsScorer[MathSettings]):
             answer = find_answer(text, self.ways)
         cut = said_to_be_cut(text, MAX_REPLY)
         if answer is None:
-            return _wrong(None, {"why": f"no answer found by {', '.join(self.ways)}", **cut})
+            return right_or_wrong(False, None, details={"why": f"no answer found by {', '.join(self.ways)}", **cut})
         details: dict[str, JSON] = {}
+        is_right = False
         shown = None if self._searches_itself else answer.text
         for reference in presented.references:
             verdict = self._compare(reference, answer)
@@ -91,11 +87,10 @@ class MathScorer(SettingsScorer[MathSettings]):
                 return Score(status="unscored", answer=shown, reason=f"target {quote(reference)}: {fault}")
             details = {"extracted_by": answer.by, **_details(verdict), **cut}
             shown = verdict.reply if self._searches_itself else answer.text
-            if verdict.equal:
-                return Score(
-                    status="correct", answer=shown, values={"accuracy": 1.0}, details=details, vote=self._vote(shown)
-                )
-        return dataclasses.replace(_wrong(shown, details), vote=self._vote(shown))
+            is_right = verdict.equal
+            if is_right:
+                break
+        return right_or_wrong(is_right, shown, details=details, vote=self._vote(shown))
 
     def _vote(self, answer: str | None) -> str | None:
         r"""One form for ``1/2``, ``0.5``, ``\frac{1}{2}`` and ``\dfrac12``, by their texts alone.
@@ -156,12 +151,6 @@ class MathScorer(SettingsScorer[MathSettings]):
     @property
     def _bounds(self) -> Bounds:
         return Bounds(self.settings.timeout_s, self.settings.memory_mb, "score.math")
-
-
-def _wrong(answer: str | None, details: Mapping[str, JSON]) -> Score:
-    return Score(
-        status="wrong", answer=answer, no_answer=answer is None, values={"accuracy": 0.0}, details=dict(details)
-    )
 
 
 def _details(verdict: Verdict) -> dict[str, JSON]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.types import JSON, Score
 
@@ -43,13 +43,7 @@ class ReliabilityBin:
 
     def to_dict(self) -> dict[str, JSON]:
         """As builtins, for a report."""
-        return {
-            "low": self.low,
-            "high": self.high,
-            "n": self.n,
-            "confidence": self.confidence,
-            "accuracy": self.accuracy,
-        }
+        return asdict(self)
 
 
 def negative_loglikelihood(scores: Sequence[float], right: Collection[int]) -> float:
@@ -119,7 +113,7 @@ def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
 _NEEDS = ("confidence", "accuracy")
 
 CALIBRATION_FORMULAS: Mapping[str, CorpusFormula] = MappingProxyType(
-    {"ece": formula_of_sums(_NEEDS, _expected_calibration_error, is_centred=True)}
+    {"ece": CorpusFormula(_NEEDS, _expected_calibration_error, is_centred=True)}
 )
 """Corpus metrics of calibration. ``ece``: expected calibration error of the likeliest option (Guo et al., 2017, eq. 3),
 with ``NUM_BINS`` bins of equal width, each open below and closed above. Few samples make it larger: of a perfectly

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 
 __all__ = ["CLASSIFICATION"]
 
@@ -107,11 +107,11 @@ def _micro(samples: Sequence[Ingredients]) -> Sums:
 
 CLASSIFICATION: Mapping[str, CorpusFormula] = MappingProxyType(
     {
-        "mcc": formula_of_sums(_NEEDS, _matthews),
-        "f1_binary": formula_of_sums(_NEEDS, _binary),
-        "f1_macro": formula_of_sums(_NEEDS, _macro),
-        "f1_micro": formula_of_sums(_NEEDS, _micro),
-        "f1_weighted": formula_of_sums(_NEEDS, _weighted),
+        "mcc": CorpusFormula(_NEEDS, _matthews),
+        "f1_binary": CorpusFormula(_NEEDS, _binary),
+        "f1_macro": CorpusFormula(_NEEDS, _macro),
+        "f1_micro": CorpusFormula(_NEEDS, _micro),
+        "f1_weighted": CorpusFormula(_NEEDS, _weighted),
     }
 )
 """Corpus metrics of classification by name. ``mcc`` and ``f1_binary`` are lm-eval 0.4.13's aggregations

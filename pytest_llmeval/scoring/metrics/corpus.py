@@ -17,30 +17,14 @@ from typing import Any, TypeVar
 
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
 from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.scoring.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
 from pytest_llmeval.scoring.statistics.clustered import are_too_few
-from pytest_llmeval.scoring.statistics.intervals import (
-    Bootstrapped,
-    affordable_resamples,
-    bootstrap,
-    bootstrap_of_sums,
-    with_width,
-)
+from pytest_llmeval.scoring.statistics.intervals import Bootstrapped, bootstrap_of_sums, with_width
 
-__all__ = [
-    "CORPUS",
-    "CorpusFormula",
-    "Ingredients",
-    "Sums",
-    "corpus_difference",
-    "corpus_formula",
-    "corpus_value",
-    "formula_of_sums",
-    "ingredients_among",
-]
+__all__ = ["CORPUS", "corpus_difference", "corpus_formula", "corpus_value", "ingredients_among"]
 
 T = TypeVar("T")
 
@@ -81,7 +65,7 @@ def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[i
     """
     formula = _formula(name)
     _check_finite(name, samples)
-    value = _finite(formula.compute(samples)) if samples else None
+    value = _finite(formula.compute(samples))
     if value is None or are_too_few(clusters):
         return Estimate(value)
     return Estimate(value, *_error_and_interval(formula, value, _resampled(formula, [samples], clusters)))
@@ -100,7 +84,7 @@ def corpus_difference(
     """
     formula = _formula(name)
     _check_finite(name, (*first, *second))
-    before, after = (_finite(formula.compute(samples)) if samples else None for samples in (first, second))
+    before, after = (_finite(formula.compute(samples)) for samples in (first, second))
     if before is None or after is None:
         return None
     if len(first) != len(second):
@@ -115,15 +99,9 @@ def _resampled(
     formula: CorpusFormula, sides: Sequence[Sequence[Ingredients]], clusters: Sequence[int] | None
 ) -> Bootstrapped | None:
     """The bootstrap of one model's metric, or of what the second of two models has more, over the same samples."""
-    units = _units(list(zip(*sides, strict=True)), clusters, lambda row: [_key(formula, sample) for sample in row])
-    ordered = list(chain.from_iterable(units))
-    if formula.sums is None:
-        return bootstrap(
-            units,
-            lambda drawn: _gain(map(formula.compute, zip(*chain.from_iterable(drawn), strict=True))),
-            num_resamples=affordable_resamples(len(ordered)),
-        )
-    sums = [formula.sums(side) for side in zip(*ordered, strict=True)]
+    pairs = list(zip(*sides, strict=True))
+    units = _units(pairs, clusters, lambda pair: [[sample[need] for need in formula.needs] for sample in pair])
+    sums = [formula.sums(side) for side in zip(*chain.from_iterable(units), strict=True)]
     if len(sums) == 1:
         value = sums[0].value
         return bootstrap_of_sums(_unit_sums(sums[0].rows, units), lambda total: _finite(value(total)))
@@ -133,10 +111,6 @@ def _resampled(
         _unit_sums(rows, units),
         lambda total: _gain(own.value(total[low:high]) for own, (low, high) in zip(sums, edges, strict=True)),
     )
-
-
-def _key(formula: CorpusFormula, sample: Ingredients) -> list[float]:
-    return [sample[need] for need in formula.needs]
 
 
 def _units(things: Sequence[T], clusters: Sequence[int] | None, key: Callable[[T], Any]) -> list[list[T]]:

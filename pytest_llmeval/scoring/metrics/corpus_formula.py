@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["CorpusFormula", "Estimate", "Ingredients", "Sums", "formula_of_sums"]
+__all__ = ["CorpusFormula", "Estimate", "Ingredients", "Sums"]
 
 Ingredients: TypeAlias = Mapping[str, float]
 """A sample's numbers that a corpus metric is made of, by their names in ``Score.values``."""
@@ -39,11 +39,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class CorpusFormula:
-    """A metric over samples whose values hold all of ``needs``.
-
-    ``compute`` takes those samples' values and gives the metric, None where there is none (one class only, nothing to
-    divide by); the order of the samples makes no difference. ``sums``, where it is given, says the same as a function
-    of sums, which a bootstrap computes a hundred times faster than by calling ``compute``.
+    """A metric over samples whose values hold all of ``needs``, made of sums over them: ``sums`` says which.
 
     ``is_centred``: the interval is moved down by the mean over bootstrap samples minus the metric. It is for a metric
     of absolute values, which chance can only make larger: a bootstrap sample adds its own noise to that of the samples,
@@ -51,20 +47,15 @@ class CorpusFormula:
     """
 
     needs: tuple[str, ...]
-    compute: Callable[[Sequence[Ingredients]], float | None]
-    sums: Callable[[Sequence[Ingredients]], Sums] | None = None
+    sums: Callable[[Sequence[Ingredients]], Sums]
     is_centred: bool = False
 
+    def compute(self, samples: Sequence[Ingredients]) -> float | None:
+        """The metric from exact sums, None where there is none (no samples, one class only, nothing to divide by).
 
-def formula_of_sums(
-    needs: tuple[str, ...], sums: Callable[[Sequence[Ingredients]], Sums], *, is_centred: bool = False
-) -> CorpusFormula:
-    """The formula that computes its metric from exact sums of the columns of ``sums``."""
-
-    def compute(samples: Sequence[Ingredients]) -> float | None:
+        The order of the samples makes no difference.
+        """
         if not samples:
             return None
-        found = sums(samples)
+        found = self.sums(samples)
         return found.value([math.fsum(column) for column in zip(*found.rows, strict=True)])
-
-    return CorpusFormula(needs, compute, sums, is_centred)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.types import JSON
@@ -25,11 +25,6 @@ class Percentiles:
     def to_dict(self) -> dict[str, JSON]:
         """As builtins, for a report."""
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, float]) -> Percentiles:
-        """The opposite of ``to_dict``."""
-        return cls(n=int(data["n"]), **{name: float(data[name]) for name in ("mean", "p50", "p95", "p99")})
 
 
 def percentiles(values: Sequence[float]) -> Percentiles | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import regex
 
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums, formula_of_sums
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -59,7 +59,7 @@ def translation_formula(name: str) -> CorpusFormula | None:
     for word_order, own in CHRF_NAMES.items():
         if name == own:
             return _chrf_formula(word_order)
-    return formula_of_sums(_TER_NEEDS, _ter_sums) if name == "ter" else None
+    return CorpusFormula(_TER_NEEDS, _ter_sums) if name == "ter" else None
 
 
 def is_translation_ingredient(name: str) -> bool:
@@ -123,7 +123,7 @@ def _bleu_formula(k: int) -> CorpusFormula:
             lambda total: _bleu_of(total, k, smoothing, smooth_value, effective_order=False),
         )
 
-    return formula_of_sums((*names, "bleu_smoothing", "bleu_smooth_value"), sums)
+    return CorpusFormula((*names, "bleu_smoothing", "bleu_smooth_value"), sums)
 
 
 def _bleu_sums(k: int) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ def _chrf_formula(word_order: int) -> CorpusFormula:
             lambda total: _chrf_of(total, word_order, beta),
         )
 
-    return formula_of_sums((*names, _chrf_beta(word_order)), sums)
+    return CorpusFormula((*names, _chrf_beta(word_order)), sums)
 
 
 def _chrf_sums(word_order: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Literal, TypeAlias, TypeVar
 
 from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import (
@@ -93,23 +93,6 @@ class Metric:
     def to_dict(self) -> dict[str, JSON]:
         """As builtins, for a report."""
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> Metric:
-        """What ``to_dict`` gave. Unknown keys are left alone; ``ValueError`` says which key cannot be read."""
-        n, kind, num_clusters = data.get("n"), data.get("kind"), data.get("num_clusters")
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise ValueError(f"a metric's n is a number of samples, found {n!r}")
-        if num_clusters is not None and (
-            isinstance(num_clusters, bool) or not isinstance(num_clusters, int) or num_clusters < 0
-        ):
-            raise ValueError(f"a metric's num_clusters is a number of clusters or null, found {num_clusters!r}")
-        if kind not in get_args(Kind):
-            raise ValueError(
-                f"a metric's kind is {', '.join(get_args(Kind)[:-1])} or {get_args(Kind)[-1]}, found {kind!r}"
-            )
-        numbers = {name: _number_or_none(data, name) for name in ("value", "stderr", "ci_low", "ci_high")}
-        return cls(n=n, kind=cast(Kind, kind), num_clusters=num_clusters, **numbers)
 
 
 def why_no_interval(metric: Metric) -> str | None:
@@ -361,12 +344,3 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
                 kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
         kinds[name] = kind
     return kinds
-
-
-def _number_or_none(data: Mapping[str, object], name: str) -> float | None:
-    value = data.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"a metric's {name} is a finite number or null, found {value!r}")
-    return float(value)

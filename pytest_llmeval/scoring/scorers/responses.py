@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.types import JSON, GenerateResponse, LoglikelihoodResponse, Response, Status
+from pytest_llmeval.types import JSON, GenerateResponse, LoglikelihoodResponse, Response, Score, Status
 
 __all__ = [
     "finite_or_none",
     "loglikelihood_problem",
     "loglikelihoods",
     "reply",
+    "right_or_wrong",
     "said_to_be_cut",
     "status_of_credit",
     "text_problem",
@@ -22,6 +24,8 @@ __all__ = [
 
 MAX_END = 100_000
 """Characters at either end of a reply in which ``letter`` and ``yes_no`` look for its answer."""
+
+_NO_VALUES: Mapping[str, float] = MappingProxyType({})
 
 
 def reply(responses: Sequence[Response]) -> str:
@@ -71,6 +75,27 @@ def text_problem(response: LoglikelihoodResponse, text: str) -> str | None:
     if not math.isfinite(response.loglikelihood):
         return f"the loglikelihood of the {text} is {response.loglikelihood}"
     return None
+
+
+def right_or_wrong(
+    correct: bool,
+    answer: str | None,
+    *,
+    values: Mapping[str, float] = _NO_VALUES,
+    details: Mapping[str, JSON] | None = None,
+    chance: float | None = None,
+    vote: str | None = None,
+) -> Score:
+    """The score of an answer: accuracy, then the other ``values``. Wrong and without one, the reply held no answer."""
+    return Score(
+        status="correct" if correct else "wrong",
+        answer=answer,
+        no_answer=answer is None and not correct,
+        values={"accuracy": float(correct), **values},
+        chance=chance,
+        details=details or {},
+        vote=vote,
+    )
 
 
 def status_of_credit(credit: float) -> Status:

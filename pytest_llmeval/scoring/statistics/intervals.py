@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,8 +17,6 @@ __all__ = [
     "CONFIDENCE",
     "NUM_RESAMPLES",
     "Bootstrapped",
-    "affordable_resamples",
-    "bootstrap",
     "bootstrap_of_sums",
     "check_finite",
     "mean",
@@ -42,11 +40,6 @@ NUM_RESAMPLES = 1000
 _SEED = 0
 _MAX_HELD = 1_000_000
 """Numbers in memory at a time."""
-_MAX_DRAWN = 4_000_000
-"""Samples drawn in all, where each resample is computed from its samples, but for the least number of resamples."""
-_MIN_RESAMPLES = 200
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,35 +187,6 @@ def bootstrap_of_sums(
         weights = np.bincount((drawn + n * np.arange(count)[:, None]).ravel(), minlength=count * n)
         values += map(statistic, (weights.reshape(count, n).astype(float) @ table).tolist())
     return _bootstrapped(values, n)
-
-
-def affordable_resamples(num_samples: int) -> int:
-    """How many resamples are computed of a statistic that has to see so many samples each time: at least 200."""
-    return min(NUM_RESAMPLES, max(_MIN_RESAMPLES, _MAX_DRAWN // max(1, num_samples)))
-
-
-def bootstrap(
-    samples: Sequence[T],
-    statistic: Callable[[Sequence[T]], float | None],
-    *,
-    num_resamples: int | None = None,
-    seed: int = _SEED,
-) -> Bootstrapped | None:
-    """``bootstrap_of_sums`` for a statistic that has to see the samples themselves.
-
-    Of many samples fewer resamples are computed, so that a report does not wait: ``affordable_resamples``, unless
-    their number is given.
-    """
-    import numpy as np
-
-    n = len(samples)
-    if n < 2:
-        return None
-    count = affordable_resamples(n) if num_resamples is None else num_resamples
-    random = np.random.default_rng(seed)
-    return _bootstrapped(
-        [statistic([samples[place] for place in random.integers(n, size=n).tolist()]) for _ in range(count)], n
-    )
 
 
 def _bootstrapped(values: Sequence[float | None], n: int) -> Bootstrapped | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here
 
 __all__ = ["DatasetSpec", "FieldRule", "RowsSpec"]
 
@@ -19,9 +18,7 @@ def _field_rule(value: object) -> object:
         return value
     if isinstance(value, list | tuple) and all(isinstance(item, str | bool | int | float) for item in value):
         return tuple(value)
-    raise PydanticCustomError(
-        "llmeval_expected", "{expected}", {"expected": "a column, a template, a number, a bool or a list of those"}
-    )
+    raise expected_here("a column, a template, a number, a bool or a list of those")
 
 
 FieldRule: TypeAlias = Annotated[

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse_here, unknown_key
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, one_key_schema, refuse_here, unknown_key
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
 __all__ = [
@@ -30,13 +29,13 @@ Missing: TypeAlias = Literal["no_answer", "keep"]
 def _place(value: object) -> object:
     if value in ("first", "last") or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": "first, last or a whole number"})
+    raise expected_here("first, last or a whole number")
 
 
 def _name_or_number(value: object) -> object:
     if value is None or isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": "text or a whole number"})
+    raise expected_here("text or a whole number")
 
 
 Place: TypeAlias = Annotated[Literal["first", "last"] | int, BeforeValidator(_place)]
@@ -166,18 +165,7 @@ PlainFilter: TypeAlias = StripFilter | LstripFilter | LowerFilter | UpperFilter 
 """The filters that have no settings."""
 
 _AnyFilter: TypeAlias = (
-    StripFilter
-    | LstripFilter
-    | LowerFilter
-    | UpperFilter
-    | FirstLineFilter
-    | LastLineFilter
-    | AfterFilter
-    | BeforeFilter
-    | RegexFilter
-    | ChoiceRegexFilter
-    | MapFilter
-    | DropReasoningFilter
+    PlainFilter | AfterFilter | BeforeFilter | RegexFilter | ChoiceRegexFilter | MapFilter | DropReasoningFilter
 )
 
 FILTERS: dict[str, type[Spec]] = {str(model.model_fields["kind"].default): model for model in get_args(_AnyFilter)}
@@ -242,15 +230,4 @@ def filters_json_schema() -> dict[str, Any]:
             alone.append(name)
             forms.append({"type": "null"})
         settings[name] = reference if len(forms) == 1 else {"anyOf": forms}
-    return {
-        "anyOf": [
-            {"type": "string", "enum": alone},
-            {
-                "type": "object",
-                "properties": settings,
-                "additionalProperties": False,
-                "minProperties": 1,
-                "maxProperties": 1,
-            },
-        ]
-    }
+    return {"anyOf": [{"type": "string", "enum": alone}, one_key_schema(settings)]}

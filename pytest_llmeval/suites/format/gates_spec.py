@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
 
 from pytest_llmeval.suites.format.gate_rules import RULE_PATTERN, GateRule, GateRuleError
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse_here, whole
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here, whole
 from pytest_llmeval.text.wording import describe, quoted
 
 __all__ = ["Gates", "PrimaryMetricSpec"]
@@ -18,8 +17,7 @@ def _rule(value: object) -> object:
     if isinstance(value, GateRule):
         return value
     if not isinstance(value, str):
-        expected = "a rule such as accuracy >= 0.6; put one that holds ': ' in quotes"
-        raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": expected})
+        raise expected_here("a rule such as accuracy >= 0.6; put one that holds ': ' in quotes")
     try:
         return GateRule.parse(value)
     except GateRuleError as error:

@@ -10,7 +10,7 @@ from pytest_llmeval.suites.format.filters_spec import filters_json_schema
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.suites.format.score_settings.one import ONE_SCORER
-from pytest_llmeval.suites.format.spec import Spec, whole
+from pytest_llmeval.suites.format.spec import Spec, one_key_schema, whole
 from pytest_llmeval.suites.presets import all_presets
 from pytest_llmeval.types import JSON
 
@@ -86,13 +86,7 @@ def _score_schema(names: Mapping[str, type[Spec]]) -> dict[str, Any]:
     return {
         "anyOf": [
             {"type": "string", "enum": [name for name, model in names.items() if not _required(model)]},
-            {
-                "type": "object",
-                "properties": {name: _settings_schema(model) for name, model in names.items()},
-                "additionalProperties": False,
-                "minProperties": 1,
-                "maxProperties": 1,
-            },
+            one_key_schema({name: _settings_schema(model) for name, model in names.items()}),
             {"type": "string", **python},
             {
                 "type": "object",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from pytest_llmeval.suites.format.dataset_spec import FieldRule, RowsSpec
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse
 
 __all__ = ["FewshotSpec", "GenerateSpec", "PromptSpec"]
 
@@ -79,7 +78,7 @@ class PromptSpec(Spec):
 
 def _stop_list(value: object) -> object:
     if not isinstance(value, str | list | tuple):
-        raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": "text or a list of texts"})
+        raise expected_here("text or a list of texts")
     return (value,) if isinstance(value, str) else value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ class CodedTask:
     def first_document(self, rows: RowsSpec | None) -> list[dict[str, Any]]:
         """The first document that is evaluated, of ``rows`` where they are not the task's own; none where none is."""
         if rows is None or self._is_of_task(rows):
-            return self.documents(evaluated_split(self.code.task))[:1]
+            return self.documents(evaluated_split(self.code.task)[1])[:1]
         return self._own_documents(rows, ("dataset",), Origin(Document(self.code.task.source, {}, {})))[:1]
 
     def _is_of_task(self, spec: RowsSpec) -> bool:
@@ -116,7 +117,7 @@ class CodedTask:
 
         def error(message: str, key: str) -> SuiteError:
             at = "dataset_name" if key == "config" else "dataset_path"
-            return task.error(f"{at}: {message}", (at,))
+            return task.error_at((at,), message)
 
         return load_split(dataset, error)
 
@@ -131,14 +132,8 @@ class CodedTask:
             if has_own and as_examples:
                 yield f"{_PREFIX}example_{name}", self._called(example, document, number)
             elif has_own and both:
-                yield from self._tried(example, name, document, number)
-
-    def _tried(self, keys: Keys, name: str, document: Mapping[str, Any], number: int) -> Iterator[tuple[str, Any]]:
-        """A function of examples, for a document that may not be one."""
-        try:
-            yield f"{_PREFIX}example_{name}", self._called(keys, document, number)
-        except SuiteError:
-            return
+                with suppress(SuiteError):  # the document need not be an example
+                    yield f"{_PREFIX}example_{name}", self._called(example, document, number)
 
     def _called(self, keys: Keys, document: Mapping[str, Any], number: int) -> Any:
         made = self.code.call(keys, f"document {number - 1}", copy.deepcopy(dict(document)))
@@ -175,7 +170,10 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
         first = coded.first_document(rows)
         coded.multiple_input = any(isinstance(coded._called(("doc_to_text",), one, 1), int) for one in first)
     if config.get("samples") is not None and example_split(task, config) is None:
-        config["samples"] = [_with_columns(coded, sample, place) for place, sample in enumerate(config["samples"], 1)]
+        config["samples"] = [
+            {**sample, **dict(coded._columns(sample, number, as_examples=True, both=False))}
+            for number, sample in enumerate(config["samples"], 1)
+        ]
     return coded
 
 
@@ -186,12 +184,6 @@ def _with_known_aggregation(code: TaskCode, place: int) -> Any:
     if function is None:
         return entry
     if (function.__module__, function.__name__) != ("lm_eval.utils", "weighted_f1_score"):
-        message = (
-            f"{dotted(keys)}: the function {function.__name__} is not run here; only weighted_f1_score is supported"
-        )
-        raise code.task.error(message, keys)
+        message = f"the function {function.__name__} is not run here; only weighted_f1_score is supported"
+        raise code.task.error_at(keys, message)
     return {**entry, "aggregation": WEIGHTED_F1}
-
-
-def _with_columns(coded: CodedTask, sample: Mapping[str, Any], number: int) -> dict[str, Any]:
-    return {**sample, **dict(coded._columns(sample, number, as_examples=True, both=False))}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
-from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
 __all__ = ["Rows", "beside", "evaluated_rows", "example_rows"]
 
@@ -35,20 +35,16 @@ class Rows:
 
 def evaluated_rows(task: TaskFile) -> Rows:
     """The rows that are evaluated: ``test_split``, else ``validation_split``. Raises ``SuiteError``."""
-    key, split = _evaluated(task)
-    return Rows(split, _source(task, split, (key,)), (key,))
+    keys, split = evaluated_split(task)
+    return Rows(split, _source(task, split, keys), keys)
 
 
-def evaluated_split(task: TaskFile) -> str:
-    """The name of the split that is evaluated. Raises ``SuiteError``."""
-    return _evaluated(task)[1]
-
-
-def _evaluated(task: TaskFile) -> tuple[str, str]:
+def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
+    """The split that is evaluated, with its keys. Raises ``SuiteError``."""
     for key in ("test_split", "validation_split"):
         split = _split(task, key)
         if split is not None:
-            return key, split
+            return (key,), split
     raise task.error("found neither test_split nor validation_split, expected what to evaluate", ("task",))
 
 
@@ -82,20 +78,15 @@ def example_split(task: TaskFile, config: Mapping[str, Any]) -> tuple[Keys, str]
 
 
 def _named_example_split(task: TaskFile, config: Mapping[str, Any]) -> tuple[Keys, str | None]:
-    own = config.get("split")
-    if own is None:
+    if config.get("split") is None:
         return ("fewshot_split",), _split(task, "fewshot_split")
-    if not isinstance(own, str):
-        keys = ("fewshot_config", "split")
-        raise task.wrong(keys, own, "the name of a split")
-    return ("fewshot_config", "split"), own
+    keys = ("fewshot_config", "split")
+    return keys, task.checked(keys, config["split"], str, "the name of a split")
 
 
 def _split(task: TaskFile, key: str) -> str | None:
     value = task.value.get(key)
-    if value is not None and not isinstance(value, str):
-        raise task.wrong((key,), value, "the name of a split")
-    return value
+    return None if value is None else task.checked((key,), value, str, "the name of a split")
 
 
 def _source(task: TaskFile, split: str, keys: Keys) -> dict[str, Any]:
@@ -103,8 +94,8 @@ def _source(task: TaskFile, split: str, keys: Keys) -> dict[str, Any]:
     if not isinstance(path, str) or not path:
         raise task.wrong(("dataset_path",), path, "a data set of the hub, or json, csv or parquet")
     config = task.value.get("dataset_name")
-    if config is not None and not isinstance(config, str):
-        raise task.wrong(("dataset_name",), config, "text; put it in quotes")
+    if config is not None:
+        task.checked(("dataset_name",), config, str, "text; put it in quotes")
     arguments = load_arguments(task)
     if path in FILE_BUILDERS:
         return _files(task, path, split, arguments, keys)
@@ -116,29 +107,26 @@ def load_arguments(task: TaskFile) -> dict[str, Any]:
     given = task.value.get("dataset_kwargs")
     if given is None:
         return {}
-    if not isinstance(given, dict):
-        raise task.wrong(("dataset_kwargs",), given, "a mapping")
-    for key in given:
+    for key in task.checked(("dataset_kwargs",), given, dict, "a mapping"):
         if key not in (*_ACTED_ON, *_WITHOUT_EFFECT):
-            message = f"unknown key {quoted(str(key))} in dataset_kwargs{expected_one_of(str(key), _ACTED_ON)}"
-            raise task.error(message, ("dataset_kwargs", key))
+            raise task.unknown_key(("dataset_kwargs", key), _ACTED_ON)
     return {key: value for key, value in given.items() if key in _ACTED_ON and value is not None}
 
 
 def _hub(task: TaskFile, path: str, config: str | None, split: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("data_files", "data_dir", "field", "name"):
         if key in arguments:
-            message = f"dataset_kwargs.{key}: for a data set of the hub, only config and split are supported"
-            raise task.error(message, ("dataset_kwargs", key))
-    value: dict[str, Any] = {"hub": path}
-    if config is not None:
-        value["config"] = config
-    value["split"] = split
-    if "revision" in arguments:
-        value["revision"] = arguments["revision"]
-    if arguments.get("streaming") is True:
-        value["streaming"] = True
-    return value
+            keys = ("dataset_kwargs", key)
+            raise task.error_at(keys, "for a data set of the hub, only config and split are supported")
+    streaming = True if arguments.get("streaming") is True else None
+    value = {
+        "hub": path,
+        "config": config,
+        "split": split,
+        "revision": arguments.get("revision"),
+        "streaming": streaming,
+    }
+    return {key: part for key, part in value.items() if part is not None}
 
 
 def _files(task: TaskFile, builder: str, split: str, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
@@ -146,34 +134,28 @@ def _files(task: TaskFile, builder: str, split: str, arguments: Mapping[str, Any
     found = arguments.get("data_files")
     if isinstance(found, dict):
         if split not in found:
-            message = f"{'.'.join(map(str, keys))}: there is no split {quoted(split)} in dataset_kwargs.data_files"
-            raise task.error(message + expected_one_of(split, found), keys)
+            message = f"there is no split {quoted(split)} in dataset_kwargs.data_files"
+            raise task.error_at(keys, message + expected_one_of(split, found))
         found, at = found[split], (*at, split)
     elif found is not None and split != "train":
-        message = f"{'.'.join(map(str, keys))}: files without a split are the split 'train', found {quoted(split)}"
-        raise task.error(message, keys)
+        raise task.error_at(keys, f"files without a split are the split 'train', found {quoted(split)}")
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, str) or not found:
-        where = ".".join(map(str, at))
-        message = f"{where}: found {describe(found)}, expected the path of one file, or a pattern such as part-*.jsonl"
+        expected = "the path of one file, or a pattern such as part-*.jsonl"
+        message = f"{dotted(at)}: found {describe(found)}, expected {expected}"
         raise task.error(message, at if found is not None else ("dataset_path",))
     if "://" in found:
-        raise task.error(f"{'.'.join(map(str, at))}: found {quoted(found)}, expected a file of this machine", at)
+        raise task.error_at(at, f"found {quoted(found)}, expected a file of this machine")
     for key in ("revision", "streaming", "name"):
         if key in arguments:
-            message = f"dataset_kwargs.{key}: found it for files of this machine, which have none; remove it"
-            raise task.error(message, ("dataset_kwargs", key))
+            where = ("dataset_kwargs", key)
+            raise task.error_at(where, "found it for files of this machine, which have none; remove it")
     base = str(arguments.get("data_dir", ""))
-    value: dict[str, Any] = {"path": beside(task.source.path, os.path.join(base, found))}
-    format_ = FILE_BUILDERS[builder]
-    if builder == "json":
-        format_ = _json_format(found)
-    if format_ is not None:
-        value["format"] = format_
-    if "field" in arguments:
-        value["key"] = arguments["field"]
-    return value
+    format_ = _json_format(found) if builder == "json" else FILE_BUILDERS[builder]
+    path = beside(task.source.path, os.path.join(base, found))
+    value = {"path": path, "format": format_, "key": arguments.get("field")}
+    return {key: part for key, part in value.items() if part is not None}
 
 
 def _json_format(name: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.text.wording import Keys, dotted, expected_one_of, quoted
 
-__all__ = ["Pipeline", "looks_at_choices", "read_pipelines"]
+__all__ = ["Pipeline", "above_zero", "looks_at_choices", "read_pipelines"]
 
 _INVALID = "[invalid]"
 _REGEX = ("regex_pattern", "group_select", "fallback")
@@ -49,11 +49,11 @@ def read_pipelines(task: TaskFile, *, repeats: int = 1, needs_first: bool = Fals
     pipelines = [_pipeline(task, entry, ("filter_list", place), repeats) for place, entry in enumerate(given)]
     for place, pipeline in enumerate(pipelines):
         if needs_first and (pipeline.filters or pipeline.reduce != "first"):
-            message = f"filter_list.{place}: this output_type has no reply that could be filtered; expected take_first"
-            raise task.error(message, ("filter_list", place))
+            message = "this output_type has no reply that could be filtered; expected take_first"
+            raise task.error_at(("filter_list", place), message)
         if pipeline.name in [other.name for other in pipelines[:place]]:
-            message = f"filter_list.{place}.name: found {quoted(pipeline.name)} twice, expected each name once"
-            raise task.error(message, ("filter_list", place, "name"))
+            message = f"found {quoted(pipeline.name)} twice, expected each name once"
+            raise task.error_at(("filter_list", place, "name"), message)
     return tuple(pipelines)
 
 
@@ -64,14 +64,12 @@ def looks_at_choices(task: TaskFile) -> bool:
 
 
 def _pipeline(task: TaskFile, entry: Any, keys: Keys, repeats: int) -> Pipeline:
-    if not isinstance(entry, dict):
-        raise task.wrong(keys, entry, "a mapping with name and filter")
-    for key in entry:
+    for key in task.checked(keys, entry, dict, "a mapping with name and filter"):
         if key not in ("name", "filter"):
             raise task.unknown_key((*keys, key), ("name", "filter"))
     name, steps = entry.get("name"), entry.get("filter")
     if not isinstance(name, str) or not isinstance(steps, list):
-        raise task.error(f"{dotted(keys)}: expected the keys name (a text) and filter (a list)", keys)
+        raise task.error_at(keys, "expected the keys name (a text) and filter (a list)")
     filters: list[Any] = []
     limit: int | None = None
     reduce = ""
@@ -83,17 +81,17 @@ def _pipeline(task: TaskFile, entry: Any, keys: Keys, repeats: int) -> Pipeline:
                 reduce = reduce or "first"
             case "take_first_k":
                 if filters or reduce:
-                    raise task.error(f"{dotted(at)}: expected take_first_k before all other filters", at)
-                limit = _number(task, arguments.get("k"), (*at, "k"))
+                    raise task.error_at(at, "expected take_first_k before all other filters")
+                limit = above_zero(task, arguments.get("k"), (*at, "k"))
                 if limit > repeats:
-                    raise task.error(f"{dotted(at)}.k: needs {limit} replies, found repeats: {repeats}", (*at, "k"))
+                    raise task.error_at((*at, "k"), f"needs {limit} replies, found repeats: {repeats}")
             case "majority_vote":
                 if reduce:
-                    raise task.error(f"{dotted(at)}: one reply is left, expected a vote before that", at)
+                    raise task.error_at(at, "one reply is left, expected a vote before that")
                 reduce = "mode" if limit is None or limit == repeats else f"mode@{limit}"
             case _:
                 if reduce and reduce != "first":
-                    raise task.error(f"{dotted(at)}: expected a filter of replies before they are voted on", at)
+                    raise task.error_at(at, "expected a filter of replies before they are voted on")
                 filters += _filter(task, function, arguments, at)
     if not reduce:
         raise task.error(f"{dotted(keys)}.filter: expected take_first at the end, which takes one of the replies", keys)
@@ -105,8 +103,8 @@ def _step(task: TaskFile, step: Any, keys: Keys) -> tuple[str, dict[str, Any]]:
     if not isinstance(function, str):
         raise task.wrong(keys, step, "a mapping with the key function")
     if function not in _ARGUMENTS:
-        message = f"{dotted(keys)}.function: there is no filter {quoted(function)} here"
-        raise task.error(message + expected_one_of(function, _ARGUMENTS), (*keys, "function"))
+        message = f"there is no filter {quoted(function)} here{expected_one_of(function, _ARGUMENTS)}"
+        raise task.error_at((*keys, "function"), message)
     arguments = {key: value for key, value in step.items() if key != "function"}
     for key in arguments:
         if key not in _ARGUMENTS[function]:
@@ -121,11 +119,8 @@ def _filter(task: TaskFile, function: str, arguments: Mapping[str, Any], keys: K
     if function == "map":
         return [_map(task, arguments, keys)]
     settings: dict[str, Any] = {"pattern": arguments.get("regex_pattern", r"#### (\-?[0-9\.\,]+)")}
-    if not isinstance(settings["pattern"], str):
-        raise task.wrong((*keys, "regex_pattern"), settings["pattern"], "text")
-    select = arguments.get("group_select", 0)
-    if isinstance(select, bool) or not isinstance(select, int):
-        raise task.wrong((*keys, "group_select"), select, "a whole number")
+    task.checked((*keys, "regex_pattern"), settings["pattern"], str, "text")
+    select = task.checked((*keys, "group_select"), arguments.get("group_select", 0), int, "a whole number")
     if select != 0:
         settings["match"] = "last" if select == -1 else select
     fallback = arguments.get("fallback", _INVALID)
@@ -149,7 +144,8 @@ def _map(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, 
     return {"map": settings}
 
 
-def _number(task: TaskFile, value: Any, keys: Keys) -> int:
+def above_zero(task: TaskFile, value: Any, keys: Keys) -> int:
+    """The value, a whole number above 0. Raises ``SuiteError``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise task.wrong(keys, value, "a whole number above 0")
     return value

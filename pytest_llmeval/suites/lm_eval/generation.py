@@ -24,9 +24,7 @@ def generation(task: TaskFile, fewshot_delimiter: str) -> dict[str, tuple[Any, K
     given = task.value.get("generation_kwargs")
     if given is None:
         given = {"until": [fewshot_delimiter]}
-    if not isinstance(given, dict):
-        raise task.wrong(_AT, given, "a mapping")
-    for key in given:
+    for key in task.checked(_AT, given, dict, "a mapping"):
         if key not in _KNOWN:
             raise task.unknown_key((*_AT, key), _KNOWN)
     beams = given.get("num_beams", 1)
@@ -42,8 +40,8 @@ def generation(task: TaskFile, fewshot_delimiter: str) -> dict[str, tuple[Any, K
         if given.get("top_p") is not None:
             settings["top_p"] = (given["top_p"], (*_AT, "top_p"))
     elif given.get("top_p", 1) != 1:
-        message = "generation_kwargs.top_p: greedy decoding takes the likeliest token; set do_sample: true"
-        raise task.error(message, (*_AT, "top_p"))
+        message = "greedy decoding takes the likeliest token; set do_sample: true"
+        raise task.error_at((*_AT, "top_p"), message)
     return settings
 
 
@@ -57,8 +55,8 @@ def _stops(task: TaskFile, given: dict[str, Any], fewshot_delimiter: str) -> lis
 
 def _temperature(task: TaskFile, given: dict[str, Any]) -> float:
     sample, value = given.get("do_sample"), given.get("temperature", 0.0)
-    if sample is not None and not isinstance(sample, bool):
-        raise task.wrong((*_AT, "do_sample"), sample, "true or false")
+    if sample is not None:
+        task.checked((*_AT, "do_sample"), sample, bool, "true or false")
     try:
         temperature = float(value)
     except (TypeError, ValueError):
@@ -66,6 +64,5 @@ def _temperature(task: TaskFile, given: dict[str, Any]) -> float:
     if sample is False:
         return 0.0
     if sample is True and not temperature > 0:
-        message = "generation_kwargs.do_sample: found true, which needs a temperature above 0"
-        raise task.error(message, (*_AT, "do_sample"))
+        raise task.error_at((*_AT, "do_sample"), "found true, which needs a temperature above 0")
     return temperature

@@ -10,29 +10,32 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.suites.lm_eval.keys import TASK_KEYS
 from pytest_llmeval.suites.lm_eval.names import TaskIndex, index_of, installed_tasks
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
-from pytest_llmeval.text.wording import Keys, dotted, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 
 __all__ = ["Leaf", "is_group", "leaves_of", "paths_of_name", "read_leaf"]
 
 _GROUP_KEYS = ("group", "group_alias", "task", "tag", "aggregate_metric_list", "metadata")
 _MAX_DEPTH = 20
 
+_Changes: TypeAlias = Mapping[str, tuple[TaskFile, Keys]]
+"""Keys of a task, each with the group file that sets it and its keys there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One task of a group. ``changes`` are keys that the group sets, each with the group file and its keys there.
+    """One task of a group. ``changes`` are what the group sets in it.
 
     ``inline`` is the name of a task that has no file: all of it are ``changes`` of ``source``, the group file.
     """
 
     source: Source
-    changes: Mapping[str, tuple[TaskFile, Keys]] = field(default_factory=dict)
+    changes: _Changes = field(default_factory=dict)
     inline: str | None = None
 
 
@@ -83,6 +86,15 @@ def _once(leaves: Iterator[Leaf]) -> Iterator[Leaf]:
             yield leaf
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group file that is being read, with its own changes and those of the groups above it, whose paths are chain."""
+
+    file: TaskFile
+    changes: _Changes
+    chain: tuple[str, ...]
+
+
 class _Resolver:
     """Finds the members of groups: in the group file's own folder, then in the installed package."""
 
@@ -96,92 +108,60 @@ class _Resolver:
             roots.append(installed)
         self._makers: list[Callable[[], TaskIndex]] = [lambda root=root: index_of(root) for root in roots]  # type: ignore[misc]
 
-    def members(
-        self, group: TaskFile, changes: Mapping[str, tuple[TaskFile, Keys]], chain: tuple[str, ...]
-    ) -> Iterator[Leaf]:
+    def members(self, file: TaskFile, changes: _Changes, chain: tuple[str, ...]) -> Iterator[Leaf]:
         """The leaves of a group file; ``changes`` are those of the groups above it, which win over its own."""
-        real = os.path.realpath(group.source.path)
+        real = os.path.realpath(file.source.path)
         if real in chain or len(chain) > _MAX_DEPTH:
-            raise group.error("the group is a member of itself", ("task",))
-        own = self._own_changes(group, group.value, ())
-        yield from self._list(group, group.value.get("task"), ("task",), {**own, **changes}, (*chain, real))
+            raise file.error("the group is a member of itself", ("task",))
+        group = _Group(file, {**_own_changes(file, file.value, ()), **changes}, (*chain, real))
+        yield from self._list(group, file.value.get("task"), ("task",))
 
-    def _own_changes(self, group: TaskFile, mapping: Mapping[str, Any], keys: Keys) -> dict[str, tuple[TaskFile, Keys]]:
-        changes = {}
-        for key in mapping:
-            if key in _GROUP_KEYS:
-                continue
-            if key not in TASK_KEYS:
-                known = sorted({*TASK_KEYS, *_GROUP_KEYS})
-                raise group.error(f"unknown key {quoted(str(key))}{expected_one_of(str(key), known)}", (*keys, key))
-            changes[str(key)] = (group, (*keys, key))
-        return changes
-
-    def _list(
-        self,
-        group: TaskFile,
-        members: Any,
-        keys: Keys,
-        changes: Mapping[str, tuple[TaskFile, Keys]],
-        chain: tuple[str, ...],
-    ) -> Iterator[Leaf]:
+    def _list(self, group: _Group, members: Any, keys: Keys) -> Iterator[Leaf]:
         if isinstance(members, str):
             members = [members]
         if not isinstance(members, list) or not members:
-            raise group.wrong(keys, members, "a list of tasks")
+            raise group.file.wrong(keys, members, "a list of tasks")
         for place, member in enumerate(members):
-            yield from self._member(group, member, (*keys, place), changes, chain)
+            if isinstance(member, str):
+                yield from self._named(group, member, (*keys, place))
+            else:
+                yield from self._inner(group, member, (*keys, place))
 
-    def _member(
-        self,
-        group: TaskFile,
-        member: Any,
-        keys: Keys,
-        changes: Mapping[str, tuple[TaskFile, Keys]],
-        chain: tuple[str, ...],
-    ) -> Iterator[Leaf]:
-        if isinstance(member, str):
-            yield from self._named(group, member, keys, changes, chain)
-            return
-        if not isinstance(member, dict):
-            raise group.wrong(keys, member, "a name or a mapping")
-        own = self._own_changes(group, member, keys)
+    def _inner(self, group: _Group, member: Any, keys: Keys) -> Iterator[Leaf]:
+        """A member that is a mapping: a task or a group with changes, a group or a task that has no file."""
+        file = group.file
+        own = _own_changes(file, file.checked(keys, member, dict, "a name or a mapping"), keys)
+        changed = replace(group, changes={**group.changes, **own})
         if "group" in member:
             name = member["group"]
             if isinstance(name, str) and self._find(name) is not None:
-                yield from self._named(group, name, (*keys, "group"), {**changes, **own}, chain)
+                yield from self._named(changed, name, (*keys, "group"))
             else:
-                yield from self._list(group, member.get("task"), (*keys, "task"), {**own, **changes}, chain)
+                above = replace(group, changes={**own, **group.changes})
+                yield from self._list(above, member.get("task"), (*keys, "task"))
             return
         name = member.get("task")
         if not isinstance(name, str):
-            raise group.error(f"{dotted(keys)}: expected the key task, a name, or the key group", keys)
+            raise file.error_at(keys, "expected the key task, a name, or the key group")
         if ("dataset_path" in member or "include" in member) and self._find(name, with_tags=False) is None:
-            inline = {**changes, **{str(key): (group, (*keys, key)) for key in member}}
-            yield Leaf(group.source, inline, inline=name)
+            inline = {**group.changes, **{str(key): (file, (*keys, key)) for key in member}}
+            yield Leaf(file.source, inline, inline=name)
             return
-        yield from self._named(group, name, (*keys, "task"), {**changes, **own}, chain)
+        yield from self._named(changed, name, (*keys, "task"))
 
-    def _named(
-        self,
-        group: TaskFile,
-        name: str,
-        keys: Keys,
-        changes: Mapping[str, tuple[TaskFile, Keys]],
-        chain: tuple[str, ...],
-    ) -> Iterator[Leaf]:
+    def _named(self, group: _Group, name: str, keys: Keys) -> Iterator[Leaf]:
         found = self._find(name)
         if found is None:
             known = [known for maker in self._makers for known in maker().names]
-            message = f"{dotted(keys)}: there is no task, group or tag {quoted(name)}{expected_one_of(name, known)}"
-            raise group.error(message, keys)
+            message = f"there is no task, group or tag {quoted(name)}{expected_one_of(name, known)}"
+            raise group.file.error_at(keys, message)
         kind, paths = found
         for path in paths:
             source = self._source(path)
             if kind == "group":
-                yield from self.members(read_task_file(source), changes, chain)
+                yield from self.members(read_task_file(source), group.changes, group.chain)
             else:
-                yield Leaf(source, changes)
+                yield Leaf(source, group.changes)
 
     def _find(self, name: str, *, with_tags: bool = True) -> tuple[str, Sequence[Path]] | None:
         for maker in self._makers:
@@ -201,16 +181,32 @@ class _Resolver:
         return Source(path, os.path.normpath(os.path.join(os.path.dirname(self._base.shown), relative)))
 
 
-def _changed(task: TaskFile, changes: Mapping[str, tuple[TaskFile, Keys]]) -> TaskFile:
+def _own_changes(file: TaskFile, mapping: Mapping[str, Any], keys: Keys) -> _Changes:
+    """The keys of tasks that a group file sets in ``mapping``, which stands at ``keys``. Raises ``SuiteError``."""
+    changes = {}
+    for key in mapping:
+        if key in _GROUP_KEYS:
+            continue
+        if key not in TASK_KEYS:
+            known = sorted({*TASK_KEYS, *_GROUP_KEYS})
+            raise file.error(f"unknown key {quoted(str(key))}{expected_one_of(str(key), known)}", (*keys, key))
+        changes[str(key)] = (file, (*keys, key))
+    return changes
+
+
+def _value_at(value: Any, keys: Keys) -> Any:
+    for key in keys:
+        value = value[key]
+    return value
+
+
+def _changed(task: TaskFile, changes: _Changes) -> TaskFile:
     if not changes:
         return task
     value = dict(task.value)
     places = {keys: place for keys, place in task.places.items() if not keys or keys[0] not in changes}
     for key, (group, at) in changes.items():
-        inside: Any = group.value
-        for part in at:
-            inside = inside[part]
-        value[key] = inside
+        value[key] = _value_at(group.value, at)
         for keys, place in group.places.items():
             if keys[: len(at)] == at:
                 places[(key, *keys[len(at) :])] = place
@@ -222,11 +218,7 @@ def _inline_task(leaf: Leaf) -> TaskFile:
     include = leaf.changes.get("include")
     if include is not None:
         group, at = include
-        name: Any = group.value
-        for part in at:
-            name = name[part]
-        if not isinstance(name, str):
-            raise group.wrong(at, name, "the name of a file")
+        name = group.checked(at, _value_at(group.value, at), str, "the name of a file")
         base = replace(read_task_file(leaf.source.beside(name)), source=leaf.source)
     changes = {key: change for key, change in leaf.changes.items() if key != "include"}
     return _changed(base, changes)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile
-from pytest_llmeval.text.wording import Keys, dotted, quoted
+from pytest_llmeval.text.wording import Keys, quoted
 
 __all__ = ["TASK_KEYS", "check_fewshot_config", "check_keys", "functions", "refuse_functions"]
 
@@ -83,24 +83,21 @@ def check_keys(task: TaskFile) -> None:
         if key not in TASK_KEYS:
             raise task.unknown_key((key,), sorted(TASK_KEYS))
         if key in _REFUSED and value is not None:
-            raise task.error(f"{key}: {_REFUSED[key]}", (key,))
+            raise task.error_at((key,), _REFUSED[key])
         if key == "unsafe_code" and value is not False:
-            raise task.error("unsafe_code: code that a model writes is not run here", (key,))
+            raise task.error_at((key,), "code that a model writes is not run here")
 
 
 def check_fewshot_config(task: TaskFile) -> dict[str, Any]:
     """The value of ``fewshot_config``, its keys checked. Raises ``SuiteError``."""
-    config = task.value.get("fewshot_config")
-    if config is None:
-        return {}
-    if not isinstance(config, dict):
-        raise task.wrong(("fewshot_config",), config, "a mapping")
+    given = task.value.get("fewshot_config")
+    config: dict[str, Any] = {} if given is None else task.checked(("fewshot_config",), given, dict, "a mapping")
     for key in config:
         if key not in _FEWSHOT_KEYS:
             raise task.unknown_key(("fewshot_config", key), sorted(_FEWSHOT_KEYS))
     if config.get("fewshot_indices") is not None:
-        message = "fewshot_config.fewshot_indices: lm-eval 0.4.13 reads it and does not act on it; remove it"
-        raise task.error(message, ("fewshot_config", "fewshot_indices"))
+        keys = ("fewshot_config", "fewshot_indices")
+        raise task.error_at(keys, "lm-eval 0.4.13 reads it and does not act on it; remove it")
     return config
 
 
@@ -119,8 +116,5 @@ def functions(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, FunctionRe
 def refuse_functions(task: TaskFile) -> None:
     """Raise ``SuiteError`` for the first ``!function``: no code runs from a task file."""
     for keys, function in functions(task.value):
-        raise task.error(
-            f"{dotted(keys)}: found {quoted(str(function))}, which runs Python; --llm-trust-task-code runs it for the "
-            "tasks of the installed lm_eval package",
-            keys,
-        )
+        advice = "--llm-trust-task-code runs it for the tasks of the installed lm_eval package"
+        raise task.error_at(keys, f"found {quoted(str(function))}, which runs Python; {advice}")

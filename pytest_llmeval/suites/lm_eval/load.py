@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
 from pytest_llmeval.suites.lm_eval.keys import check_keys, functions
-from pytest_llmeval.suites.lm_eval.native import NativeSuite, origin_factory
+from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin
 from pytest_llmeval.suites.lm_eval.own_rows import own_rows, with_own_rows
 from pytest_llmeval.suites.lm_eval.results import SCORER, ResultsSpec, results_scoring
 from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
-from pytest_llmeval.suites.lm_eval.yaml_text import as_yaml
-from pytest_llmeval.suites.loading.loader import suite_of
+from pytest_llmeval.suites.loading.loader import RowReader, suite_of
+from pytest_llmeval.suites.loading.sources import rows_of
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Suite
 
 __all__ = ["convert", "load_task", "metric_pairs", "read_tasks"]
+
+_PLAIN = re.compile(r"[^\W\d][\w ./@^-]*")
+_MAX_INLINE = 90
+"""Characters of a list that stands on one line of YAML."""
 
 
 def read_tasks(source: Source) -> list[Leaf]:
@@ -47,20 +57,20 @@ def load_task(
     lm_eval package; it makes the scorer of a task with ``process_results``.
     """
     task = read_leaf(leaf)
+    read_rows: RowReader = rows_of
     if results_scorer is None or next(functions(task.value), None) is None:
         native, _ = translate(task)
-        overrides = with_own_rows(native, overrides)
-        return suite_of(native.document(), overrides=overrides, origin_of=origin_factory(native), scorers=scorers)
-    native, _, coded, results = translate_coded(task, own_rows(task, overrides))
-    overrides = with_own_rows(native, overrides)
-    if results is not None:
-        scorers = {**scorers, SCORER: results_scorer(results)}
+    else:
+        native, _, coded, results = translate_coded(task, own_rows(task, overrides))
+        read_rows = coded.read_rows
+        if results is not None:
+            scorers = {**scorers, SCORER: results_scorer(results)}
     return suite_of(
         native.document(),
-        overrides=overrides,
-        origin_of=origin_factory(native),
+        overrides=with_own_rows(native, overrides),
+        origin_of=partial(TaskOrigin, native=native),
         scorers=scorers,
-        read_rows=coded.read_rows,
+        read_rows=read_rows,
     )
 
 
@@ -107,7 +117,7 @@ def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
         raise SuiteError(message, path=error.path, line=error.line) from None
     value = native.value if folder is None else _moved(native.value, task.source.path.parent, Path(folder))
     names = [f"# {pair.metric},{pair.pipeline} in lm-eval is {pair.name} here" for pair in pairs]
-    return "\n".join([f"# lm-eval's task {native.value['suite']}", *names, "", as_yaml(value, task.source)])
+    return "\n".join([f"# lm-eval's task {native.value['suite']}", *names, "", _as_yaml(value, task.source)])
 
 
 def _moved(value: Mapping[str, Any], here: Path, folder: Path) -> dict[str, Any]:
@@ -137,3 +147,35 @@ def _single(path: str | os.PathLike[str]) -> TaskFile:
     if is_group(task):
         raise SuiteError("is a group: convert its tasks one by one", path=source.shown)
     return task
+
+
+def _as_yaml(value: Mapping[str, Any], source: Source) -> str:
+    """The mapping as YAML that is read back as it was; ``source`` is named should it not be readable."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000)
+    if parse_yaml(text, source).value != value:  # JSON is YAML too, and leaves nothing to interpret
+        return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write everything out."""
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    is_block = (
+        "\n" in text and text[0].strip() and text.rstrip(" \n") == text and " \n" not in text and "\t" not in text
+    )
+    style = "|" if is_block else None if _PLAIN.fullmatch(text) and text == text.strip() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _represent_list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.SequenceNode:
+    is_short = not any(isinstance(value, dict | list) or "\n" in str(value)[:-1] for value in values)
+    inline = is_short and sum(len(str(value)) + 4 for value in values) < _MAX_INLINE
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=inline)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(list, _represent_list)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pytest_llmeval.data.yaml_reader import Document
@@ -13,7 +12,7 @@ from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.text.wording import Keys, dotted
 
-__all__ = ["NativeSuite", "origin_factory"]
+__all__ = ["NativeSuite", "TaskOrigin"]
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class NativeSuite:
 
 
 @dataclass(frozen=True, slots=True)
-class _TaskOrigin(Origin):
+class TaskOrigin(Origin):
     """Errors at the task file's own keys, in the file that has them."""
 
     native: NativeSuite | None = None
@@ -67,8 +66,3 @@ def _source_of(keys: Keys, sources: Mapping[Keys, Keys]) -> Keys | None:
             return sources[keys[:length]]
     below = [source for made, source in sources.items() if made[: len(keys)] == keys]
     return below[0] if keys and below else None
-
-
-def origin_factory(native: NativeSuite) -> Callable[..., Origin]:
-    """Makes the ``Origin`` of ``native``, as the loader asks for it."""
-    return partial(_TaskOrigin, native=native)

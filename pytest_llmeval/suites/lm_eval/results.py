@@ -60,8 +60,7 @@ def results_scoring(code: TaskCode, output_type: str) -> tuple[Scoring, ResultsS
         names[right] = "accuracy"
     pipelines = read_pipelines(task)
     if len(pipelines) > 1:
-        message = "filter_list: found several pipelines, expected one beside process_results"
-        raise task.error(message, ("filter_list",))
+        raise task.error_at(("filter_list",), "found several pipelines, expected one beside process_results")
 
     def process(document: dict[str, Any], results: list[Any]) -> dict[str, Any]:
         made: dict[str, Any] = code.functions[("process_results",)](document, results)

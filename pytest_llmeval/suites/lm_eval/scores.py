@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.filters import Pipeline, read_pipelines
+from pytest_llmeval.suites.lm_eval.filters import Pipeline, above_zero, read_pipelines
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
@@ -47,6 +47,14 @@ _OF_CHOICE = MappingProxyType(
 )
 _OF_REPLY = MappingProxyType(
     {"exact_match": "accuracy", "bleu": "bleu_4", "chrf": "chrf", "chrf++": "chrf++", "ter": "ter"}
+)
+_REPLY_SCORES: Mapping[str, Any] = MappingProxyType(
+    {
+        "bleu": {"bleu": {"k": [4]}},
+        "chrf": {"chrf": {"word_order": [0]}},
+        "chrf++": {"chrf": {"word_order": [2]}},
+        "ter": "ter",
+    }
 )
 _OF_TARGET = MappingProxyType({"acc": "accuracy", "perplexity": "perplexity"})
 _OF_TEXT = MappingProxyType({name: name for name in DEFAULT_METRICS["loglikelihood_rolling"]})
@@ -148,16 +156,16 @@ def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: st
     name = entry["metric"]
     known = _NAMES[output_type]
     if not isinstance(name, str) or name not in known:
-        message = f"{dotted(keys)}.metric: found {describe(name)}, which is not supported for {output_type}"
-        raise task.error(message + expected_one_of(str(name), known), (*keys, "metric"))
-    aggregation = entry.get("aggregation", AGGREGATIONS.get(name, "mean"))
+        message = f"found {describe(name)}, which is not supported for {output_type}"
+        raise task.error_at((*keys, "metric"), message + expected_one_of(str(name), known))
     expected = AGGREGATIONS.get(name, "mean")
+    aggregation = entry.get("aggregation", expected)
     is_weighted = (output_type, name, aggregation) == ("multiple_choice", "f1", WEIGHTED_F1)
     if aggregation != expected and not is_weighted:
         raise task.wrong((*keys, "aggregation"), aggregation, f"{expected} for {name}")
     arguments = {key: value for key, value in entry.items() if key not in ("metric", "aggregation", "higher_is_better")}
     if not isinstance(arguments.pop("weight_by_size", True), bool):  # for a group's mean; no task's number has it
-        raise task.error(f"{dotted(keys)}.weight_by_size: expected true or false", (*keys, "weight_by_size"))
+        raise task.error_at((*keys, "weight_by_size"), "expected true or false")
     if arguments.get("hf_evaluate") is False:
         del arguments["hf_evaluate"]
     takes = _MATCH_ARGUMENTS if (output_type, name) == ("generate_until", "exact_match") else ()
@@ -198,9 +206,8 @@ def _choice(task: TaskFile, metrics: Metrics) -> Scoring:
     first = next((name for name in metrics.names if name in _NORMALIZE), "acc")
     settings: dict[str, Any] = {"normalize": _NORMALIZE[first], "ties": "first"}
     if "brier_score" in metrics.names and settings["normalize"] != "sum":
-        place = metrics.names.index("brier_score")
         message = f"brier_score uses the same probabilities as acc; write the metric acc before {first}"
-        raise task.error(f"metric_list.{place}: {message}", metrics.entries[place].keys)
+        raise task.error_at(metrics.entries[metrics.names.index("brier_score")].keys, message)
     further = [entry.ours for entry in metrics.entries if entry.name in ("f1", "mcc", "exact_match")]
     if "acc_mutual_info" in metrics.names and settings["normalize"] != "pmi":
         further.append("accuracy_pmi")
@@ -210,7 +217,7 @@ def _choice(task: TaskFile, metrics: Metrics) -> Scoring:
 
 
 def _replies(task: TaskFile, metrics: Metrics) -> Scoring:
-    repeats = _repeats(task)
+    repeats = above_zero(task, task.value.get("repeats", 1), ("repeats",))
     pipelines = read_pipelines(task, repeats=repeats)
     needs_epochs = any(pipeline.reduce != "first" for pipeline in pipelines)
     epochs = None
@@ -246,17 +253,7 @@ def _part_name(pipeline: Pipeline, metric: str, num_pipelines: int, num_metrics:
 
 
 def _reply_score(task: TaskFile, metric: str, arguments: Mapping[str, Any], keys: Keys) -> Any:
-    match metric:
-        case "bleu":
-            return {"bleu": {"k": [4]}}
-        case "chrf":
-            return {"chrf": {"word_order": [0]}}
-        case "chrf++":
-            return {"chrf": {"word_order": [2]}}
-        case "ter":
-            return "ter"
-        case _:
-            return {"exact": _match_settings(task, arguments, keys)}
+    return _REPLY_SCORES.get(metric) or {"exact": _match_settings(task, arguments, keys)}
 
 
 def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
@@ -272,16 +269,6 @@ def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) ->
         ("ignore_punctuation", "no_ascii_punctuation"),
         ("ignore_numbers", "no_digits"),
     ):
-        value = arguments.get(key, False)
-        if not isinstance(value, bool):
-            raise task.wrong((*keys, key), value, "true or false")
-        if value:
+        if task.checked((*keys, key), arguments.get(key, False), bool, "true or false"):
             steps.append(name)
     return {"normalize": steps, "allow_empty": True} if steps else {"normalize": steps}
-
-
-def _repeats(task: TaskFile) -> int:
-    repeats = task.value.get("repeats", 1)
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise task.wrong(("repeats",), repeats, "a whole number above 0")
-    return repeats

@@ -20,7 +20,7 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.keys import functions
 from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile
-from pytest_llmeval.text.wording import Keys, dotted, quoted
+from pytest_llmeval.text.wording import Keys, quoted
 
 __all__ = ["TaskCode", "load_task_code"]
 
@@ -59,8 +59,7 @@ class TaskCode:
                 return self.functions[keys](*args)
         except Exception as error:
             name = type(error).__name__
-            message = f"{dotted(keys)}: the task's function raised {name} for {what}: {error}"
-            raise self.task.error(message, keys) from error
+            raise self.task.error_at(keys, f"the task's function raised {name} for {what}: {error}") from error
 
 
 def load_task_code(task: TaskFile) -> TaskCode:
@@ -70,12 +69,9 @@ def load_task_code(task: TaskFile) -> TaskCode:
     for keys, reference in functions(task.value):
         if keys in _WITHOUT_EFFECT:
             continue
-        if keys[:1] == ("metric_list",) and keys[2:] == ("aggregation",):
-            code.functions[keys] = _loaded(task, keys, reference, modules)
-            continue
-        if keys not in _SUPPORTED:
-            message = f"{dotted(keys)}: found {quoted(str(reference))}; a function at this key is not run here"
-            raise task.error(message, keys)
+        is_aggregation = keys[:1] == ("metric_list",) and keys[2:] == ("aggregation",)
+        if keys not in _SUPPORTED and not is_aggregation:
+            raise task.error_at(keys, f"found {quoted(str(reference))}; a function at this key is not run here")
         code.functions[keys] = _loaded(task, keys, reference, modules)
     return code
 
@@ -87,10 +83,10 @@ def _loaded(
     folder = reference.source.path.resolve().parent
     module_name, _, name = reference.name.rpartition(".")
     if root is None or not folder.is_relative_to(root):
-        raise task.error(
-            f"{dotted(keys)}: found {quoted(str(reference))} in a task file that is not part of the installed lm_eval "
-            "package; --llm-trust-task-code runs only functions of that package",
+        raise task.error_at(
             keys,
+            f"found {quoted(str(reference))} in a task file that is not part of the installed lm_eval package; "
+            "--llm-trust-task-code runs only functions of that package",
         )
     file = (folder / f"{module_name.replace('.', '/')}.py").resolve()
     try:
@@ -102,10 +98,10 @@ def _loaded(
             raise ImportError(f"there is no {file.name} in the folder of the task file")
         found = getattr(module, name)
     except Exception as error:
-        message = f"{dotted(keys)}: {quoted(str(reference))} cannot be loaded: {type(error).__name__}: {error}"
-        raise task.error(message, keys) from error
+        message = f"{quoted(str(reference))} cannot be loaded: {type(error).__name__}: {error}"
+        raise task.error_at(keys, message) from error
     if not callable(found):
-        raise task.error(f"{dotted(keys)}: {quoted(str(reference))} is not a function", keys)
+        raise task.error_at(keys, f"{quoted(str(reference))} is not a function")
     return found  # type: ignore[no-any-return]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -18,6 +18,7 @@ from pytest_llmeval.types import JSON
 __all__ = ["FunctionReference", "TaskFile", "read_task_file"]
 
 _FUNCTION_TAG = "!function"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,19 @@ class TaskFile:
         source, line = self.place(keys)
         return source.error(message, line)
 
+    def error_at(self, keys: Keys, problem: str) -> SuiteError:
+        """A ``SuiteError`` at ``keys`` that names them."""
+        return self.error(f"{dotted(keys)}: {problem}", keys)
+
     def wrong(self, keys: Keys, found: object, expected: str) -> SuiteError:
         """A ``SuiteError`` for a value of another kind than ``expected``."""
-        return self.error(f"{dotted(keys)}: found {describe(found)}, expected {expected}", keys)
+        return self.error_at(keys, f"found {describe(found)}, expected {expected}")
+
+    def checked(self, keys: Keys, value: Any, kind: type[_T], expected: str) -> _T:
+        """The value, which is of this kind. Raises ``SuiteError``, also for a truth value in the place of a number."""
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.wrong(keys, value, expected)
+        return value
 
     def unknown_key(self, keys: Keys, known: Iterable[str]) -> SuiteError:
         """A ``SuiteError`` for the last of ``keys``, with the nearest one that is ``known``."""

@@ -39,8 +39,8 @@ def translate(
     native.put(("suite",), name, ("task",))
     output_type = task.value.get("output_type", "generate_until")
     if output_type not in OUTPUT_TYPES:
-        message = f"output_type: found {describe(output_type)}"
-        raise task.error(message + expected_one_of(str(output_type), OUTPUT_TYPES), ("output_type",))
+        message = f"found {describe(output_type)}{expected_one_of(str(output_type), OUTPUT_TYPES)}"
+        raise task.error_at(("output_type",), message)
     scoring = scoring or scoring_of(task, read_metrics(task, output_type))
     _dataset(native)
     if multiple_input:
@@ -186,8 +186,7 @@ def _example_texts(native: NativeSuite, config: dict[str, Any], output_type: str
         value = config.get(key)
         if value is not None:
             keys = (*at, key)
-            if not isinstance(value, str):
-                raise task.wrong(keys, value, "text")
+            task.checked(keys, value, str, "text")
             native.put((*_FEWSHOT, ours), text_template(value) if key == "gen_prefix" else value, keys)
 
 
@@ -198,9 +197,5 @@ def _required(task: TaskFile, key: str) -> Any:
 
 
 def _text(task: TaskFile, key: str, default: str) -> str:
-    value = task.value.get(key, default)
-    if value is None:
-        value = default
-    if not isinstance(value, str):
-        raise task.wrong((key,), value, "text")
-    return value
+    value = task.value.get(key)
+    return default if value is None else task.checked((key,), value, str, "text")

@@ -30,7 +30,7 @@ from pytest_llmeval.suites.templates.templates import TemplateError, Templates
 from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["Suite", "load_suite", "suite_of"]
+__all__ = ["RowReader", "Suite", "load_suite", "suite_of"]
 
 RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
 """Gives the rows of a part of a suite that stands at the keys."""
@@ -240,18 +240,12 @@ class _Reading:
 
     def _check_prompt_templates(self) -> None:
         prompt = self.spec.prompt
-        sources: list[tuple[Keys, str | None]] = [
-            (("prompt", "template"), prompt.template),
-            (("prompt", "system"), prompt.system),
-            (("prompt", "prefix"), prompt.prefix),
-        ]
-        if (fewshot := prompt.fewshot) is not None:
-            sources.append((("prompt", "fewshot", "template"), fewshot.template))
-            sources.append((("prompt", "fewshot", "answer"), fewshot.answer))
-            sources.append((("prompt", "fewshot", "prefix"), fewshot.prefix))
-        for keys, source in sources:
+        above: Keys = ("prompt",)
+        places: list[tuple[object, Keys]] = [(prompt, (*above, name)) for name in ("template", "system", "prefix")]
+        places += [(prompt.fewshot, (*above, "fewshot", name)) for name in ("template", "answer", "prefix")]
+        for part, keys in places:
             try:
-                self.templates.check(source or "")
+                self.templates.check(getattr(part, str(keys[-1]), None) or "")
             except TemplateError as error:
                 raise self.origin.error(f"{dotted(keys)}: {error}", keys) from None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -17,11 +18,12 @@ from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots
 from pytest_llmeval.suites.presets import Preset
 from pytest_llmeval.suites.templates.templates import Templates
-from pytest_llmeval.text.wording import Keys, dotted, quoted
+from pytest_llmeval.text.wording import MAX_LISTED, Keys, dotted, quoted
 from pytest_llmeval.types import Sample
 
 __all__ = ["NO_SCORERS", "Origin", "Suite"]
 
+_RESPONSE = re.compile(r"\bresponse\b")
 
 NO_SCORERS: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
@@ -115,3 +117,47 @@ class Suite:
             return SuiteError(f"sample {quoted(sample.id)}: {message}", path=shown, line=sample.line)
         where = f"sample {quoted(sample.id)} ({self.place(sample)}): " if sample is not None else ""
         return self.origin.error(f"{dotted(tuple(keys))}: {where}{message}", tuple(keys))
+
+    def unmapped(self, sample: Sample) -> str | None:
+        """What the suite does not say of its data set: where the options are, or what is right; None where it does.
+
+        To be asked where a scorer has found that it cannot judge the sample.
+        """
+        spec, row = self.spec, sample.variables.get("row")
+        if spec.dataset is None or spec.samples is not None or not isinstance(row, dict):
+            return None
+        is_missing = {"target": sample.target is None, "choices": not sample.choices and spec.score.needs_options}
+        for name in ("choices", "target"):
+            said = name in spec.dataset.fields or getattr(spec, name) is not None
+            if is_missing[name] and not said and name not in row:
+                columns = ", ".join(map(str, list(row)[:MAX_LISTED])) + (", …" if len(row) > MAX_LISTED else "")
+                return (
+                    f"no column {name!r} in {self.origin.shown(sample.path)}, and no dataset.fields.{name} to replace "
+                    f"it (a column or a template); found the columns {columns}"
+                )
+        return None
+
+    @property
+    def has_own_responses(self) -> bool:
+        """Whether the suite's data have a reply to score: the field ``response``, or a column of that name.
+
+        A column that the suite makes something else of, a target or a part of the prompt, is no reply.
+        """
+        if all(sample.response is None for sample in self.samples):
+            return False
+        dataset = self.spec.dataset
+        if dataset is not None and "response" in dataset.fields:
+            return True
+        return not any(_RESPONSE.search(text) for text in _texts(self.spec))
+
+
+def _texts(spec: SuiteSpec) -> Iterator[str]:
+    """Columns and templates that a suite names."""
+    fewshot = spec.prompt.fewshot
+    rules = [spec.choices, spec.target, spec.category, spec.prompt.template, spec.prompt.system, spec.prompt.prefix]
+    rules += list(spec.dataset.fields.values()) if spec.dataset is not None else []
+    rules += [fewshot.template, fewshot.answer, *fewshot.fields.values()] if fewshot is not None else []
+    for rule in rules:
+        for part in rule if isinstance(rule, tuple) else (rule,):
+            if isinstance(part, str):
+                yield part

@@ -70,12 +70,7 @@ class Preset:
 
     def has(self, keys: Keys) -> bool:
         """Whether the preset says something at these keys of a suite."""
-        inside: Any = self.defaults
-        for key in keys:
-            if not isinstance(inside, Mapping) or key not in inside:
-                return False
-            inside = inside[key]
-        return True
+        return not keys or keys[-1] in _mapping(self.defaults, *keys[:-1])
 
 
 def all_presets() -> Iterator[Preset]:
@@ -122,7 +117,7 @@ def with_preset(value: dict[str, JSON]) -> tuple[dict[str, JSON], Preset | None]
     return merged, preset
 
 
-def _mapping(value: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+def _mapping(value: Mapping[str, Any], *keys: str | int) -> Mapping[str, Any]:
     """What stands at ``keys``; empty where that is no mapping."""
     inside: Any = value
     for key in keys:
@@ -167,12 +162,10 @@ def is_merged(keys: Keys) -> bool:
 
 def _check_examples(name: str, value: dict[str, JSON], merged: dict[str, Any], has_own_source: bool) -> None:
     """Rows from the suite's own source and examples from the hub would be two editions of one benchmark."""
-    examples = (merged.get("prompt") or {}).get("fewshot") if isinstance(merged.get("prompt"), dict) else None
-    if not has_own_source or not isinstance(examples, dict) or not examples.get("count") or "hub" not in examples:
+    examples = _mapping(merged, "prompt", "fewshot")
+    if not has_own_source or not examples.get("count") or "hub" not in examples:
         return
-    prompt = value.get("prompt")
-    own = prompt.get("fewshot") if isinstance(prompt, dict) else None
-    if _has_source(own):
+    if _has_source(_mapping(value, "prompt", "fewshot")):
         return
     count, split = examples["count"], examples.get("split")
     where = f"of the split {split!r} " if split else ""
@@ -183,8 +176,8 @@ def _check_examples(name: str, value: dict[str, JSON], merged: dict[str, Any], h
     )
 
 
-def _has_source(part: object) -> bool:
-    return isinstance(part, Mapping) and any(part.get(key) is not None for key in _NEW_SOURCE)
+def _has_source(part: Mapping[str, Any]) -> bool:
+    return any(part.get(key) is not None for key in _NEW_SOURCE)
 
 
 def _merged(defaults: dict[str, Any], own: dict[str, Any], at: Keys, *, is_variant: bool = False) -> dict[str, Any]:
@@ -280,11 +273,5 @@ def _family(name: str) -> dict[str, Preset]:
 
 
 def _preset(name: str, family: str, data: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preset:
-    return Preset(
-        name=name,
-        family=family,
-        description=data["description"],
-        source=data["source"],
-        formula=data["formula"],
-        defaults=defaults,
-    )
+    said = {key: data[key] for key in ("description", "source", "formula")}
+    return Preset(name=name, family=family, defaults=defaults, **said)

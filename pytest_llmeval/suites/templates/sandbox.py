@@ -122,22 +122,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
         tree = self.parse(source)
         for kind, name in _STATEMENTS.items():
             if (found := tree.find(kind)) is not None:
-                raise SecurityError(
-                    f"line {found.lineno} of the template: '{{% {name} %}}' is not available to a suite's templates"
-                )
+                raise _refused(found, f"'{{% {name} %}}' is not available to a suite's templates")
         for found in tree.find_all(nodes.For):
             if found.recursive:
-                raise SecurityError(
-                    f"line {found.lineno} of the template: a recursive loop is not available to a suite's templates"
-                )
+                raise _refused(found, "a recursive loop is not available to a suite's templates")
         for node in tree.find_all((nodes.Filter, nodes.Test)):
             known, what = (self.filters, "filter") if isinstance(node, nodes.Filter) else (self.tests, "test")
             if node.name not in known:
                 names = sorted(name for name in known if name.isidentifier())
-                raise SecurityError(
-                    f"line {node.lineno} of the template: there is no {what} {quoted(node.name)}"
-                    f"{expected_one_of(node.name, names)}"
-                )
+                raise _refused(node, f"there is no {what} {quoted(node.name)}{expected_one_of(node.name, names)}")
         measured: nodes.Template = Measure().visit(tree)
         return measured
 
@@ -351,6 +344,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """The arguments of a split that makes at most one part more than there are steps left to pay for."""
         left = self.budget.steps_left
         return (sep, left if maxsplit < 0 else min(maxsplit, left)), {}
+
+
+def _refused(node: nodes.Node, problem: str) -> SecurityError:
+    return SecurityError(f"line {node.lineno} of the template: {problem}")
 
 
 @pass_environment

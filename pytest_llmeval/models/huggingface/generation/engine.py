@@ -16,7 +16,8 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter, can_drive
-from pytest_llmeval.models.huggingface.generation.transformers_generate import Generated, GenerationPlan, generate_rows
+from pytest_llmeval.models.huggingface.generation.transformers_generate import generate_rows
+from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import in_halves
 from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches

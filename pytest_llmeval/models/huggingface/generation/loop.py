@@ -21,6 +21,7 @@ from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.generation.cache import Header, RowsCache, reading_headers
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
+from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
 from pytest_llmeval.models.huggingface.planning.batches import group_by
 from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
@@ -77,25 +78,21 @@ class RowsWriter:
         self, model: Any, tokenizer: Tokenizer, attention: Attention, *, ends: Sequence[int], pad_token: int
     ) -> None:
         self.shares_headers = can_share_headers(model, attention)
-        self._model = model
+        self.model = model
         self._tokenizer = tokenizer
         self._ends = frozenset(ends)
-        self._pad_token = pad_token
-        self._kept: list[Header] = []
+        self.pad_token = pad_token
+        self.kept: list[Header] = []
+        """The headers that are kept, the last used first."""
         self._is_checked = False
         self._max_kept_bytes = kept_bytes(model.device)
-        self._max_prefill = _PREFILL_TOKENS.get(model.device.type, _PREFILL_TOKENS_ELSEWHERE)
+        self.max_prefill = _PREFILL_TOKENS.get(model.device.type, _PREFILL_TOKENS_ELSEWHERE)
         takes_logits_to_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._last_only: dict[str, Any] = {"logits_to_keep": 1} if takes_logits_to_keep else {}
 
-    @property
-    def kept_headers(self) -> list[tuple[int, ...]]:
-        """The tokens of the headers that are kept, the last used first."""
-        return [header.tokens for header in self._kept]
-
     def forget(self) -> None:
         """Let go of the headers and their memory."""
-        self._kept.clear()
+        self.kept.clear()
 
     def plan(self, prompts: Sequence[tuple[int, ...]]) -> list[HeaderGroup]:
         """Which of ``prompts`` are written after which header: one that they share, or one that is kept."""
@@ -112,7 +109,7 @@ class RowsWriter:
 
     def _num_kept_tokens(self, prompt: tuple[int, ...]) -> int:
         """How much of ``prompt`` a kept header holds; 0 where that is not worth its while."""
-        longest = max((min(common_length(kept.tokens, prompt), len(prompt) - 1) for kept in self._kept), default=0)
+        longest = max((min(common_length(kept.tokens, prompt), len(prompt) - 1) for kept in self.kept), default=0)
         return longest if longest >= MIN_HEADER_TOKENS else 0
 
     def write(
@@ -136,7 +133,7 @@ class RowsWriter:
         ]
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         batch = _Batch(self, [prompts[i][skip:] for i in order], max(plan.max_tokens for plan in plans), header)
-        with reading_headers(self._model) if header is not None else contextlib.nullcontext():
+        with reading_headers(self.model) if header is not None else contextlib.nullcontext():
             logits = batch.read_prompts()
             while True:
                 active = [writers[i] for i in order]
@@ -165,7 +162,7 @@ class RowsWriter:
         rests = [(*tokens, *header_tokens[:2]) for tokens in own]
         try:
             header = self._read_header(header_tokens)
-            with reading_headers(self._model):
+            with reading_headers(self.model):
                 shared = self._two_steps(rests, header)
         except Exception as error:  # the model's code met what only we give it
             if is_out_of_memory(error):
@@ -173,7 +170,7 @@ class RowsWriter:
             _LOG.warning("texts are written without a shared header: its check failed", exc_info=error)
             return False
         alone = torch.cat([self._two_steps([(*header_tokens, *rest)], None) for rest in rests])
-        tolerance = 1e-3 if self._model.dtype == torch.float32 else 0.1
+        tolerance = 1e-3 if self.model.dtype == torch.float32 else 0.1
         self._is_checked = True
         return torch.allclose(shared, alone, atol=tolerance)
 
@@ -188,20 +185,20 @@ class RowsWriter:
     def _header(self, tokens: tuple[int, ...]) -> Header:
         """The header ``tokens`` from those that are kept, else computed, from where they end, and kept."""
         best, length = None, 0
-        for kept in self._kept:
+        for kept in self.kept:
             if (n := common_length(kept.tokens, tokens)) > length:
                 best, length = kept, n
-        others = [kept for kept in self._kept if kept is not best]
+        others = [kept for kept in self.kept if kept is not best]
         if best is not None and length == len(tokens):
-            self._kept = [best, *others]
+            self.kept = [best, *others]
             return best.cut(length)
         header = self._read_header(tokens, best.cut(length) if best is not None else None)
         if best is not None and length < 0.9 * len(best.tokens):  # else the new one serves as well
             others.insert(0, best)
-        self._kept = [header]
+        self.kept = [header]
         for other in others:
-            if len(self._kept) < _NUM_HEADERS_KEPT and other.num_bytes + header.num_bytes <= self._max_kept_bytes:
-                self._kept.append(other)
+            if len(self.kept) < _NUM_HEADERS_KEPT and other.num_bytes + header.num_bytes <= self._max_kept_bytes:
+                self.kept.append(other)
         return header
 
     def _read_header(self, tokens: tuple[int, ...], known: Header | None = None) -> Header:
@@ -211,8 +208,8 @@ class RowsWriter:
         if known is not None:
             cache.fill(known)
             begin = len(known.tokens)
-        for start in range(begin, len(tokens), self._max_prefill):
-            part = torch.tensor([tokens[start : start + self._max_prefill]])
+        for start in range(begin, len(tokens), self.max_prefill):
+            part = torch.tensor([tokens[start : start + self.max_prefill]])
             positions = torch.arange(start, start + part.shape[1])[None]
             self.forward(part, positions, cache.view(slice(0, 1), 0, start), None)
         return cache.header(tokens)
@@ -226,8 +223,8 @@ class RowsWriter:
         header: Header | None = None,
     ) -> torch.Tensor:
         """The logits after the last column, (rows, vocabulary)."""
-        device = self._model.device
-        logits: torch.Tensor = self._model(
+        device = self.model.device
+        logits: torch.Tensor = self.model(
             input_ids=input_ids.to(device),
             position_ids=position_ids.to(device),
             attention_mask=mask,
@@ -237,28 +234,6 @@ class RowsWriter:
             **({} if header is None else {"shared_header": header}),
         ).logits
         return logits[:, -1]
-
-    @property
-    def pad_token(self) -> int:
-        """What padded places hold."""
-        return self._pad_token
-
-    @property
-    def max_prefill(self) -> int:
-        """Tokens that are read at once."""
-        return self._max_prefill
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The model's."""
-        dtype: torch.dtype = self._model.dtype
-        return dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where inputs go."""
-        device: torch.device = self._model.device
-        return device
 
 
 class _Batch:
@@ -277,14 +252,14 @@ class _Batch:
         self._lengths = [self._num_header + len(row) for row in rows]
         self._num_read = self._width
         paddings = torch.tensor([self._width - len(row) for row in rows])
-        attended = (torch.arange(capacity) >= paddings[:, None]).to(writer.device)
+        attended = (torch.arange(capacity) >= paddings[:, None]).to(writer.model.device)
         self._is_padded = bool(paddings.any())
         if header is None:
             self._mask = attended.long()
         else:
             # Made once: what transformers makes of a mask at every token is this.
-            least = torch.finfo(writer.dtype).min
-            self._mask = torch.zeros(attended.shape, dtype=writer.dtype, device=writer.device)
+            least = torch.finfo(writer.model.dtype).min
+            self._mask = torch.zeros(attended.shape, dtype=writer.model.dtype, device=writer.model.device)
             self._mask.masked_fill_(~attended, least)
         self._view: Any = None
 
@@ -306,24 +281,18 @@ class _Batch:
         return num_rows * width <= most and num_rows * (self._num_header + width) <= _ATTENDED_TO_READ * most
 
     def _read_part(self, part: slice) -> torch.Tensor:
-        rows = self._rows[part]
-        width = max(map(len, rows))
-        input_ids = torch.full((len(rows), width), self._writer.pad_token)
-        for i, row in enumerate(rows):
-            input_ids[i, width - len(row) :] = torch.tensor(row)
-        paddings = torch.tensor([[width - len(row)] for row in rows])
-        columns = torch.arange(width)
-        positions = (columns - paddings).clamp(min=0) + self._num_header
-        is_real = columns >= paddings
+        input_ids, is_real = padded(self._rows[part], self._writer.pad_token, on_left=True)
+        num_rows, width = input_ids.shape
+        positions = (is_real.cumsum(-1) - 1).clamp(min=0) + self._num_header
         mask: torch.Tensor | None = None
         if self._header is not None and width > 1:  # a row of one token attends to all there is
-            own = (columns[None, :] <= columns[:, None]) & is_real[:, None, :]
-            mask = torch.cat([own.new_ones((len(rows), width, self._num_header)), own], dim=-1)[:, None]
+            own = is_real[:, None].bool() & torch.ones(width, width, dtype=torch.bool).tril()
+            mask = torch.cat([own.new_ones((num_rows, width, self._num_header)), own], dim=-1)[:, None]
         elif not bool(is_real.all()):
-            mask = is_real.long()
+            mask = is_real
         view = self._cache.view(part, self._width - width, 0)
         logits = self._writer.forward(
-            input_ids, positions, view, None if mask is None else mask.to(self._writer.device), self._header
+            input_ids, positions, view, None if mask is None else mask.to(self._writer.model.device), self._header
         )
         self._cache.clear(part, self._width - width)
         return logits
@@ -348,8 +317,6 @@ class _Batch:
         if self._is_padded:
             mask = self._mask[:num_rows, : self._num_read]
             mask = mask[:, None, None] if self._header is not None else mask
-        elif self._header is not None:
-            mask = None
         positions = torch.tensor(self._lengths)[:, None]
         self._lengths = [length + 1 for length in self._lengths]
         return self._writer.forward(torch.tensor(tokens)[:, None], positions, self._view, mask, self._header)

@@ -13,25 +13,11 @@ from typing import Any
 import torch
 import transformers
 
-from pytest_llmeval.models.huggingface.generation.writer import (
-    Generated,
-    GenerationPlan,
-    Writer,
-    choose_tokens,
-    cut_at_stop,
-    seed_of,
-)
+from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
+from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
 from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
 
-__all__ = [
-    "Generated",
-    "GenerationPlan",
-    "clean_generation_config",
-    "cut_at_stop",
-    "end_tokens",
-    "generate_rows",
-    "seed_of",
-]
+__all__ = ["clean_generation_config", "end_tokens", "generate_rows"]
 
 
 def end_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
@@ -73,13 +59,7 @@ def generate_rows(
     ``on_finished`` gets the index of each row when its text has ended, and the text. ``settings`` go into the
     generation config.
     """
-    longest = max(map(len, prompts))
-    input_ids = torch.full((len(prompts), longest), pad_token, dtype=torch.long)
-    mask = torch.zeros((len(prompts), longest), dtype=torch.long)
-    for i, prompt in enumerate(prompts):
-        own = slice(0, len(prompt)) if pads_right else slice(longest - len(prompt), longest)
-        input_ids[i, own] = torch.tensor(prompt)
-        mask[i, own] = 1
+    input_ids, mask = padded(prompts, pad_token, on_left=not pads_right)
     config = clean_generation_config(ends, pad_token)
     config.max_new_tokens = max(plan.max_tokens for plan in plans)
     for name, value in settings.items():

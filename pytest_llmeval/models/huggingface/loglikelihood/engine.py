@@ -27,7 +27,7 @@ from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step
 
-__all__ = ["Engine", "Outcome", "attention_of_model", "in_halves"]
+__all__ = ["Engine", "Outcome", "attention_of_model", "in_halves", "outcomes_of"]
 
 _T = TypeVar("_T")
 _SMALLEST_STEP = 16
@@ -257,13 +257,7 @@ class Engine:
             )
             for batch in batches:
                 for row, scored, seconds in in_halves([part[i] for i in batch], self._run_plain, self._model.device):
-                    share = seconds / len(row.targets)
-                    for place, (request, _) in enumerate(row.targets):
-                        outcomes[request] = (
-                            scored
-                            if isinstance(scored, RequestError)
-                            else Outcome(scored[place].loglikelihood, scored[place].is_greedy, share)
-                        )
+                    outcomes.update(outcomes_of(row.targets, scored, seconds))
                 tell()
 
     def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
@@ -340,6 +334,19 @@ class _Requests:
             )
             for request in finished
         }
+
+
+def outcomes_of(
+    targets: Sequence[tuple[int, object]], scored: Sequence[Scored] | RequestError, seconds: float
+) -> dict[int, Outcome | RequestError]:
+    """What the requests of one row got, which share its seconds; ``targets`` as in ``Row``."""
+    if isinstance(scored, RequestError):
+        return {request: scored for request, _ in targets}
+    share = seconds / len(targets)
+    return {
+        request: Outcome(one.loglikelihood, one.is_greedy, share)
+        for (request, _), one in zip(targets, scored, strict=True)
+    }
 
 
 def in_halves(

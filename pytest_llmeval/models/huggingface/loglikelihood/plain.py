@@ -14,7 +14,7 @@ import torch
 
 from pytest_llmeval.models.huggingface.planning.batches import Row
 
-__all__ = ["Logprobs", "Scored", "logprobs_of", "score_rows", "summed"]
+__all__ = ["Logprobs", "Scored", "logprobs_of", "padded", "score_rows", "summed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,20 @@ def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]
     return Logprobs(both[0], [value == 1.0 for value in both[1]])
 
 
+def padded(
+    rows: Sequence[tuple[int, ...]], pad_token: int, *, on_left: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens (rows, positions), padded on the right or on the left, and the mask that is 1 where they are."""
+    longest = max(map(len, rows))
+    tokens = torch.full((len(rows), longest), pad_token, dtype=torch.long)
+    mask = torch.zeros_like(tokens)
+    for i, row in enumerate(rows):
+        own = slice(longest - len(row), longest) if on_left else slice(0, len(row))
+        tokens[i, own] = torch.tensor(row)
+        mask[i, own] = 1
+    return tokens, mask
+
+
 def score_rows(
     model: Any, rows: Sequence[Row], *, pad_token: int, takes_logits_to_keep: bool, max_scored: int
 ) -> list[list[Scored]]:
@@ -58,18 +72,14 @@ def score_rows(
     where nothing is scored. Beyond ``max_scored`` positions the projection is made in pieces, so that memory does not
     grow with them.
     """
-    longest = max(len(row.tokens) for row in rows)
+    input_ids, mask = padded([row.tokens for row in rows], pad_token)
     first = min(row.first_scored for row in rows)
-    input_ids = torch.full((len(rows), longest), pad_token, dtype=torch.long)
-    mask = torch.zeros((len(rows), longest), dtype=torch.long)
-    for i, row in enumerate(rows):
-        input_ids[i, : len(row.tokens)] = torch.tensor(row.tokens)
-        mask[i, : len(row.tokens)] = 1
-    keep = {"logits_to_keep": longest - first} if takes_logits_to_keep else {}
+    num_kept = input_ids.shape[1] - first
+    keep = {"logits_to_keep": num_kept} if takes_logits_to_keep else {}
     inputs = {"input_ids": input_ids.to(model.device), "attention_mask": mask.to(model.device), "use_cache": False}
     size = max(1, max_scored // len(rows))
     found = [_Found(row, first) for row in rows]
-    for start, logits in _logits(model, {**inputs, **keep}, num_kept=longest - first, size=size):
+    for start, logits in _logits(model, {**inputs, **keep}, num_kept=num_kept, size=size):
         for row_logits, of_row in zip(logits, found, strict=True):
             of_row.read(row_logits, start)
     return [of_row.scored() for of_row in found]

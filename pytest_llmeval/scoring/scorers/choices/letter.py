@@ -11,7 +11,7 @@ import regex
 from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
 from pytest_llmeval.scoring.metrics.summary import skill
 from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
-from pytest_llmeval.scoring.scorers.responses import reply, two_ends
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, two_ends
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import LetterSettings
@@ -115,13 +115,12 @@ class LetterScorer(SettingsScorer[LetterSettings]):
             label = first_upper(text, presented.labels)
         else:
             label = stated_label(text, presented.labels, presented.choices)
-        correct = float(label is not None and presented.labels.index(label) in presented.right)
+        correct = label is not None and presented.labels.index(label) in presented.right
         chance = len(presented.right) / len(presented.choices)
-        return Score(
-            status="correct" if correct else "wrong",
-            answer=label,
-            no_answer=label is None,
-            values={"accuracy": correct, "skill": skill(correct, chance)},
+        return right_or_wrong(
+            correct,
+            label,
+            values={"skill": skill(correct, chance)},
             chance=chance,
             details={"order": list(presented.order), "labels": list(presented.labels), **cut},
         )

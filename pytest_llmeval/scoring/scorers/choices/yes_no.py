@@ -19,6 +19,7 @@ from pytest_llmeval.scoring.scorers.responses import (
     loglikelihood_problem,
     loglikelihoods,
     reply,
+    right_or_wrong,
     status_of_credit,
     two_ends,
 )
@@ -180,18 +181,7 @@ def _tie(values: Mapping[str, float], details: Mapping[str, JSON]) -> Score:
 def _judge(
     presented: Presented, answer: Answer | None, values: Mapping[str, float], details: Mapping[str, JSON]
 ) -> Score:
-    correct = float(answer == presented.references[0])
-    return Score(
-        status="correct" if correct else "wrong",
-        answer=answer,
-        no_answer=answer is None,
-        values={
-            "accuracy": correct,
-            "skill": skill(correct, _CHANCE),
-            **values,
-            "yes_predicted": float(answer == "yes"),
-            "no_predicted": float(answer == "no"),
-        },
-        chance=_CHANCE,
-        details=details,
-    )
+    correct = answer == presented.references[0]
+    predicted = {"yes_predicted": float(answer == "yes"), "no_predicted": float(answer == "no")}
+    own = {"skill": skill(correct, _CHANCE), **values, **predicted}
+    return right_or_wrong(correct, answer, values=own, chance=_CHANCE, details=details)

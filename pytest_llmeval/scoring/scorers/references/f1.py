@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
 from pytest_llmeval.suites.format.score_settings.texts import F1Settings
 from pytest_llmeval.types import Response, Score
 
@@ -43,24 +43,15 @@ class F1Scorer(SettingsScorer[F1Settings]):
 
     metrics = ("accuracy", "f1", "no_answer")
 
-    def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """``accuracy`` is SQuAD's exact match. Both are the largest over the references."""
-        answer = squad_normalized(text)
-        return {
-            "accuracy": float(any(answer == squad_normalized(reference) for reference in references)),
-            "f1": max(word_f1(text, reference) for reference in references),
-        }
-
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Right or wrong by exact match; an empty reply is no answer, unless an empty one was expected."""
+        """Right or wrong by SQuAD's exact match; an empty reply is no answer, unless an empty one was expected.
+
+        Both numbers are the largest over the references.
+        """
         text = reply(responses).strip()
-        values = self.values(text, presented.references)
-        correct = bool(values["accuracy"])
-        no_answer = not text and not correct
-        return Score(
-            status="correct" if correct else "wrong",
-            answer=None if no_answer else text,
-            no_answer=no_answer,
-            values=values,
-            vote=None if no_answer else squad_normalized(text),
-        )
+        bare = squad_normalized(text)
+        correct = any(bare == squad_normalized(reference) for reference in presented.references)
+        values = {"f1": max(word_f1(text, reference) for reference in presented.references)}
+        if not text and not correct:
+            return right_or_wrong(False, None, values=values)
+        return right_or_wrong(correct, text, values=values, vote=bare)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
-from pytest_llmeval.scoring.processes.bounded_process import ProcessError
-from pytest_llmeval.scoring.scorers.references.text_process import TextTooLongError, values_in_time
+from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.suites.format.score_settings.texts import ReferenceSettings
 from pytest_llmeval.types import Response, Score
 
-__all__ = ["LibraryScorer", "TooLongError"]
+__all__ = ["LibraryScorer", "TooLongError", "values_in_time"]
 
 R = TypeVar("R", bound=ReferenceSettings)
 
@@ -73,7 +76,7 @@ class LibraryScorer(SettingsScorer[R]):
                 values = self.values(text, presented.references)
             else:
                 values = values_in_time(self.settings, text, presented.references)
-        except (TooLongError, TextTooLongError, ProcessError) as error:
+        except (TooLongError, ProcessError) as error:
             return Score(status="unscored", reason=str(error), details=details)
         return Score(
             status="scored",
@@ -82,3 +85,30 @@ class LibraryScorer(SettingsScorer[R]):
             values=values,
             details=details,
         )
+
+
+def values_in_time(settings: ReferenceSettings, text: str, references: Sequence[str]) -> Mapping[str, float]:
+    """The numbers that the scorer with these settings gives a text.
+
+    ``ProcessError`` where that took longer than ``settings.timeout_s``; ``TooLongError`` where the scorer refused.
+    """
+    written = [settings.kind, settings.model_dump(mode="json", exclude={"kind"})]
+    arguments = {"settings": written, "text": text, "references": list(references), "data_folders": _data_folders()}
+    bounds = Bounds(settings.timeout_s, None, f"score.{settings.kind}")
+    answer = _shared_process().compute("values", arguments, bounds)
+    if "too_long" in answer:
+        raise TooLongError(answer["too_long"])
+    values: dict[str, float] = answer["values"]
+    return values
+
+
+def _data_folders() -> list[str]:
+    """Where nltk looks for its data, to which a conftest.py may have added a folder; empty if it was not imported."""
+    module = sys.modules.get("nltk.data")
+    return [] if module is None else [os.path.abspath(str(folder)) for folder in module.path if folder]
+
+
+@cache
+def _shared_process() -> BoundedProcess:
+    """The one of this process, as for mathematics: it holds no result."""
+    return BoundedProcess(lambda: str(Path(__file__).parents[2] / "text_worker.py"), "compares texts")

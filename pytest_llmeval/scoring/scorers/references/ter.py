@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from pytest_llmeval.scoring.metrics.sacrebleu_sums import TerRules, ter_counts, ter_of, ter_words
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer, TooLongError
@@ -33,10 +34,4 @@ class TerScorer(LibraryScorer[TerSettings]):
     @property
     def _rules(self) -> TerRules:
         """Sacrebleu's arguments."""
-        settings = self.settings
-        return TerRules(
-            normalized=settings.normalized,
-            no_punct=settings.no_punct,
-            asian_support=settings.asian_support,
-            case_sensitive=settings.case_sensitive,
-        )
+        return cast("TerRules", self.settings.model_dump(include=set(TerRules.__annotations__)))

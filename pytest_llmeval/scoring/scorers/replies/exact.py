@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import string
 import unicodedata
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Self, TypeVar
 
 import regex
 
 from pytest_llmeval.scoring.base import Presented, SettingsError, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
-from pytest_llmeval.suites.format.score_settings.replies import ExactSettings, Normalization, NormalizationStep, Remove
+from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, ExactSettings, Normalization, Remove
 from pytest_llmeval.types import Response, Sample, Score
 
-__all__ = ["ExactScorer", "compile_steps", "normalized", "normalized_reply", "normalized_targets", "shown_steps"]
+__all__ = ["ExactScorer", "NormalizingScorer", "normalized", "shown_steps"]
+
+N = TypeVar("N", ExactSettings, ContainsSettings)
 
 _PUNCTUATION = regex.compile(rf"[\p{{P}}{regex.escape(string.punctuation)}]+")
 _ARTICLES = regex.compile(r"\b(?:a|an|the)\b", regex.IGNORECASE)
@@ -56,80 +60,74 @@ def normalized(text: str, steps: Sequence[Normalization | PythonRegex]) -> str:
     return text
 
 
-def compile_steps(scorer: str, steps: Sequence[NormalizationStep]) -> tuple[Normalization | PythonRegex, ...]:
-    """The steps of a scorer's ``normalize`` with their regular expressions made ready.
-
-    ``SettingsError`` for one that cannot be used.
-    """
-    made: list[Normalization | PythonRegex] = []
-    for place, step in enumerate(steps):
-        try:
-            made.append(PythonRegex.of(step.remove) if isinstance(step, Remove) else step)
-        except ValueError as error:
-            raise SettingsError(str(error), (scorer, "normalize", place, "remove")) from None
-    return tuple(made)
-
-
-def normalized_targets(texts: Sequence[str], steps: Sequence[Normalization | PythonRegex]) -> tuple[str, ...]:
-    """Targets as replies are compared with them. ``ValueError`` where a regular expression takes too long."""
-    try:
-        return tuple(normalized(text, steps) for text in texts)
-    except TimeoutError:
-        raise ValueError("a regular expression of normalize took longer than 1 s in the target") from None
-
-
-def normalized_reply(responses: Sequence[Response], steps: Sequence[Normalization | PythonRegex]) -> str | Score:
-    """The reply after the steps; unscored where a regular expression takes too long, or too much memory."""
-    try:
-        return normalized(reply(responses), steps)
-    except TimeoutError:
-        return Score(status="unscored", reason="a regular expression of normalize took longer than 1 s")
-    except MemoryError:
-        return Score(status="unscored", reason="a regular expression of normalize took more memory than there is")
-
-
 def shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
     """The steps in a message."""
     return ", ".join(f"remove {quote(step.pattern)}" if isinstance(step, PythonRegex) else step for step in steps)
 
 
 @dataclass(frozen=True, slots=True)
-class ExactScorer(SettingsScorer[ExactSettings]):
-    """Right if the normalised reply equals a normalised target. Made by ``of``, which checks the settings."""
+class NormalizingScorer(SettingsScorer[N]):
+    """Compares reply and targets after the same normalisations of both. Made by ``of``, which checks the settings."""
 
     steps: tuple[Normalization | PythonRegex, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, settings: ExactSettings) -> ExactScorer:
+    def of(cls, settings: N) -> Self:
         """``SettingsError`` for a regular expression that cannot be used."""
-        return cls(settings, compile_steps(settings.kind, settings.normalize))
+        made: list[Normalization | PythonRegex] = []
+        for place, step in enumerate(settings.normalize):
+            try:
+                made.append(PythonRegex.of(step.remove) if isinstance(step, Remove) else step)
+            except ValueError as error:
+                raise SettingsError(str(error), (settings.kind, "normalize", place, "remove")) from None
+        return cls(settings, tuple(made))
 
     def present(self, sample: Sample) -> Presented:
-        """A target is a text or a list of texts: any is right.
+        """A target is a text or a list of texts.
 
-        ``ValueError`` for another kind of target, and for one of which the normalisations leave nothing, unless that is
-        allowed.
+        ``ValueError`` for another kind of target, where a regular expression takes too long, and for a target of which
+        too little is left.
         """
         texts = target_texts(sample)
-        references = normalized_targets(texts, self.steps)
+        try:
+            references = tuple(normalized(text, self.steps) for text in texts)
+        except TimeoutError:
+            raise ValueError("a regular expression of normalize took longer than 1 s in the target") from None
         for text, reference in zip(texts, references, strict=True):
-            if text and not reference and not self.settings.allow_empty:
-                raise ValueError(
-                    f"nothing is left of target {quote(text)} after {shown_steps(self.steps)}: an empty reply would be "
-                    "right (score.exact.allow_empty)"
-                )
+            if not reference:
+                self._check_empty(text)
         return Presented(sample=sample, references=references, target=several_or_one(texts))
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy; a reply of which nothing is left is no answer, unless nothing is what was expected."""
-        answer = normalized_reply(responses, self.steps)
-        if isinstance(answer, Score):
-            return answer
-        correct = answer in presented.references
-        no_answer = not answer and not correct
-        return Score(
-            status="correct" if correct else "wrong",
-            answer=None if no_answer else answer,
-            no_answer=no_answer,
-            values={"accuracy": float(correct)},
-        )
+        """Accuracy. Unscored where a regular expression takes too long, or too much memory."""
+        try:
+            text = normalized(reply(responses), self.steps)
+        except TimeoutError:
+            return Score(status="unscored", reason="a regular expression of normalize took longer than 1 s")
+        except MemoryError:
+            return Score(status="unscored", reason="a regular expression of normalize took more memory than there is")
+        return self._judged(text, presented.references)
+
+    @abstractmethod
+    def _check_empty(self, target: str) -> None:
+        """``ValueError`` where a target of which nothing is left cannot be compared."""
+
+    @abstractmethod
+    def _judged(self, text: str, references: Sequence[str]) -> Score:
+        """The score of a reply, normalised as the references are."""
+
+
+class ExactScorer(NormalizingScorer[ExactSettings]):
+    """Right if the normalised reply equals a normalised target."""
+
+    def _check_empty(self, target: str) -> None:
+        if target and not self.settings.allow_empty:
+            raise ValueError(
+                f"nothing is left of target {quote(target)} after {shown_steps(self.steps)}: an empty reply would be "
+                "right (score.exact.allow_empty)"
+            )
+
+    def _judged(self, text: str, references: Sequence[str]) -> Score:
+        """A reply of which nothing is left is no answer, unless nothing is what was expected."""
+        correct = text in references
+        return right_or_wrong(correct, text if text or correct else None)

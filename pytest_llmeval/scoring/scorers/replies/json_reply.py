@@ -19,7 +19,7 @@ from pytest_llmeval.scoring.scorers.replies.json_schemas import (
     schema_problem,
     schema_violation,
 )
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
 from pytest_llmeval.scoring.targets import quote, several_or_one
 from pytest_llmeval.suites.format.score_settings.replies import JsonSettings
 from pytest_llmeval.types import JSON, Response, Sample, Score
@@ -124,20 +124,14 @@ class JsonScorer(SettingsScorer[JsonSettings]):
         try:
             value = parse_json(_unfenced(text) if self.settings.fenced else text)
         except NotJSONError as error:
-            return Score(
-                status="wrong", no_answer=True, values={"accuracy": 0.0}, details={"problem": f"not JSON: {error}"}
-            )
+            return right_or_wrong(False, None, details={"problem": f"not JSON: {error}"})
         try:
             problem = self._problem(value, presented.references)
         except SchemaError as error:
             return Score(status="unscored", reason=f"score.json.schema: {error}")
-        return Score(
-            status="correct" if problem is None else "wrong",
-            answer=json.dumps(value, ensure_ascii=False),
-            values={"accuracy": float(problem is None)},
-            vote=canonical_json(value),
-            details={} if problem is None else {"problem": problem},
-        )
+        details = None if problem is None else {"problem": problem}
+        answer = json.dumps(value, ensure_ascii=False)
+        return right_or_wrong(problem is None, answer, vote=canonical_json(value), details=details)
 
     def _problem(self, value: JSON, references: Sequence[str]) -> str | None:
         schema: Any = self.settings.schema_

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.numerals import Numeral, final_number
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.replies import NumberSettings
 from pytest_llmeval.types import Response, Sample, Score
@@ -30,23 +30,15 @@ class NumberScorer(SettingsScorer[NumberSettings]):
             target=several_or_one([numeral.text for numeral in numerals]),
         )
 
-    def answer_text(self, presented: Presented) -> str:
-        """The first target, whole: a few-shot example shows the solution, not only its number."""
-        return target_texts(presented.sample)[0]
-
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy; a reply without a number is no answer, and wrong."""
         numeral = final_number(reply(responses))
         right = {Fraction(reference) for reference in presented.references}
-        correct = numeral is not None and numeral.value in right
-        return Score(
-            status="correct" if correct else "wrong",
-            answer=None if numeral is None else numeral.text,
-            no_answer=numeral is None,
-            values={"accuracy": float(correct)},
-            # In hexadecimal, which Python writes of a number of any length.
-            vote=None if numeral is None else f"{numeral.value.numerator:x}/{numeral.value.denominator:x}",
-        )
+        if numeral is None:
+            return right_or_wrong(False, None)
+        # In hexadecimal, which Python writes of a number of any length.
+        vote = f"{numeral.value.numerator:x}/{numeral.value.denominator:x}"
+        return right_or_wrong(numeral.value in right, numeral.text, vote=vote)
 
 
 def _numeral(text: str) -> Numeral:

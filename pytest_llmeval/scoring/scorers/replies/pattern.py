@@ -10,7 +10,7 @@ import regex
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import check_counts
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.replies import PatternSettings
 from pytest_llmeval.types import Response, Sample, Score
@@ -65,14 +65,8 @@ class PatternScorer(SettingsScorer[PatternSettings]):
             return Score(status="unscored", reason=f"the pattern took longer than {limit} (score.pattern.timeout_s)")
         except MemoryError:
             return Score(status="unscored", reason="the pattern took more memory than there is")
-        correct = found is not None and self._comparable(found) in presented.references
-        return Score(
-            status="correct" if correct else "wrong",
-            answer=found,
-            no_answer=found is None,
-            values={"accuracy": float(correct)},
-            vote=None if found is None else self._comparable(found),
-        )
+        vote = None if found is None else self._comparable(found)
+        return right_or_wrong(vote in presented.references, found, vote=vote)
 
     def _find(self, text: str) -> str | None:
         timeout_s = self.settings.timeout_s

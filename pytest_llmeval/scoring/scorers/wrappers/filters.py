@@ -14,7 +14,7 @@ import regex
 
 from pytest_llmeval.scoring.base import Presented, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.scorers.replies.regular_expressions import Place, PythonRegex, found_text
+from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex, found_text
 from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.scoring.scorers.wrappers.checking import judged
 from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
@@ -40,22 +40,14 @@ class Filter(Protocol):
     def __call__(self, text: str, choices: Sequence[str]) -> str | None: ...
 
 
-def _first_line(text: str) -> str | None:
-    return next((line for line in text.splitlines() if line.strip()), None)
-
-
-def _last_line(text: str) -> str | None:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), None)
-
-
 _PLAIN: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
     {
         "strip": str.strip,
         "lstrip": str.lstrip,
         "lower": str.lower,
         "upper": str.upper,
-        "first_line": _first_line,
-        "last_line": _last_line,
+        "first_line": lambda text: next((line for line in text.splitlines() if line.strip()), None),
+        "last_line": lambda text: next((line for line in reversed(text.splitlines()) if line.strip()), None),
     }
 )
 
@@ -89,17 +81,15 @@ class _Regex:
     """lm-eval's regex (``lm_eval.filters.extraction.RegexFilter``); without its fallback a reply has no answer."""
 
     regex: PythonRegex
-    place: Place
-    group: int | str | None
-    fallback: str | None
+    settings: RegexFilter
 
     def __call__(self, text: str, choices: Sequence[str]) -> str | None:
-        match = self.regex.find(text, self.place)
+        match, group, fallback = self.regex.find(text, self.settings.match), self.settings.group, self.settings.fallback
         if match is None:
-            return self.fallback
-        found: str | None = found_text(match) if self.group is None else match[self.group]
+            return fallback
+        found: str | None = found_text(match) if group is None else match[group]
         if found is None:
-            return None if self.fallback is None else self.fallback.strip()
+            return None if fallback is None else fallback.strip()
         return found.strip()
 
 
@@ -157,11 +147,11 @@ def _letter(place: int) -> str:
 class _Map:
     """lm-eval's map; without its default a reply has no answer."""
 
-    values: Mapping[str, str]
-    default: str | None
+    settings: MapFilter
 
     def __call__(self, text: str, choices: Sequence[str]) -> str | None:
-        return self.values.get(text, self.default)
+        found = self.settings.values.get(text, self.settings.default)
+        return None if found is None else str(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +245,7 @@ def _filter(settings: FilterSettings) -> Filter:
         case RegexFilter():
             compiled = PythonRegex.of(settings.pattern, ignore_case=settings.ignore_case, timeout_s=settings.timeout_s)
             _check_group(compiled, settings.group)
-            return _Regex(compiled, settings.match, settings.group, settings.fallback)
+            return _Regex(compiled, settings)
         case ChoiceRegexFilter():
             return _ChoiceRegex(
                 PythonRegex.of(settings.pattern, timeout_s=settings.timeout_s),
@@ -263,8 +253,7 @@ def _filter(settings: FilterSettings) -> Filter:
                 settings,
             )
         case MapFilter():
-            default = None if settings.default is None else str(settings.default)
-            return _Map({text: str(other) for text, other in settings.values.items()}, default)
+            return _Map(settings)
         case DropReasoningFilter():
             return _DropReasoning(settings.begin, settings.end)
         case _:

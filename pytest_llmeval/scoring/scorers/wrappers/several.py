@@ -126,15 +126,13 @@ class SeveralScorer(Scorer):
             if score.status == "unscored":
                 return Score(status="unscored", reason=f"{name}: {score.reason}")
         decided = scores[self.deciding.name]
-        values = dict(decided.values)
+        values, reasons = dict(decided.values), dict(decided.not_measurable)
         for part in self.others:
-            values.update(_prefixed(part, scores[part.name]))
+            values |= _prefixed(part, scores[part.name])
+            reasons |= {f"{part.name}.{name}": reason for name, reason in scores[part.name].not_measurable.items()}
         shown: dict[str, JSON] = {
             name: shown_score(score, with_details=name != self.deciding.name) for name, score in scores.items()
         }
-        reasons = dict(decided.not_measurable)
-        for part in self.others:
-            reasons |= {f"{part.name}.{name}": reason for name, reason in scores[part.name].not_measurable.items()}
         return dataclasses.replace(
             decided, values=values, details={**decided.details, "scorers": shown}, not_measurable=reasons
         )

@@ -46,33 +46,26 @@ class ScorerWrapper(Scorer):
         return self.inner.default_template
 
     def present(self, sample: Sample) -> Presented:
-        """As the inner scorer does."""
         return self.inner.present(sample)
 
     def variables(self, presented: Presented) -> Mapping[str, object]:
-        """The inner scorer's."""
         return self.inner.variables(presented)
 
     def answer_text(self, presented: Presented) -> str:
-        """The inner scorer's."""
         return self.inner.answer_text(presented)
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The inner scorer's."""
         return self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """As the inner scorer does."""
         return self.inner.score(presented, responses)
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        """The inner scorer's."""
         return self.inner.suite_problem(suite)
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        """The inner scorer's."""
         return self.inner.warnings(samples)
 
     @property
@@ -80,11 +73,9 @@ class ScorerWrapper(Scorer):
         return self.inner.extra_template
 
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The inner scorer's."""
         return self.inner.options(presented)
 
     def judges(self) -> list[str]:
-        """The inner scorer's."""
         return self.inner.judges()
 
     def versions(self) -> list[JSON]:

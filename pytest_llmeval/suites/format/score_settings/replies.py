@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
-from pydantic_core import PydanticCustomError
 
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse_here
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here
 from pytest_llmeval.text.wording import Keys, describe, nearest, quoted
 
 __all__ = [
@@ -53,8 +52,7 @@ def _step(value: object) -> object:
         return Remove(remove=pattern)
     near = nearest(value, names) if isinstance(value, str) else None
     advice = f"; did you mean {quoted(near)}?" if near else ""
-    expected = f"one of {', '.join(names)}, or {{remove: a regular expression}}{advice}"
-    raise PydanticCustomError("llmeval_expected", "{expected}", {"expected": expected})
+    raise expected_here(f"one of {', '.join(names)}, or {{remove: a regular expression}}{advice}")
 
 
 NormalizationStep: TypeAlias = Annotated[Normalization | Remove, BeforeValidator(_step)]
