@@ -157,11 +157,16 @@ class SampleItem(pytest.Function):
         return self.file.evaluation.lengths[self.sample.id]
 
     @property
+    def group(self) -> tuple[str | None, str]:
+        """Samples of one group can be asked together."""
+        return self.model, self.file.info.name
+
+    @property
     def member(self) -> Member:
         """The sample's place in the lookahead plan."""
         return Member(
             key=self.key,
-            group=(self.model, self.file.info.name),
+            group=self.group,
             requests=self._requests,
             sample=lambda requests: asked_sample(self.file.evaluation, self.sample, self.number, requests),
             suite=lambda: self.file.samples_asked,

@@ -28,7 +28,7 @@ class FollowQueue:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
         """Say what the worker has in its queue after the item that it begins."""
-        self._lookahead.next_key = nextitem.member.key if isinstance(nextitem, SampleItem) else None
+        self._lookahead.next_key = nextitem.key if isinstance(nextitem, SampleItem) else None
 
 
 def plan(session: pytest.Session) -> None:
@@ -57,7 +57,7 @@ def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[
     groups: dict[object, dict[str, SampleItem]] = {}
     for item in items:
         if isinstance(item, SampleItem):
-            groups.setdefault(item.member.group, {})[item.sample.id] = item
+            groups.setdefault(item.group, {})[item.sample.id] = item
     for group in groups.values():
         sizes = {sample_id: item.size for sample_id, item in group.items()}
         yield (

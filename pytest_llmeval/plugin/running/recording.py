@@ -300,7 +300,7 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
     if isinstance(item, SampleItem):
         lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
         if lookahead is not None and lookahead.engine_uses:
-            use = lookahead.engine_uses.pop(item.member.group, None)
+            use = lookahead.engine_uses.pop(item.group, None)
             payload = dataclasses.replace(payload, engine=use)
     return payload
 
