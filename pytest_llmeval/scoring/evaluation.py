@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -73,18 +74,24 @@ class Evaluation:
         self._memory = QuestionMemory(0) if memory is None else memory
         self._questions: dict[str, Question] = {}
         self._score = suite.spec.score.with_files_read(self._read_schema)
-        try:
+        with self._located():
             self.scorer: Scorer = suite_scorer(
                 self._score, suite.scorers, filters=suite.spec.filters, epochs=suite.spec.epochs
             )
-            self._check_extra_template()
-        except SettingsError as error:
-            raise suite.error(str(error), keys=error.keys) from None
-        if (problem := self.scorer.suite_problem(suite)) is not None:
-            raise suite.error(problem[0], keys=problem[1])
+            self._extra_template = self._checked_extra_template()
+            if (problem := self.scorer.suite_problem(suite)) is not None:
+                raise SettingsError(*problem)
         self.lengths: dict[str, int] = {}
         """Characters of each sample's longest request, by id; known once the fingerprints are."""
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """A ``SettingsError`` of a scorer as the ``SuiteError`` that says where its keys stand."""
+        try:
+            yield
+        except SettingsError as error:
+            raise self.suite.error(str(error), keys=error.keys) from None
 
     def _read_schema(self, path: str, keys: Keys) -> JSON:
         try:
@@ -215,9 +222,9 @@ class Evaluation:
         """All that decides how a reply is judged."""
         kind = self.suite.spec.score.kind
         described: list[JSON] = [self.scorer.name, self.scorer.version, {"kind": kind, **self.settings}]
-        if (versions := self.scorer.versions()) != described[:2]:
-            described.append(versions)
-        return described
+        with self._located():
+            versions = self.scorer.versions()
+        return described if versions == described[:2] else [*described, versions]
 
     def _present(self, sample: Sample) -> Presented:
         try:
@@ -228,10 +235,8 @@ class Evaluation:
             raise self.suite.error(str(error), sample) from None
 
     def _variables(self, presented: Presented) -> Mapping[str, object]:
-        try:
+        with self._located():
             added = self.scorer.variables(presented)
-        except SettingsError as error:
-            raise self.suite.error(str(error), keys=error.keys) from None
         return {**presented.sample.variables, **added} if added else presented.sample.variables
 
     def _shot(self, shot: Sample) -> tuple[Mapping[str, object], str]:
@@ -259,21 +264,23 @@ class Evaluation:
 
     def warnings(self) -> list[str]:
         """One line for each scorer whose numbers on the suite's samples are worth little, with the way out."""
-        found = self.scorer.warnings(self.suite.samples)
+        with self._located():
+            found = self.scorer.warnings(self.suite.samples)
         return [str(self.suite.error(text, keys=("score", *keys))) for text, keys in found]
 
-    def _check_extra_template(self) -> None:
-        if self.scorer.extra_template is not None:
-            source, keys = self.scorer.extra_template
+    def _checked_extra_template(self) -> tuple[str, Keys] | None:
+        template = self.scorer.extra_template
+        if template is not None:
             try:
-                self.suite.templates.check(source)
+                self.suite.templates.check(template[0])
             except TemplateError as error:
-                raise SettingsError(str(error), keys) from None
+                raise SettingsError(str(error), template[1]) from None
+        return template
 
     def _with_continuation(self, presented: Presented) -> Presented:
-        if self.scorer.extra_template is None:
+        if self._extra_template is None:
             return presented
-        source, keys = self.scorer.extra_template
+        source, keys = self._extra_template
         try:
             text = self.suite.templates.text(source, self._variables(presented))
         except TemplateError as error:

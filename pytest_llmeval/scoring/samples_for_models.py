@@ -20,7 +20,10 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
     """The sample, which is the suite's ``number``-th, with the requests that other models would be asked."""
     suite = evaluation.suite
     presented = evaluation.scorer.present(sample)
-    options, right = evaluation.scorer.options(presented)
+    try:
+        options, right = evaluation.scorer.options(presented)
+    except ValueError as error:
+        raise suite.error(str(error), sample) from None
     targets = (presented.target,) if isinstance(presented.target, str) else presented.target
     keys = presented.references if len(presented.references) == len(targets) else targets
     answers = () if options else _answers(evaluation, presented, targets)

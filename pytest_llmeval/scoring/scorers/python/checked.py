@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, TypeVar, get_args
 
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.code_version import JUDGED_BY, version_of_class
+from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (
+    JSON,
     GenerateRequest,
     LoglikelihoodRequest,
     LoglikelihoodRollingRequest,
@@ -44,7 +49,8 @@ _MAX_MESSAGE = 300
 class CheckedScorer(Scorer):
     """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
 
-    ``label`` is the name under which it is registered.
+    ``label`` is the name under which it is registered. What ``_PROTOCOL`` does not name the class may leave out, or
+    leave to ``Scorer``.
     """
 
     label: str
@@ -71,11 +77,48 @@ class CheckedScorer(Scorer):
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
+        """As the class does; of one that leaves it out and has no accuracy, its scores show it."""
+        if self._overrides("tells_right_from_wrong"):
+            return self.inner.tells_right_from_wrong  # type: ignore[no-any-return]
         return True if "accuracy" in self.metrics else None
 
+    @property
+    def extra_template(self) -> tuple[str, Keys] | None:
+        """The class's. ``SettingsError`` for any exception."""
+        return self._called("extra_template", lambda: _with_keys(getattr(self.inner, "extra_template", None)), _refused)
+
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        """What the class says. ``SettingsError`` for any exception."""
+        if not self._overrides("suite_problem"):
+            return None
+        return self._called("suite_problem", lambda: _with_keys(self.inner.suite_problem(suite)), _refused)
+
+    def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
+        """What the class says. ``SettingsError`` for any exception."""
+        if not self._overrides("warnings"):
+            return []
+        found = self._called("warnings", lambda: [_with_keys(one) for one in self.inner.warnings(samples)], _refused)
+        return [one for one in found if one is not None]
+
+    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """As the class does. ``ValueError`` for any exception."""
+        if not self._overrides("options"):
+            return Scorer.options(self, presented)
+        options, right = self._called("options", lambda: map(tuple, self.inner.options(presented)), ValueError)
+        return options, right
+
     def judges(self) -> list[str]:
-        """What the class says in ``judged_by``."""
-        return judges_of(self.label, self.inner)
+        """What the class says in ``judged_by``, or its own method. ``ValueError`` for what is not text."""
+        if not self._overrides("judges"):
+            return judges_of(self.label, self.inner)
+        found = self._checked("judges", self.inner.judges, list, ValueError)
+        return [text for judge in found for text in judges_of(self.label, SimpleNamespace(judged_by=judge))]
+
+    def versions(self) -> list[JSON]:
+        """Its name and version, or what the class says. ``SettingsError`` for what is not JSON."""
+        if not self._overrides("versions"):
+            return Scorer.versions(self)
+        return self._checked("versions", lambda: json.loads(json.dumps(self.inner.versions())), list, _refused)
 
     @property
     def default_template(self) -> str:
@@ -87,14 +130,7 @@ class CheckedScorer(Scorer):
 
     def variables(self, presented: Presented) -> Mapping[str, object]:
         """As the class does. ``SettingsError`` also for any other exception."""
-
-        def refused(message: str) -> SettingsError:
-            return SettingsError(message, ("score",))
-
-        found: Mapping[str, object] = self._checked(
-            "variables", lambda: {**self.inner.variables(presented)}, dict, refused
-        )
-        return found
+        return self._called("variables", lambda: {**self.inner.variables(presented)}, _refused)
 
     def answer_text(self, presented: Presented) -> str:
         """As the class does. ``ValueError`` also for any other exception."""
@@ -119,24 +155,45 @@ class CheckedScorer(Scorer):
         """As the class does. ``RequestError`` also for any other exception."""
         return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
 
+    def _overrides(self, name: str) -> bool:
+        """Whether the class itself has what ``Scorer`` has for every scorer."""
+        return hasattr(self.inner, name) and getattr(type(self.inner), name, None) is not getattr(Scorer, name)
+
+    def _called(self, method: str, call: Callable[[], _T], refused: Callable[[str], Exception]) -> _T:
+        try:
+            return call()
+        except (LeftOutError, SettingsError):
+            raise
+        except Exception as error:
+            if type(error) in (ValueError, RequestError) and method != "score":  # what ``Scorer`` lets it say
+                raise refused(f"the scorer {self.label}: {one_line(error)}") from error
+            raise refused(f"the scorer {self.label}: {method} raised {described(error)}") from error
+
     def _checked(
         self, method: str, call: Callable[[], object], expected: type[_T], refused: Callable[[str], Exception]
     ) -> _T:
-        try:
-            found = call()
-        except (LeftOutError, SettingsError):
-            raise
-        except (ValueError, RequestError) as error:
-            if type(error) in (ValueError, RequestError) and method != "score":  # what ``Scorer`` lets it say
-                raise ValueError(f"the scorer {self.label}: {one_line(error)}") from error
-            raise refused(f"the scorer {self.label}: {method} raised {described(error)}") from error
-        except Exception as error:
-            raise refused(f"the scorer {self.label}: {method} raised {described(error)}") from error
+        found = self._called(method, call, refused)
         if isinstance(found, expected):
             return found
         raise refused(
             f"the scorer {self.label}: {method} returned a {type(found).__name__}, expected a {expected.__name__}"
         )
+
+
+def _refused(message: str) -> SettingsError:
+    return SettingsError(message, ("score",))
+
+
+def _with_keys(found: Any) -> tuple[str, Keys] | None:
+    """A text and its keys, as a class gave them, or None. ``TypeError`` for anything else."""
+    if found is None:
+        return None
+    if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[0], str):
+        raise TypeError(f"expected a text and a tuple of keys, found {quote(found)}")
+    text, keys = found
+    if not isinstance(keys, tuple | list):
+        raise TypeError(f"expected a tuple of keys, found {quote(keys)}")
+    return text, tuple(keys)
 
 
 def protocol_problem(scorer: object) -> str | None:

@@ -206,9 +206,9 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
         return CustomScorer(name, registered, dict(given))
     try:
         scorer = registered(**given)
+        problem = protocol_problem(scorer)
     except Exception as error:
         raise ValueError(f"score.{name}: {described(error)}") from None
-    problem = protocol_problem(scorer)
     if problem is not None:
         raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
     check_better(name, scorer)

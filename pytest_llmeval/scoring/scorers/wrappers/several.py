@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
@@ -11,6 +11,7 @@ from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.wrappers.checking import judged, shown_score
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
 
@@ -86,7 +87,7 @@ class SeveralScorer(Scorer):
     def variables(self, presented: Presented) -> Mapping[str, object]:
         """Those of all scorers. ``SettingsError`` where two give one name different values."""
         found: dict[str, object] = {}
-        for part, own in zip(self.parts, presented.parts, strict=True):
+        for part, own in self._presented(presented):
             for name, value in part.scorer.variables(own).items():
                 if found.setdefault(name, value) != value:
                     raise SettingsError(
@@ -96,16 +97,22 @@ class SeveralScorer(Scorer):
                     )
         return found
 
+    def _presented(self, presented: Presented) -> Iterator[tuple[Part, Presented]]:
+        """Each scorer with what it presents, and what was rendered for all of them."""
+        for part, own in zip(self.parts, presented.parts, strict=True):
+            yield part, dataclasses.replace(own, prompt=presented.prompt, continuation=presented.continuation)
+
     def answer_text(self, presented: Presented) -> str:
         """The deciding scorer's."""
-        return self.deciding.scorer.answer_text(presented.parts[0])
+        part, own = next(self._presented(presented))
+        return part.scorer.answer_text(own)
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Those of each scorer, which are the same. ``SettingsError`` names two that differ."""
         asked: tuple[Request, ...] = ()
-        for place, (part, own) in enumerate(zip(self.parts, presented.parts, strict=True)):
+        for place, (part, own) in enumerate(self._presented(presented)):
             requests = part.scorer.requests(own, prompt, delimiter=delimiter, generate=generate)
             if place == 0:
                 asked = requests
@@ -118,10 +125,7 @@ class SeveralScorer(Scorer):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Unscored where one of the scorers cannot judge: a number of fewer samples would stand beside the others'."""
-        scores = {
-            part.name: judged(part.scorer, dataclasses.replace(own, prompt=presented.prompt), responses)
-            for part, own in zip(self.parts, presented.parts, strict=True)
-        }
+        scores = {part.name: judged(part.scorer, own, responses) for part, own in self._presented(presented)}
         for name, score in scores.items():
             if score.status == "unscored":
                 return Score(status="unscored", reason=f"{name}: {score.reason}")
@@ -137,6 +141,28 @@ class SeveralScorer(Scorer):
             decided, values=values, details={**decided.details, "scorers": shown}, not_measurable=reasons
         )
 
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        """The first scorer's that has one."""
+        found = (part.scorer.suite_problem(suite) for part in self.parts)
+        return next((problem for problem in found if problem is not None), None)
+
+    @property
+    def extra_template(self) -> tuple[str, Keys] | None:
+        """That of all scorers which have one. ``SettingsError`` where two differ: it makes one text."""
+        first, template = "", None
+        for part in self.parts:
+            own = part.scorer.extra_template
+            if own is not None and template is not None and own[0] != template[0]:
+                raise SettingsError(f"scores another text after the options than {first}", (*KEYS, part.name))
+            if own is not None and template is None:
+                first, template = part.name, own
+        return template
+
+    @property
+    def tells_right_from_wrong(self) -> bool | None:
+        """As the deciding scorer does."""
+        return self.deciding.scorer.tells_right_from_wrong
+
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
         """Those of all scorers."""
         return [
@@ -147,7 +173,8 @@ class SeveralScorer(Scorer):
 
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The deciding scorer's."""
-        return self.deciding.scorer.options(presented.parts[0])
+        part, own = next(self._presented(presented))
+        return part.scorer.options(own)
 
     def judges(self) -> list[str]:
         """Those of all scorers."""

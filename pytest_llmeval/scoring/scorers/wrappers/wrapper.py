@@ -72,6 +72,10 @@ class ScorerWrapper(Scorer):
     def extra_template(self) -> tuple[str, Keys] | None:
         return self.inner.extra_template
 
+    @property
+    def tells_right_from_wrong(self) -> bool | None:
+        return self.inner.tells_right_from_wrong
+
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
         return self.inner.options(presented)
 
