@@ -40,6 +40,8 @@ def test_an_overridden_fixture_is_a_model(llm_pytester: pytest.Pytester, workers
     [
         ("from elsewhere import llm_model", 0),
         ("import pytest\n@pytest.fixture(name='llm_model', scope='session')\ndef mine():\n    return object()\n", 1),
+        ("from elsewhere import *", 0),
+        ("from math import *", 4),
         ("# def llm_model(): not any more", 4),
         ("def test_helper(llm_model): pass", 4),
     ],

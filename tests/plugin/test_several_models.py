@@ -381,6 +381,13 @@ def test_a_plugin_can_wrap_each_model_or_replace_all(both: pytest.Pytester, work
         assert {record["model"] for record in read(both)["records"]} == models
 
 
+def test_a_conftest_that_imports_all_of_a_module_replaces_no_model(both: pytest.Pytester, workers: list[str]) -> None:
+    own = (both.path / "conftest.py").read_text()
+    both.makeconftest(f"from math import *\n{own}")
+    assert both.runpytest(*workers, *MODELS, "--llm-report=out.json", "sums.yaml").ret == 0
+    assert {record["model"] for record in read(both)["records"]} == {"org/big", "small"}
+
+
 def test_suites_of_one_name_are_still_an_error(both: pytest.Pytester) -> None:
     both.makefile(".yaml", other=SUMS)
     result = both.runpytest(*MODELS, "sums.yaml", "other.yaml")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Generator, Iterable
 import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
-from pytest_llmeval.plugin.collection.sample_item import SampleItem, SampleSource
+from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
 from pytest_llmeval.plugin.stash import (
@@ -97,28 +97,28 @@ class ShardTests:
 
 def remember_suites(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """Keep in mind which suites there are, before options leave out samples."""
-    config.stash[collected_suites_key] = [file.info for file in _files(items)]
+    config.stash[collected_suites_key] = [item.file.info for item in _one_of_each_suite(items)]
 
 
-def _files(items: Iterable[pytest.Item]) -> Collection[SampleSource]:
-    """The suites that these samples belong to, in order of appearance."""
-    return {item.file.nodeid: item.file for item in items if isinstance(item, SampleItem)}.values()
+def _one_of_each_suite(items: Iterable[pytest.Item]) -> Collection[SampleItem]:
+    """A sample of each suite that has some among these tests, in order of appearance."""
+    return {item.file.nodeid: item for item in items if isinstance(item, SampleItem)}.values()
 
 
 def collected_in(session: pytest.Session) -> Collected:
     """The samples and suites of a session that has collected some, in the process that did."""
     config = session.config
-    files = _files(session.items)
-    selected = {file.info.name: file.info for file in files}
+    samples = _one_of_each_suite(session.items)
+    selected = {item.file.info.name: item.file.info for item in samples}
     has_model = bool(config.stash[settings_key].models)
-    modelless = [] if has_model else [file for file in files if not is_overridden(config, file.path)]
+    modelless = [] if has_model else [item for item in samples if not is_overridden(item)]
     return Collected(
         samples=[place for place, item in enumerate(session.items) if isinstance(item, SampleItem)],
         suites=list(selected.values()),
         absent=[info for info in config.stash[collected_suites_key] if info.name not in selected],
         num_deselected=config.stash.get(num_deselected_key, 0),
-        unanswered=next((split_file(file.nodeid)[0] for file in modelless if file.responses is None), None),
-        has_model=has_model or len(modelless) < len(files),
+        unanswered=next((split_file(item.file.nodeid)[0] for item in modelless if item.file.responses is None), None),
+        has_model=has_model or len(modelless) < len(samples),
     )
 
 

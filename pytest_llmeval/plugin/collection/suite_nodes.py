@@ -114,11 +114,11 @@ class SuiteNode(pytest.Collector):
         for warning in self.evaluation.warnings():
             warn_once(self, warning)
         self._take_responses(suite)
-        check_replies(self.config, self.path, suite.name, lambda: self.samples_asked)
-        check_abilities(self.config, self.path, self.evaluation)
+        check_replies(self, suite.name, lambda: self.samples_asked)
+        check_abilities(self, self.evaluation)
         if (message := equal_options(suite)) is not None:
             warn_once(self, message)  # no error: published data have some, and a score of them is still worth having
-        models = compared_models(self.config, self.path)
+        models = compared_models(self)
         for model, name in models.items():
             yield SuiteModel.of(self, name, model)
         if not models:
@@ -134,7 +134,7 @@ class SuiteNode(pytest.Collector):
 
     def _take_responses(self, suite: Suite) -> None:
         """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
-        has_model = bool(self.config.stash[settings_key].models) or is_overridden(self.config, self.path)
+        has_model = bool(self.config.stash[settings_key].models) or is_overridden(self)
         if not has_model and suite.has_own_responses:
             self.responses, self.lookahead = DataResponses(), Lookahead()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -135,20 +134,21 @@ def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn
     pytest.fail(message, pytrace=False)
 
 
-def check_replies(config: pytest.Config, file: Path, suite: str, samples: Callable[[], Sequence[AskedSample]]) -> None:
+def check_replies(node: pytest.Collector, suite: str, samples: Callable[[], Sequence[AskedSample]]) -> None:
     """Find out, when a suite is collected, whether the files of replies fit it. Raises ``LLMEvalError``.
 
     Else each of its samples would fail in the same way.
     """
+    config = node.config
     for spec in config.stash[settings_key].model_specs:
-        if spec.kind.checks_suites and not is_overridden(config, file):
+        if spec.kind.checks_suites and not is_overridden(node):
             loaded = load_or_take(config, spec.name, "cpu")
             config.stash.setdefault(_early_key, {})[spec.name] = loaded
             if answers_samples(loaded):
                 loaded.prepare(suite, samples())
 
 
-def check_abilities(config: pytest.Config, file: Path, evaluation: Evaluation) -> None:
+def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     """Refuse, when a suite is collected, a model that is known to lack what the suite asks for. Raises ``SuiteError``.
 
     Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
@@ -156,9 +156,10 @@ def check_abilities(config: pytest.Config, file: Path, evaluation: Evaluation) -
     """
     from pytest_llmeval.scoring.abilities import inability, method_of
 
+    config = node.config
     specs = config.stash[settings_key].model_specs
     checked = [spec for spec in specs if spec.kind.shows_methods or spec.kind.checks_suites]
-    if not checked or is_overridden(config, file):
+    if not checked or is_overridden(node):
         return
     method = method_of(evaluation)
     for spec in checked:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.pool import ModelPool
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.plugin.models.loading import device_for, load_or_take
-from pytest_llmeval.plugin.models.overridden import is_overridden, is_replaced_in
+from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key
 from pytest_llmeval.text.node_ids import model_nodes
@@ -22,14 +21,16 @@ __all__ = ["ModelOrder", "compared_models", "parametrize", "provide"]
 _pool_key = pytest.StashKey[ModelPool]()
 
 
-def compared_models(config: pytest.Config, suite: Path) -> Mapping[str, str]:
-    """The models that a suite's samples run on, with their names in node ids, where there is more than one.
+def compared_models(node: pytest.Collector | pytest.Item) -> Mapping[str, str]:
+    """The models that a suite's samples run on, or a hand-written test, with their names in node ids.
+
+    Empty where there is one model, or none.
 
     A conftest.py that replaces ``llm_model`` has the last word for its folder, as with one model: its suites run once.
     One that wraps it (its ``llm_model`` takes ``llm_model``) wraps each.
     """
-    settings = config.stash[settings_key]
-    if len(settings.models) < 2 or is_overridden(config, suite):
+    settings = node.config.stash[settings_key]
+    if len(settings.models) < 2 or is_overridden(node):
         return {}
     return model_nodes(settings.models)
 
@@ -39,21 +40,9 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     marks = metafunc.definition.iter_markers("parametrize")
     if any("llm_model" in _argument_names(mark) for mark in marks):
         return
-    path = metafunc.definition.path
-    if is_replaced_in(metafunc.config, path) or _class_has_own(metafunc):
-        return
-    models = compared_models(metafunc.config, path)
+    models = compared_models(metafunc.definition)
     if models:
         metafunc.parametrize("llm_model", list(models), ids=list(models.values()), indirect=True)
-
-
-def _class_has_own(metafunc: pytest.Metafunc) -> bool:
-    """Whether the test's class, or one that it inherits from, has a model of its own."""
-    for base in () if metafunc.cls is None else metafunc.cls.__mro__:
-        file = getattr(sys.modules.get(base.__module__), "__file__", None)
-        if file is not None and is_replaced_in(metafunc.config, Path(file), base.__name__):
-            return True
-    return False
 
 
 def _argument_names(mark: pytest.Mark) -> list[str]:
