@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_llmeval.errors import LLMEvalError, ReportError
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["check_new", "check_no_input", "say", "say_raw", "write_file", "write_new", "write_out"]
+__all__ = ["check_no_input", "say", "say_raw", "write_file", "write_new", "write_out"]
 
 
 def write_out(text: str | Iterable[str]) -> None:
@@ -46,16 +46,10 @@ def say_raw(line: str) -> None:
         sys.stderr.write(f"{line}\n".encode(encoding, "backslashreplace").decode(encoding))
 
 
-def check_new(path: Path) -> None:
-    """Raises ``LLMEvalError`` where a file stands already: no command writes over what it has not written."""
-    if path.exists():
-        raise LLMEvalError(f"{path} exists already; remove it, or name another file with --output")
-
-
 def write_new(text: str | Iterable[str], path: Path | None) -> None:
     """``write_file`` for what a user goes on to edit: raises ``LLMEvalError`` where the file exists."""
-    if path is not None:
-        check_new(path)
+    if path is not None and path.exists():
+        raise LLMEvalError(f"{path} exists already; remove it, or name another file with --output")
     write_file(text, path)
 
 

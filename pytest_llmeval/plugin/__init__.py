@@ -152,7 +152,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if session.testsfailed and not session.config.option.continue_on_collection_errors:
         return None  # pytest stops for what could not be collected
-    from pytest_llmeval.plugin.running.show_prompts import show_prompts
+    from pytest_llmeval.plugin.running.plan import show_prompts
 
     show_prompts(session)
     return True

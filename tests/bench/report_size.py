@@ -23,9 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_llmeval.reporting.report.environment import describe_environment
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
-from pytest_llmeval.reporting.report.report import Report, definitions_of
+from pytest_llmeval.reporting.report.report import Report, definitions_of, describe_environment
 from pytest_llmeval.reporting.report.summaries import average_suites, grouped, summarize_suite
 from pytest_llmeval.reporting.storage.journal import Journal, journal_path
 from pytest_llmeval.reporting.storage.json_report import write_report

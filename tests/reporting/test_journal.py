@@ -139,9 +139,9 @@ def test_a_journal_that_lies_there_is_never_written_over(tmp_path: Path) -> None
     report = tmp_path / "out.json"
     found = []
     for _ in range(3):
-        path = journal_path(report)
-        found.append(path.name)
-        Journal(path, HEAD).close(discard=False)
+        journal = Journal(journal_path(report), HEAD)
+        found.append(journal.path.name)
+        journal.close(discard=False)
     assert found == ["out.json.journal", "out.json.2.journal", "out.json.3.journal"]
     late = Journal(tmp_path / "out.json.journal", HEAD)  # another session was faster than this one's next step
     assert late.path.name == "out.json.4.journal"
@@ -160,7 +160,9 @@ def test_the_journal_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert journal_path(Path("."), is_folder=True) == Path("eval_report.journal")
     assert journal_path(Path("/"), is_folder=True) == Path("/eval_report.journal")
     Journal(journal_path(tmp_path, is_folder=True), HEAD).close(discard=False)
-    assert journal_path(tmp_path, is_folder=True) == tmp_path / "eval_report.2.journal"
+    second = Journal(journal_path(tmp_path, is_folder=True), HEAD)
+    assert second.path == tmp_path / "eval_report.2.journal"
+    second.close(discard=False)
     with pytest.raises(ReportError, match="cannot write the journal"):
         Journal(journal_path(tmp_path / "no", is_folder=True), HEAD)
 

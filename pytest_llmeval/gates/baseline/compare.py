@@ -57,11 +57,13 @@ def compare_reports(
     plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
     undecided = options.undecided
     plans = list(plans_of.plans(undecided))
+    # Of the baseline's suites each counts once.
+    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None}
     pairing = Pairing(
         compare=settings.compare,
         is_selection=selection.is_partial,
         num_unscored=sum(num_unscored(one.summary) for one in current.suites),
-        num_unscored_before=_num_unscored_before(plans),
+        num_unscored_before=sum(num_unscored(before.summary) for before in compared.values()),
         allow_unscored=options.allow_unscored,
         require=options.require,
     )
@@ -74,12 +76,6 @@ def compare_reports(
         outcome: GateOutcome = undecided if options.origin == "ini" else "failed"
         results.append(baseline_gate(None, outcome, f"nothing was compared: {why}"))
     return tuple(dataclasses.replace(result, origin=options.origin) for result in results)
-
-
-def _num_unscored_before(plans: Sequence[Plan]) -> int:
-    """Of the baseline's suites that are compared, each counted once."""
-    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None}
-    return sum(num_unscored(before.summary) for before in compared.values())
 
 
 def _decided(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.gates.margins import Margin
@@ -132,11 +132,7 @@ def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
         return "accuracy"
     values = [name for name in metrics if definition(name).kind != "count"]
     directions = {name: definition(name, suite.info.better).higher_is_better for name in values}
-    return _first(name for name in values if directions[name] is not None) or _first(values)
-
-
-def _first(names: Iterable[str]) -> str | None:
-    return next(iter(names), None)
+    return next((name for name in values if directions[name] is not None), values[0] if values else None)
 
 
 def _gated(suite: SuiteReport, name: str, margin: float | None, *, is_primary: bool) -> GatedMetric:

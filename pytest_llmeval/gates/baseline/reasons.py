@@ -55,13 +55,9 @@ def _effect(found: Regression) -> str:
 
 def _verdict(found: Regression, largest_drop: float | None) -> list[str]:
     margin, values = _size(found.margin), (found.baseline, found.current)
+    where = f"{'beyond' if is_beyond(found.drop, found.margin, values) else 'within'} the margin {margin}"
     if found.mode == "margin":
         rate = "" if found.false_alarm_rate is None else f"{found.false_alarm_rate:.1%}"
-        where = (
-            f"beyond the margin {margin}"
-            if is_beyond(found.drop, found.margin, values)
-            else f"within the margin {margin}"
-        )
         return [where, f"a drop beyond it is seen in {rate} of runs in which nothing has changed"]
     if found.mode == "non-inferior":
         if largest_drop is None:
@@ -73,7 +69,7 @@ def _verdict(found: Regression, largest_drop: float | None) -> list[str]:
     if is_within_noise(found):
         return [f"within numeric noise {_size(found.noise)}"]
     if found.margin and found.drop > 0:
-        return [f"{'beyond' if is_beyond(found.drop, found.margin, values) else 'within'} the margin {margin}"]
+        return [where]
     return []
 
 

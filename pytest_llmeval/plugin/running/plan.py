@@ -1,8 +1,9 @@
-"""Before the first sample runs: which samples are asked together."""
+"""Before the first sample runs: which samples are asked together, or what they ask."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -15,8 +16,10 @@ from pytest_llmeval.plugin.running.hand_over import HandOver
 from pytest_llmeval.plugin.running.live import start as start_live
 from pytest_llmeval.plugin.stash import lookahead_key
 from pytest_llmeval.plugin.xdist.worker import batching_of
+from pytest_llmeval.reporting.terminal.prompts import prompt_lines
+from pytest_llmeval.text.escaping import without_commands
 
-__all__ = ["FollowQueue", "plan", "show_progress"]
+__all__ = ["FollowQueue", "plan", "show_progress", "show_prompts"]
 
 
 class FollowQueue:
@@ -64,6 +67,19 @@ def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[
             [group[sample_id].member for sample_id in choose_audited(sizes)],
             [group[sample_id].member for sample_id in choose_spares(sizes)],
         )
+
+
+def show_prompts(session: pytest.Session) -> None:
+    """``--llm-show-prompts``: print the prompt of every selected sample."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
+    marks = ("⟦", "⟧") if unicode else ("[[", "]]")
+    for item in session.items:
+        if isinstance(item, SampleItem) and terminal is not None:
+            terminal.write_line("")
+            terminal.write_line(item.nodeid, bold=True)
+            for line in prompt_lines(item.question, marks=marks):
+                terminal.write_line(without_commands(line))
 
 
 def show_progress(session: pytest.Session) -> None:

@@ -194,7 +194,7 @@ class ChunkScheduling:
         if not pending or self._nodeids is None:
             return None
         blamed = None
-        (first, left), *untouched = self._by_unit(pending)
+        (first, left), *untouched = [(unit, list(own)) for unit, own in groupby(pending, self._unit_of.__getitem__)]
         for unit, _ in reversed(untouched):
             self._backlog.put_back(unit)
         if first.kind == "chunk" and len(left) > 1:
@@ -213,9 +213,6 @@ class ChunkScheduling:
         pytest-xdist tells them once, and that may have been when they were hidden from it.
         """
         self._shut_down([node for node in self._pending if not node.shutting_down])
-
-    def _by_unit(self, pending: Sequence[int]) -> list[tuple[Unit, list[int]]]:
-        return [(unit, list(places)) for unit, places in groupby(pending, self._unit_of.__getitem__)]
 
     def _low_water(self, pending: Sequence[int]) -> int:
         """With fewer tests than this a worker is given more.
@@ -247,7 +244,9 @@ class ChunkScheduling:
                     found = True
         for node, given in hungry.items():
             if given:
-                _send(node, given)
+                # One that is dead has its work taken back when pytest-xdist knows.
+                with contextlib.suppress(OSError):
+                    node.send_runtest_some(given)
         # A worker that has been asked to end takes over nothing: keep it while one may die without a replacement.
         if self._restarts.next_is_replaced or self.tests_finished:
             self._shut_down([node for node in hungry if not self._backlog.has_for(node)])
@@ -256,11 +255,6 @@ class ChunkScheduling:
         for node in nodes:
             node.shutdown()
             self._backlog.release(node)
-
-
-def _send(node: Node, places: Sequence[int]) -> None:
-    with contextlib.suppress(OSError):  # it is dead: what it was given is taken back when pytest-xdist knows
-        node.send_runtest_some(places)
 
 
 class SessionScheduling:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.gate_results import GateResult
@@ -26,6 +28,7 @@ __all__ = [
     "Summary",
     "check_known",
     "definitions_of",
+    "describe_environment",
 ]
 
 SCHEMA_VERSION = 2
@@ -185,3 +188,22 @@ def check_known(what: str, given: str | None, known: Iterable[str]) -> None:
     names = tuple(known)
     if given is not None and given not in names:
         raise ReportError(f"the report has no {what} {quoted(given)}{expected_one_of(given, names)}")
+
+
+_VERSIONED = (
+    *("pytest-llmeval-suites", "pytest", "pytest-xdist"),
+    *("torch", "transformers", "tokenizers", "peft"),
+    *("sacrebleu", "rouge-score", "nltk", "math-verify"),
+)
+"""Distributions that decide what a model answers, or what number an answer gets."""
+
+
+def describe_environment() -> dict[str, JSON]:
+    """Versions of what a number can depend on, read without importing any of it."""
+    versions: dict[str, JSON] = {}
+    for name in _VERSIONED:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"python": platform.python_version(), "platform": platform.platform(), "versions": versions}

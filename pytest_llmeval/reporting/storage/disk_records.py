@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeAlias, TypeVar, overload
 
@@ -111,16 +112,9 @@ class DiskRecords(Sequence[Record]):
         return self._path.open("rb", buffering=_BUFFER_BYTES)
 
     def _of(self, places: Sequence[int]) -> DiskRecords:
-        return DiskRecords(
-            self._path,
-            self._offsets,
-            places=places,
-            kept=self._kept,
-            checksums=self._checksums,
-            state=self._state,
-            file=self._file,
-            what=self._what,
-        )
+        found = copy(self)
+        found._places = places
+        return found
 
     def _read(self, file: BinaryIO, place: int) -> Record:
         offset = self._offsets[place]

@@ -6,14 +6,12 @@ The file has one JSON object a line: the head of a report, then ``{"suite": …}
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import re
 import time
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -33,6 +31,7 @@ Kind: TypeAlias = Literal["suite", "model", "engine", "expected"]
 ``EngineUse``, or ``num_expected``, how many samples are to run."""
 
 JOURNAL_VERSION = 1
+_SUFFIX = ".journal"
 _SYNC_AFTER_S = 5.0
 """How often the disk is made to hold what the kernel has: a power failure loses as much."""
 
@@ -48,8 +47,8 @@ class JournalError(ReportError):
 class Journal:
     """Writes records as they arrive, and gives them back.
 
-    :param path: as ``journal_path`` gives it. Where another session has just made a file of that name, the next number
-        is taken: ``path`` of the journal is the one that it has.
+    :param path: as ``journal_path`` gives it. Where there is a file of that name, the next number is taken: ``path`` of
+        the journal is the one that it has.
     :param head: keys of a report that are known at its start: ``created``, ``environment``, ``options``, …
     """
 
@@ -141,24 +140,14 @@ class Journal:
 
 
 def journal_path(report: Path, *, is_folder: bool = False) -> Path:
-    """Where the journal of a report goes: ``out.json.journal``, beside those that killed runs left there.
+    """Where the journal of a report goes: ``out.json.journal``; in a folder, ``eval_report.journal``.
 
-    In a folder, ``eval_report.journal``. A long name is cut to what the file system takes.
+    A long name is cut to what the file system takes.
     """
     name = "eval_report" if is_folder else report.name
     folder = report if is_folder else report.parent
-    return next(path for path in _numbered(folder, name, 1) if not os.path.lexists(path))
-
-
-_NAME = re.compile(r"(?P<name>.*?)(?:\.(?P<number>[0-9]+))?\.journal", re.DOTALL)
-_MAX_NUMBER_BYTES = len(".9999.journal")
-
-
-def _numbered(folder: Path, name: str, number: int) -> Iterator[Path]:
-    most = _max_name_bytes(folder) - _MAX_NUMBER_BYTES
-    kept = os.fsdecode(os.fsencode(name)[:most])
-    for one in itertools.count(number):
-        yield folder / (f"{kept}.journal" if one == 1 else f"{kept}.{one}.journal")
+    most = _max_name_bytes(folder) - len(f".9999{_SUFFIX}")
+    return folder / f"{os.fsdecode(os.fsencode(name)[:most])}{_SUFFIX}"
 
 
 def _max_name_bytes(folder: Path) -> int:
@@ -169,16 +158,18 @@ def _max_name_bytes(folder: Path) -> int:
 
 
 def _opened(path: Path) -> tuple[FileIO, BinaryIO, Path]:
-    """A new file to write and to read, and its name. Raises ``ReportError``."""
-    parts = _NAME.fullmatch(path.name)
-    name, number = (path.name, 1) if parts is None else (parts["name"], int(parts["number"] or 1))
-    others = _numbered(path.parent, name, number + 1)
+    """A new file to write and to read, and its name: with a number, beside those that killed runs left there.
+
+    Raises ``ReportError``.
+    """
+    name = path.name.removesuffix(_SUFFIX)
+    number = 1
     while True:
         try:
             # Unbuffered: every line is with the kernel, which a killed process does not take with it.
-            file = path.open("xb", buffering=0)
-            return file, path.open("rb"), path
+            return path.open("xb", buffering=0), path.open("rb"), path
         except FileExistsError:
-            path = next(others)
+            number += 1
+            path = path.with_name(f"{name}.{number}{_SUFFIX}")
         except OSError as error:
             raise ReportError(f"cannot write the journal {path}: {error.strerror or error}") from None

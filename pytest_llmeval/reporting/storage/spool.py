@@ -53,10 +53,6 @@ class Spool(Generic[Key]):
             runs.append((start, self._end))
         self._last = table
 
-    def tables(self) -> tuple[Key, ...]:
-        """The tables that have rows, in the order in which they first had one."""
-        return tuple(self._runs)
-
     def rows(self, table: Key) -> Iterator[list[Any]]:
         """The rows of a table, none where nothing was added to it; one table at a time, after the last ``add``."""
         for start, end in self._runs.get(table, ()):
