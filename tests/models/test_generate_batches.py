@@ -128,8 +128,13 @@ def rows_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("batch_size", [None, 3])
-@pytest.mark.parametrize("model_type", sorted(_CONFIGS))
+@pytest.mark.parametrize(
+    ("model_type", "batch_size"),
+    [
+        *((name, None) for name in sorted(_CONFIGS)),
+        *(pytest.param(name, 3, marks=() if name == "gpt2" else pytest.mark.slow) for name in sorted(_CONFIGS)),
+    ],
+)
 def test_greedy_equals_decoding_by_hand(model_type: str, batch_size: int | None) -> None:
     model = build(model_type, batch_size)
     requests = [GenerateRequest(HEADER + q, max_tokens=4 + 5 * i) for i, q in enumerate(QUESTIONS)]
