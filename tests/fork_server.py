@@ -38,7 +38,6 @@ from typing import Any, NoReturn
 
 import execnet.gateway_io
 import pytest
-import xdist.plugin
 
 __all__ = ["NEEDS_TORCH", "PRELOADED", "ForkedProcess", "fork", "forked_workers", "is_possible", "remember_installed"]
 
@@ -244,7 +243,8 @@ def _run(call: dict[str, Any], files: list[int]) -> NoReturn:
     os.chdir(call["folder"])
     sys.argv = ["-c", *call["arguments"]]
     sys.path[:0] = ["", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    xdist.plugin._sys_path[:] = sys.path  # what its workers get: what was found when it was loaded
+    # What the workers of its pytest-xdist get is what was found when that was loaded, by the session in ``main``.
+    sys.modules["xdist.plugin"]._sys_path[:] = sys.path
     sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
     vars(sys).update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)

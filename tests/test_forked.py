@@ -118,6 +118,14 @@ def test_processes_of_sessions_are_forks(
     assert loaded == ["True", "False"]
 
 
+@pytest.mark.parametrize("in_this_process", [True, False])
+def test_forks_have_nothing_to_warn_of(llm_pytester: pytest.Pytester, in_this_process: bool) -> None:
+    """A plugin that is loaded before pytest can rewrite its assertions is warned of by each process."""
+    llm_pytester.makepyfile("def test_it(): pass")
+    run = llm_pytester.runpytest if in_this_process else llm_pytester.runpytest_subprocess
+    run("-n1").assert_outcomes(passed=1, warnings=0)
+
+
 @pytest.mark.slow
 @pytest.mark.forks_torch
 @pytest.mark.parametrize("arguments", [["-n0"], ["-n1"]])
