@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.session_overhead import NUM_ITEMS, make_projects
+from tests.bench.session_overhead import NUM_ITEMS, environment, make_projects
 
 _BYTES_PER_UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 _COLLECT = ("--collect-only", "-q", "-p", "no:xdist")
@@ -44,14 +44,13 @@ class Cost:
 
 def collect(folder: Path, arguments: Sequence[str], num_items: int) -> Cost:
     """One run of ``pytest --collect-only`` in ``folder``, which has to find ``num_items``."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     output = folder / "output.txt"
     started = time.perf_counter()
     with output.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *_COLLECT, *arguments],
             cwd=folder,
-            env=environment,
+            env=environment(folder.parent / "bytecode"),
             stdout=file,
             stderr=subprocess.STDOUT,
         )

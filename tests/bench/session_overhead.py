@@ -8,8 +8,8 @@ Ours: a suite in MMLU's form (14,042 rows of JSONL, four options, 57 subjects as
 log-likelihood, 0-shot unless ``--shots`` says otherwise), answered by a model in a conftest.py, with the report
 written. Bare: a module with one parametrised test of as many items that does nothing, without the plugin
 (``-p no:llmeval_suites``). Each without pytest-xdist and with ``-n 2``. Times are those of whole processes, with their
-workers; the two take turns, and medians are compared. On a machine that does other work too, CPU time says more than
-wall time.
+workers; the two take turns, and medians are compared. Bytecode is there, as in all but the first run of a version,
+also where PYTHONDONTWRITEBYTECODE is set. On a machine that does other work too, CPU time says more than wall time.
 """
 
 from __future__ import annotations
@@ -115,15 +115,21 @@ def make_projects(folder: Path, num_items: int, shots: int) -> tuple[Path, Path]
     return ours, bare
 
 
+def environment(bytecode: Path) -> dict[str, str]:
+    """The variables of a measured process, which keeps its bytecode below ``bytecode``."""
+    dropped = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(bytecode)}
+
+
 def run(folder: Path, arguments: Sequence[str]) -> Cost:
     """One run of pytest in ``folder``."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],
         cwd=folder,
-        env=environment,
+        env=environment(folder.parent.parent / "bytecode"),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -172,7 +178,12 @@ def main() -> int:
 
     exceeded = False
     with tempfile.TemporaryDirectory() as folder:
-        ours, bare = make_projects(Path(folder), arguments.items, arguments.shots)
+        for name in ("small", "whole"):
+            (Path(folder) / name).mkdir()
+        measure(
+            *make_projects(Path(folder) / "small", NUM_SUBJECTS, 0), NUM_SUBJECTS, 1, ["-p", "no:xdist"]
+        )  # bytecode
+        ours, bare = make_projects(Path(folder) / "whole", arguments.items, arguments.shots)
         for num_workers, budget in ((0, arguments.budget), (2, arguments.budget_n2)):
             if arguments.workers not in (None, num_workers):
                 continue
