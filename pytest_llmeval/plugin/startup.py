@@ -72,6 +72,10 @@ def _register_reporting(config: pytest.Config) -> None:
 def _register_helpers(config: pytest.Config, settings: Settings) -> None:
     """Register what every process needs. Of wrappers of one hook, the last that is registered is the outermost."""
     manager = config.pluginmanager
+    if is_worker(config):
+        from pytest_llmeval.plugin.xdist.worker import UsageErrors
+
+        manager.register(UsageErrors(), "llmeval-usage-errors")
     if any(manager.hasplugin(name) for name in ("timeout", "pytest_timeout")):
         from pytest_llmeval.plugin.models.loading_time import LoadingTime
 

@@ -316,3 +316,63 @@ def test_a_real_model_answers_alike_whatever_the_workers(llm_pytester: pytest.Py
         assert len(records) == 20
         found.append([number for record in records for number in record["details"]["loglikelihoods"]])
     assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        (["sums.yaml::typo"], ["ERROR: not found: *sums.yaml::typo"]),
+        (["test_x.py::nosuch"], ["ERROR: not found: *test_x.py::nosuch"]),
+        (["sums.yaml", "missing.yaml"], ["ERROR: file or directory not found: missing.yaml"]),
+        (["test_x.py::nosuch", "sums.yaml::typo"], ["ERROR: not found: *::nosuch", "ERROR: not found: *::typo"]),
+    ],
+)
+def test_what_is_not_found_is_a_usage_error(
+    llm_pytester: pytest.Pytester, workers: list[str], arguments: list[str], messages: list[str]
+) -> None:
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    llm_pytester.makepyfile(test_x="def test_it(): pass")
+    result = llm_pytester.runpytest(*workers, "--llm-model=random", *arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(messages)
+    assert result.stderr.str().count("ERROR: ") == len(messages)
+    assert "INTERNALERROR" not in result.stdout.str()
+
+
+def test_what_is_not_found_without_a_model_is_left_to_pytest_xdist(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile(test_x="def test_it(): pass")
+    assert llm_pytester.runpytest("-n2", "test_x.py::nosuch").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+DIES_LAST = """
+import os, time
+from pathlib import Path
+import pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    Path("collected").touch()  # pytest-xdist has sent the node ids
+
+def pytest_collection_modifyitems():
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+        while not Path("collected").exists():
+            time.sleep(0.01)
+        os._exit(1)
+"""
+
+
+def test_a_worker_that_dies_while_collecting_is_named_as_the_reason(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(DIES_LAST)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    arguments = ("-n2", "--max-worker-restart=0", "--llm-model=random", "--llm-report=out.json", "sums.yaml")
+    assert llm_pytester.runpytest(*arguments).ret == 1
+    reasons = {record["reason"] for record in read_report(llm_pytester.path)["records"]}
+    assert reasons == {"did not run: a worker died while tests were collected"}
+
+
+def test_a_worker_that_dies_while_collecting_is_replaced(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(DIES_LAST)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    result = llm_pytester.runpytest("-n2", "--llm-model=random", "--llm-report=out.json", "sums.yaml")
+    assert result.ret == 0
+    assert len(read_report(llm_pytester.path)["records"]) == 4

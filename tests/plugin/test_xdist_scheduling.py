@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.inference.chunks import Backlog, Unit, bond_of, plan_bonded, plan_chunks, plan_others
 from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.plugin.xdist.distribution import Distribution, num_gpu_workers
-from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Restarts
+from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Restarts, SessionScheduling
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
 xdist_session = pytest.importorskip("xdist.dsession")
@@ -229,7 +229,7 @@ class World:
 
     @property
     def lost(self) -> list[str]:
-        return self.scheduling.unfinished
+        return self.scheduling.unfinished or []
 
 
 def nothing_at_all(*_: object) -> None:
@@ -323,6 +323,38 @@ def test_a_replacement_that_collects_other_tests_leaves_nobody_waiting() -> None
     assert second.shutting_down
     assert scheduling.tests_finished
     assert scheduling.unfinished == ["b", "c"]
+
+
+@pytest.mark.parametrize("scheduler", ["LoadScheduling", "LoadScopeScheduling", "WorkStealingScheduling"])
+@pytest.mark.parametrize("has_samples", [True, False])
+def test_what_a_worker_has_collected_counts_when_it_is_gone(
+    pytester: pytest.Pytester, has_samples: bool, scheduler: str
+) -> None:
+    """As it is when a test is not found: each worker ends once it has sent that it found none."""
+    chunks = ChunkScheduling(
+        num_nodes=2,
+        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=2)),
+        restarts=Restarts(0),
+        is_stopping=lambda: False,
+        refuse=lambda *_: None,
+    )
+    config = pytester.parseconfig("--tx=2*popen")
+    scheduling = SessionScheduling(
+        chunks,
+        has_samples=lambda _: has_samples,
+        make_other=lambda: getattr(xdist_session, scheduler)(config),
+    )
+    ended, lives = FakeNode("gw0"), FakeNode("gw1")
+    for node in (ended, lives):
+        scheduling.add_node(node)
+    scheduling.add_node_collection(ended, [])
+    assert scheduling.remove_node(ended) is None
+    assert not scheduling.collection_is_completed
+    scheduling.add_node_collection(lives, [])
+    assert scheduling.collection_is_completed
+    scheduling.schedule()
+    assert scheduling.tests_finished
+    assert scheduling.nodes == [lives]
 
 
 def test_which_workers_are_shut_down_when_restarts_are_used_up() -> None:

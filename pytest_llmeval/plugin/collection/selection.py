@@ -19,7 +19,7 @@ from pytest_llmeval.plugin.stash import (
 )
 from pytest_llmeval.plugin.told_once import speaks_for_all, tell_once
 from pytest_llmeval.plugin.xdist.collected import Collected
-from pytest_llmeval.plugin.xdist.distribution import USAGE_NODEID
+from pytest_llmeval.plugin.xdist.worker import report_usage_errors
 from pytest_llmeval.text.node_ids import split_file
 
 __all__ = [
@@ -147,5 +147,4 @@ def check_overrides(session: pytest.Session) -> None:
     elif not hasattr(config, "workerinput"):
         raise pytest.UsageError("; ".join(messages))
     else:
-        report = pytest.CollectReport(nodeid=USAGE_NODEID, outcome="failed", longrepr="; ".join(messages), result=[])
-        session.ihook.pytest_collectreport(report=report)
+        report_usage_errors(session, ["; ".join(messages)])

@@ -21,15 +21,13 @@ from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
 from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
-from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SLOT, Batching, _limit
+from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SLOT, Batching, _limit, usage_errors
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist.collected import Collected, Inbox
 
-__all__ = ["USAGE_NODEID", "Distribution", "num_gpu_workers"]
+__all__ = ["Distribution", "num_gpu_workers"]
 
-USAGE_NODEID = "llmeval: usage"
-"""Of a failed ``CollectReport`` by which a worker tells its controller of a usage error."""
 _MODES = ("load", "loadfile", "loadscope", "loadgroup", "worksteal")
 """Of ``--dist``: those under which each test runs once. Stealing is not needed where work is given out bit by bit."""
 _INTERRUPTED = int(pytest.ExitCode.INTERRUPTED)
@@ -127,8 +125,8 @@ class Distribution:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Raise ``pytest.UsageError`` for what a worker found out and cannot raise."""
-        if report.nodeid == USAGE_NODEID:
-            raise pytest.UsageError(str(report.longrepr))
+        if messages := usage_errors(report):
+            raise pytest.UsageError(*messages)
 
     def pytest_keyboard_interrupt(self) -> None:
         """Listen for a while to workers of this machine, which Ctrl-C has stopped too: they hand over what they have.
@@ -210,9 +208,12 @@ class Distribution:
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Count what was lost: pytest-xdist ends with 0 when its last worker dies of nothing that it can name."""
         ran = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self._is_stopping()
-        lost = self._scheduling.unfinished if ran and self._scheduling is not None else []
+        if not ran or self._scheduling is None:
+            return
+        deaths = self._restarts.num_deaths
+        when, lost = ", and no worker was left to take over", self._scheduling.unfinished
+        if lost is None:  # no sample was given to a worker
+            when, lost = " while tests were collected", sorted(self._samples) if deaths else []
         if lost:
-            deaths = self._restarts.num_deaths
             workers = "a worker" if deaths == 1 else f"{deaths} workers"
-            reason = f"did not run: {workers} died, and no worker was left to take over"
-            self._config.stash[llm_session_key].mark_lost(lost, reason)
+            self._config.stash[llm_session_key].mark_lost(lost, f"did not run: {workers} died{when}")

@@ -118,9 +118,12 @@ class ChunkScheduling:
         return bool(self._backlog) or any(self._pending.values())
 
     @property
-    def unfinished(self) -> list[str]:
-        """Node ids of tests neither completed nor blamed for a worker's death, in the order of collection."""
-        return [] if self._nodeids is None else [self._nodeids[place] for place in sorted(self._open)]
+    def unfinished(self) -> list[str] | None:
+        """Node ids of tests neither completed nor blamed for a worker's death, in the order of collection.
+
+        None while there is no plan.
+        """
+        return None if self._nodeids is None else [self._nodeids[place] for place in sorted(self._open)]
 
     def add_node(self, node: Node) -> None:
         """A worker has started."""
@@ -150,6 +153,7 @@ class ChunkScheduling:
         if differing:
             return False
         self._nodeids, self._reference = nodeids, reference
+        self._collections = {node: found for node, found in self._collections.items() if node in self._pending}
         self._backlog = self._plan(nodeids)
         self._open.update(range(len(nodeids)))
         return True
@@ -186,7 +190,8 @@ class ChunkScheduling:
         Raises ``KeyError`` for a worker that is not here, as pytest-xdist expects.
         """
         pending = self._pending.pop(node)
-        self._collections.pop(node, None)
+        if self._nodeids is not None:  # before the plan the others would wait for what it has collected
+            self._collections.pop(node, None)
         self._backlog.release(node)
         if self._is_stopping():
             self.stop()
@@ -285,9 +290,13 @@ class SessionScheduling:
             collections = self._current.collections
             if not any(self._has_samples(nodeids) for nodeids in collections.values()):
                 other = self._make_other()
-                for node in self._current.nodes:
+                living = self._current.nodes
+                for node in dict.fromkeys((*living, *collections)):
                     other.add_node(node)
                 for node, nodeids in collections.items():
                     other.add_node_collection(node, nodeids)
+                for node in collections:
+                    if node not in living:
+                        other.remove_node(node)
                 self._current = other
         self._current.schedule()

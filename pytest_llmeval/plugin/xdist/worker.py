@@ -1,7 +1,8 @@
-"""What a worker of pytest-xdist is told when it starts."""
+"""What a worker of pytest-xdist learns from its controller when it starts, and the usage errors that it reports."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
 from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.stash import suite_paths_key
 
-__all__ = ["Batching", "batching_of", "worker_slot"]
+__all__ = ["Batching", "UsageErrors", "batching_of", "report_usage_errors", "usage_errors", "worker_slot"]
 
 _BATCHING = "llmeval_batching"
 
@@ -43,3 +45,34 @@ def worker_slot(config: pytest.Config) -> int | None:
 
 def _limit(config: pytest.Config) -> int:
     return config.stash[settings_key].batch_size or DEFAULT_CHUNK_SIZE
+
+
+def report_usage_errors(session: pytest.Session, messages: Sequence[str]) -> None:
+    """Have the controller end the session with these: raised in a worker, a ``UsageError`` is not shown."""
+    report = pytest.CollectReport(
+        nodeid="llmeval: usage",
+        outcome="failed",
+        longrepr="\n".join(messages),
+        result=[],
+        llm_usage_errors=list(messages),
+    )
+    session.ihook.pytest_collectreport(report=report)
+
+
+def usage_errors(report: pytest.CollectReport) -> Sequence[str]:
+    """What a worker has reported with ``report_usage_errors``; empty for any other report."""
+    return getattr(report, "llm_usage_errors", ())
+
+
+class UsageErrors:
+    """Hooks of a worker."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Report what was not found, in sessions with a model or a suite, as one process does."""
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            if batching_of(session.config).shares_chunks or suite_paths_key in session.stash:
+                report_usage_errors(session, [str(message) for message in error.args])
+            raise
