@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,24 +50,15 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Filter:
-    """Which samples: all conditions that are given hold."""
-
-    which: str
-    suite: str | None
-    model: str | None
-    category: str | None
-    ids: tuple[str, ...]
-
-    def admits(self, record: Record) -> bool:
-        return (
-            _WHICH[self.which](record)
-            and self.suite in (None, record.suite)
-            and self.model in (None, record.model)
-            and self.category in (None, record.category)
-            and (not self.ids or record.id in self.ids)
-        )
+def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
+    """Whether all conditions that are given hold."""
+    return (
+        _WHICH[options.samples or "all"](record)
+        and options.suite in (None, record.suite)
+        and options.model in (None, record.model)
+        and options.category in (None, record.category)
+        and (options.id is None or record.id in options.id)
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,20 +73,12 @@ def run(options: argparse.Namespace) -> int:
         _warn(report, options.report)
         write_out(f"{part}\n" for part in _summary(_restricted(report, options.suite, options.model), options.format))
         return 0
-    chosen = _Filter(
-        which=options.samples or "all",
-        suite=options.suite,
-        model=options.model,
-        category=options.category,
-        ids=tuple(options.id or ()),
-    )
-    categories = {name for one in report.suites if chosen.suite in (None, one.info.name) for name in one.categories}
-    check_known("category", chosen.category, sorted(categories))
-    records: Iterable[Record] = filter(chosen.admits, report.records)
-    if chosen.ids:
-        records = _with_ids(report, chosen)
-    whole = bool(chosen.ids)
-    write_out(f"{line}\n" for line in _samples(records, options.format, whole=whole, prompt=whole or options.prompts))
+    categories = {name for one in report.suites if options.suite in (None, one.info.name) for name in one.categories}
+    check_known("category", options.category, sorted(categories))
+    whole = options.id is not None
+    records = _with_ids(report, options) if whole else report.records
+    chosen = (record for record in records if _is_chosen(record, options))
+    write_out(f"{line}\n" for line in _samples(chosen, options.format, whole=whole, prompt=whole or options.prompts))
     return 0
 
 
@@ -214,13 +197,15 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
         yield f"{count} sample{'' if count == 1 else 's'}"
 
 
-def _with_ids(report: Report, chosen: _Filter) -> list[Record]:
-    """The samples that were asked for by their ids. Raises ``ReportError`` for an id that no sample has."""
+def _with_ids(report: Report, options: argparse.Namespace) -> list[Record]:
+    """The suite's samples of these ids. Raises ``ReportError`` for an id that no sample has."""
     from pytest_llmeval.reporting.report.report import check_known
 
-    of_suite = [record for record in report.records if record.id in chosen.ids and chosen.suite in (None, record.suite)]
-    for given in chosen.ids:
+    of_suite = [
+        record for record in report.records if options.suite in (None, record.suite) and record.id in options.id
+    ]
+    for given in options.id:
         if all(record.id != given for record in of_suite):
-            known = {record.id for record in report.records if chosen.suite in (None, record.suite)}
+            known = {record.id for record in report.records if options.suite in (None, record.suite)}
             check_known("sample", given, itertools.islice(sorted(known), 10_000))
-    return [record for record in of_suite if chosen.admits(record)]
+    return of_suite

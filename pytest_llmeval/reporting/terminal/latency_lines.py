@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.terminal.suite_texts import suite_name
-from pytest_llmeval.reporting.terminal.tables import Table, joined_lines, table_lines
+from pytest_llmeval.reporting.terminal.tables import joined_lines
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["duration", "latency_cells", "latency_lines", "latency_table", "phase_lines"]
+__all__ = ["duration", "latency_cells", "latency_lines", "phase_lines"]
 
 _PERCENTILES = ("p50", "p95", "p99")
 _SHOWN = ("mean", *_PERCENTILES)
@@ -24,7 +24,7 @@ def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, wi
     """The latency of the session's samples in a line.
 
     Of one suite with its percentiles, and those of its tokens/s. Percentiles of several suites cannot be averaged: of
-    them it is the mean over all samples, and the smallest and largest p95 of a suite. ``latency_table`` has them all.
+    them it is the mean over all samples, and the smallest and largest p95 of a suite. The Markdown report has them all.
     """
     timed = [(suite, latency) for suite in suites if (latency := _measured(suite)) is not None]
     if not timed:
@@ -49,16 +49,8 @@ def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, wi
     yield from joined_lines("latency of a sample:", [f"mean {duration(mean)}", f"p95 {spread}"], width=width)
 
 
-def latency_table(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """Latency and tokens per second of every suite that has them, mean and percentiles."""
-    headers, rows = latency_cells(suites, names)
-    if rows:
-        align = ["left", *("right" for _ in headers[1:])]
-        yield from table_lines(Table(headers=headers, rows=rows, align=align, keys=2), width=width)
-
-
 def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows of ``latency_table``, made ``printable``."""
+    """Headers and rows, made ``printable``, of a table of every suite's latency and tokens/s, where it has them."""
     headers = ["suite", "n", "latency mean", *_PERCENTILES, "tokens/s mean", *_PERCENTILES]
     rows = []
     for suite in suites:
