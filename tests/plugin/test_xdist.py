@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.suites_for_tests import SUMS, SUMS_REPLIES
-from tests.support import fake_model_conftest, model_calls
+from tests.support import REPOSITORY, fake_model_conftest, model_calls
 
 NUM_SAMPLES = 32
 
@@ -274,6 +274,26 @@ def test_results_do_not_depend_on_the_number_of_workers(llm_pytester: pytest.Pyt
         reports.append((report["records"], [suite["metrics"] for suite in report["suites"]]))
     assert len(reports[0][0]) == 56
     assert reports == [reports[0]] * 4
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_seed_of_hashes(
+    llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which decides the order of a set: all other sessions of these tests have the same one."""
+    found = []
+    for seed, workers in (("1", "-n0"), ("2", "-n2")):
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        suites = str(REPOSITORY / "example_suites")
+        assert (
+            run(llm_pytester, "--llm-model=random", "-p", "no:cacheprovider", workers, suites).ret == 1
+        )  # gates of every_key
+        report = read_report(llm_pytester.path)
+        for record in report["records"]:
+            record.pop("seconds")
+        found.append({key: report[key] for key in ("records", "suites", "averages", "definitions")})
+    assert len(found[0]["records"]) > 600
+    assert found[0] == found[1]
 
 
 @pytest.mark.fresh_interpreters
