@@ -12,6 +12,7 @@ from pytest_llmeval.gates.subjects import (
     find_metric,
     find_subject,
     found_in_none,
+    nearest_or_all,
 )
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -92,17 +93,21 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
 def unmatched_gates(
     given: Mapping[str, Iterable[GivenGate]], suites: Sequence[SuiteInfo], categories: Mapping[str, Collection[str]]
 ) -> list[str]:
-    """A line for each gate for every suite that is about what none of the suites has; none where there is no suite.
+    """A line for each gate of a suite that is not there, or about what no suite has; none where there is no suite.
 
     ``given`` is as ``check_given_gates`` takes it, ``categories`` are those of each suite by its name. For where all
     suites are known before anything runs: hand-written tests tell of theirs as they record.
     """
+    names = [suite.name for suite in suites]
     has = [(suite.metrics, categories.get(suite.name, ())) for suite in suites]
     messages = []
     for where, gates in given.items():
         for gate in gates:
             subject = gate.rule.subject
-            if has and gate.suite == ANY_SUITE and not any(exists(subject, *one) for one in has):
+            if names and not any(map(gate.matches, names)):
+                hint = nearest_or_all(gate.suite, names, names)
+                messages.append(f"{where} {quoted(gate.text)}: no suite {quoted(gate.suite)} was collected{hint}")
+            elif has and gate.suite == ANY_SUITE and not any(exists(subject, *one) for one in has):
                 end = found_in_none(subject, has)
                 messages.append(f"{where} {quoted(gate.text)}: no suite has {quoted(subject)}{end}")
     return messages

@@ -10,10 +10,10 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
-from pytest_llmeval.plugin.stash import collected_suites_key, is_sample_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.options import GateOptions
+    from pytest_llmeval.plugin.xdist.collected import Collected
 
 __all__ = [
     "baseline_key",
@@ -69,23 +69,21 @@ def check_gates(config: pytest.Config, settings: Settings) -> None:
             )
 
 
-def check_matched(session: pytest.Session) -> None:
+def check_matched(config: pytest.Config, collected: Collected) -> None:
     """Refuse a gate of the command line that is about what no suite has, before anything runs.
 
-    In the process that has collected all suites, where no hand-written test may record to others.
-    Raises ``pytest.UsageError``.
+    Only where no hand-written test may record to other suites. ``--lf`` collects no file in which nothing failed: a
+    gate of one suite is decided at the end then. Raises ``pytest.UsageError``.
     """
-    gates, suites = session.config.stash[settings_key].gate, session.config.stash[collected_suites_key]
-    if not gates or session.testsfailed or any(is_sample_key not in item.stash for item in session.items):
-        return  # what could not be collected may have it
+    gates = config.stash[settings_key].gate
+    if not gates or not collected.samples or collected.may_have_others:
+        return
     from pytest_llmeval.gates.checks import unmatched_gates
 
-    categories: dict[str, set[str]] = {}
-    for item in session.items:
-        sample, file = getattr(item, "sample", None), getattr(item, "file", None)
-        if sample is not None and file is not None and sample.category is not None:
-            categories.setdefault(file.info.name, set()).add(sample.category)
-    messages = unmatched_gates({"--llm-gate": gates}, suites, categories)
+    if getattr(config.option, "lf", False):
+        gates = tuple(gate for gate in gates if gate.is_for_all)
+    suites = [*collected.suites, *collected.absent]
+    messages = unmatched_gates({"--llm-gate": gates}, suites, collected.categories)
     if messages:
         raise pytest.UsageError("; ".join(messages))
 

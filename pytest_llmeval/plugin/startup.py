@@ -126,7 +126,6 @@ def send_collected(session: pytest.Session) -> None:
 def begin(session: pytest.Session) -> None:
     """Plan the samples that are to run; in the only process, also expect them. Raises ``pytest.UsageError``."""
     from pytest_llmeval.plugin.collection.selection import collected_in
-    from pytest_llmeval.plugin.gate_options import check_matched
     from pytest_llmeval.plugin.running.plan import plan, show_progress
 
     collected = collected_in(session)
@@ -136,5 +135,4 @@ def begin(session: pytest.Session) -> None:
         return
     take_collected(session.config, collected, [session.items[place].nodeid for place in collected.samples])
     if collected.samples:
-        check_matched(session)
         show_progress(session)

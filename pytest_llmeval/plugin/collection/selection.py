@@ -14,6 +14,7 @@ from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, w
 from pytest_llmeval.plugin.stash import (
     SampleKey,
     collected_suites_key,
+    is_sample_key,
     num_deselected_key,
     suite_paths_key,
 )
@@ -119,7 +120,17 @@ def collected_in(session: pytest.Session) -> Collected:
         num_deselected=config.stash.get(num_deselected_key, 0),
         unanswered=next((split_file(item.file.nodeid)[0] for item in modelless if item.file.responses is None), None),
         has_model=has_model or len(modelless) < len(samples),
+        categories=_categories(session.items),
+        may_have_others=session.testsfailed > 0 or any(is_sample_key not in item.stash for item in session.items),
     )
+
+
+def _categories(items: Iterable[pytest.Item]) -> dict[str, list[str]]:
+    found: dict[str, dict[str, None]] = {}
+    for item in items:
+        if isinstance(item, SampleItem) and item.sample.category is not None:
+            found.setdefault(item.file.info.name, {})[item.sample.category] = None
+    return {name: list(categories) for name, categories in found.items()}
 
 
 def check_overrides(session: pytest.Session) -> None:

@@ -40,7 +40,8 @@ def llm_session(config: pytest.Config) -> LLMSession:
 def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequence[str]) -> None:
     """What this process has collected, or one of its workers; ``nodeids`` are those of the samples that are to run.
 
-    Raises ``pytest.UsageError`` where a suite was asked for and nothing can answer it.
+    Raises ``pytest.UsageError`` where a suite was asked for and nothing can answer it, or a gate of the command line is
+    about what no suite has.
     """
     config.stash[num_deselected_key] = collected.num_deselected
     config.stash[has_model_key] = collected.has_model
@@ -53,6 +54,10 @@ def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequenc
             f"{collected.unanswered} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
             "or override the fixture llm_model in a conftest.py"
         )
+    if settings.gate:
+        from pytest_llmeval.plugin.gate_options import check_matched
+
+        check_matched(config, collected)
     llm_session(config).take_collected(collected, nodeids)
 
 

@@ -8,7 +8,7 @@ pytest-xdist sends its node ids: the message is there when they arrive.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +28,8 @@ class Collected:
     ``samples`` are the places of samples among the tests that are to run; ``suites`` those with such samples,
     ``absent`` those that were collected without. ``num_deselected`` tests were left out. ``unanswered`` is the file of
     the first suite that has neither a model nor replies of its own, None if there is none. ``has_model``: there is a
-    model, be it that of a conftest.py.
+    model, be it that of a conftest.py. ``categories`` are those of each suite's samples. ``may_have_others``: there may
+    be more suites, of hand-written tests or in files that could not be collected.
     """
 
     samples: Sequence[int]
@@ -37,6 +38,8 @@ class Collected:
     num_deselected: int
     unanswered: str | None
     has_model: bool
+    categories: Mapping[str, Sequence[str]]
+    may_have_others: bool
 
     def encode(self) -> str:
         """As ASCII JSON."""

@@ -119,9 +119,14 @@ class GivenGate:
             raise GateRuleError(f"found {quoted(text)}: the name of the suite is missing before the colon")
         return cls(suite.strip() or ANY_SUITE, GateRule.parse(rule), text)
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it is for all suites that have the metric."""
+        return self.suite == ANY_SUITE
+
     def matches(self, suite: str) -> bool:
         """Whether it is for the suite of this name."""
-        return self.suite == ANY_SUITE or self.suite == " ".join(suite.split())
+        return self.is_for_all or self.suite == " ".join(suite.split())
 
     def __str__(self) -> str:
         """As it is read again: the rule alone where it is for every suite, unless that reads as one of a suite."""
