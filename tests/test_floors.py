@@ -255,6 +255,29 @@ def test_network_stays_with_remote_models_and_hub_loaders() -> None:
     ]
 
 
+NAMED_ABOVE = "suites.format.score_settings."
+"""Settings name the scorer's class as text, relative to ``scoring``, and ``scoring.make`` imports it on first use."""
+
+
+def named_in_text() -> Iterator[tuple[str, str]]:
+    """Modules of ours that a text ``module:Name`` stands for, with the module that has it: no import shows them."""
+    folders = [path.parent for path in ROOT.rglob("__init__.py")]
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if (named := re.fullmatch(r"(\w+(?:\.\w+)*):[A-Za-z_]\w*", text)) is not None:
+                parts = named[1].split(".")
+                for found in (folder.joinpath(*parts).with_suffix(".py") for folder in folders):
+                    if found.is_file():
+                        yield module_name(path), module_name(found)
+
+
+def test_only_settings_name_a_class_of_a_higher_floor() -> None:
+    higher = [pair for pair in named_in_text() if floor(pair[0]) <= floor(pair[1]) and room(pair[0]) != room(pair[1])]
+    assert higher, "settings name their scorers"
+    assert not [pair for pair in higher if not pair[0].startswith(NAMED_ABOVE) or room(pair[1]) != "scoring"]
+
+
 @pytest.mark.parametrize("module", ["", "types", "errors", "demo_model"])
 def test_ground_floor_needs_the_standard_library_only(module: str) -> None:
     assert not [

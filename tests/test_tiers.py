@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 _PROJECT = """\
@@ -16,6 +19,9 @@ def pytest_report_header(config):
     return f"workers: {config.getoption('numprocesses', None)}, OMP_NUM_THREADS {os.environ['OMP_NUM_THREADS']}"
 """
 _TESTS = """\
+import re
+from pathlib import Path
+
 import pytest
 
 @pytest.mark.slow
@@ -91,3 +97,9 @@ def test_most_sessions_with_two_workers_are_slow(
         *(f"test_gates.py::{name}" for name in both),
         *(f"test_other.py::{name}" for name in both - {"test_two[n2]"}),
     }
+
+
+def test_only_other_peoples_modules_may_be_missing() -> None:
+    """A module of ours that cannot be imported fails its tests: skipped, nobody would see it."""
+    of_ours = re.compile(r"importorskip\(\s*[\"'](tests|pytest_llmeval)\b")
+    assert not [str(path) for path in Path(__file__).parent.rglob("*.py") if of_ours.search(path.read_text("utf-8"))]

@@ -40,9 +40,10 @@ def add_parser(commands: Any) -> None:
 def _format(name: str) -> ReportFormat:
     """For argparse; not its ``choices``, since the packages that add some are looked up for this command alone."""
     known = export_formats()
-    if name not in known:
+    if (found := known.get(name.lower())) is None:
         raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(known)})")
-    return known[name]
+    found.check()
+    return found
 
 
 def run(options: argparse.Namespace) -> int:

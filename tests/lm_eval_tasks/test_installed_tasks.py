@@ -26,11 +26,10 @@ from pytest_llmeval.suites.lm_eval.keys import functions
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
+from tests.lm_eval_tasks import side_by_side, synthetic
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")
 pytest.importorskip("datasets", reason="datasets is not installed")
-side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
-synthetic = pytest.importorskip("tests.lm_eval_tasks.synthetic")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 

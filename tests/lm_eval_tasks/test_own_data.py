@@ -21,11 +21,11 @@ from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, translate_coded
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
+from tests.lm_eval_tasks import side_by_side
+from tests.lm_eval_tasks import test_task_code as made_rows
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 yaml_loader = pytest.importorskip("lm_eval.tasks._yaml_loader", reason="lm_eval[hf]==0.4.13 is not installed")
-side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
-made_rows = pytest.importorskip("tests.lm_eval_tasks.test_task_code")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 
@@ -74,7 +74,9 @@ def check_is_theirs(task: Any, evaluation: Evaluation, path: Path) -> None:
     found = side_by_side.our_metrics(evaluation, ours, translate_coded(read_task_file(Source(path, path.name)))[1])
     assert found.keys() == wanted.keys()
     for key, value in wanted.items():
-        assert math.isclose(value, found[key], rel_tol=1e-9)
+        number = found[key]
+        assert number is not None
+        assert math.isclose(value, number, rel_tol=1e-9)
 
 
 @pytest.mark.parametrize("num_fewshot", [None, 2])

@@ -18,10 +18,10 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
+from tests.lm_eval_tasks import side_by_side
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 yaml_loader = pytest.importorskip("lm_eval.tasks._yaml_loader", reason="lm_eval[hf]==0.4.13 is not installed")
-side_by_side = pytest.importorskip("tests.lm_eval_tasks.side_by_side")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
 

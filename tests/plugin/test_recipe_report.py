@@ -70,10 +70,12 @@ def test_the_recipe(site: Path, llm_pytester: pytest.Pytester, workers: list[str
 
 def test_a_suffix_belongs_to_one_package(site: Path, llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     install(site, source=code("python"), project=code("toml").replace("txt =", "CSV ="))
-    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml")
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.csv", "capitals.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     told = "two packages offer the report format .csv: pytest-llmeval-suites and text_reports"
     assert told in result.stderr.str()
+    other = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.json", "capitals.yaml")
+    assert other.ret == 0, "a report of another format is not concerned"
     exported = llm_pytester.run("llmeval", "export", "out.json", "--to", "csv")
     assert exported.ret == 1
     assert told in exported.stderr.str()
@@ -82,7 +84,7 @@ def test_a_suffix_belongs_to_one_package(site: Path, llm_pytester: pytest.Pytest
 def test_two_other_packages_of_one_suffix(site: Path, llm_pytester: pytest.Pytester) -> None:
     for package in ("one_report", "other_report"):
         install(site, package=package, source=code("python"), project=code("toml"))
-    result = llm_pytester.runpytest("--llm-report=out.json", "capitals.yaml")
+    result = llm_pytester.runpytest("--llm-report=out.txt", "capitals.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert re.search("report format .txt: (one|other)_report and (one|other)_report; uninstall", result.stderr.str())
 
@@ -120,3 +122,52 @@ def test_what_is_not_text_is_not_shown(site: Path, llm_pytester: pytest.Pytester
     exported = llm_pytester.run("llmeval", "export", "out.json", "--to", "txt")
     assert (exported.ret, exported.stdout.str()) == (1, "")
     assert "--to txt is no text: name a file with --output" in exported.stderr.str()
+
+
+def test_a_suffix_of_several_parts(site: Path, llm_pytester: pytest.Pytester) -> None:
+    source = "def write_text(report, path): path.write_text(path.name[-7:])\n"
+    install(site, source=source, project=code("toml").replace("txt =", '"tar.gz" ='))
+    assert llm_pytester.runpytest("--llm-report=o.tar.gz", "capitals.yaml").ret == 0
+    assert Path("o.tar.gz").read_text() == ".tar.gz"
+
+
+@pytest.mark.parametrize(
+    ("source", "attribute", "message"),
+    [
+        ("", "", "text_reports of the package text_reports failed: TypeError: it is not a function; write module:fun*"),
+        ("", " x y", "text_reports x y of the package text_reports failed: ValueError: *"),
+        ("import sys; sys.exit(3)", ":write_text", "text_reports:write_text of * failed: SystemExit: 3"),
+    ],
+    ids=["no function", "malformed", "exits"],
+)
+def test_an_entry_point_that_cannot_be_used(
+    site: Path, llm_pytester: pytest.Pytester, source: str, attribute: str, message: str
+) -> None:
+    install(site, source=source, project=code("toml").replace(":write_text", attribute))
+    result = llm_pytester.runpytest("--llm-report=out.txt", "capitals.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: there is no writer of reports .txt: {message}"])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("pass", "text_reports:write_text of the package text_reports wrote nothing"),
+        ("sys.exit(3)", "text_reports:write_text of the package text_reports failed: SystemExit: 3"),
+    ],
+)
+def test_a_writer_that_writes_nothing(
+    site: Path, llm_pytester: pytest.Pytester, workers: list[str], body: str, message: str
+) -> None:
+    install(site, source=f"import sys\ndef write_text(report, path): {body}\n", project=code("toml"))
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-report=out.txt", "capitals.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"*cannot write the report *out.txt: {message}*"])
+    assert "report: out.txt" not in result.stdout.str()
+    assert not Path("out.txt").exists()
+
+
+def test_the_case_of_a_format(site: Path, llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.runpytest("--llm-report=out.json", "capitals.yaml")
+    assert llm_pytester.run("llmeval", "export", "out.json", "--to", "CSV", "-o", "out.CSV").ret == 0
+    assert llm_pytester.runpytest("--llm-report=again.CSV", "capitals.yaml").ret == 0

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_llmeval.errors import LLMEvalError, ReportError
 
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report
 
-__all__ = ["ENTRY_POINTS", "FORMATS", "ReportFormat", "export_formats", "folder_suffix", "report_formats", "suffixes"]
+__all__ = [
+    "ENTRY_POINTS",
+    "FORMATS",
+    "ReportFormat",
+    "export_formats",
+    "folder_suffix",
+    "format_of",
+    "report_formats",
+    "suffixes",
+]
 
 ENTRY_POINTS = "pytest_llmeval.reports"
 """The group of entry points by which other packages add formats: ``txt = "their_package:write_text"``.
@@ -37,7 +46,8 @@ class ReportFormat:
     it is imported when it is used. ``description`` follows the name in a help text. ``is_report`` formats are those
     that ``--llm-report`` writes to a file with ``suffix``, ``is_export`` ones those of ``llmeval export --to NAME``.
     ``is_for_folders`` marks the one that is written where ``--llm-report`` names a folder. ``is_text`` is text in
-    UTF-8, which standard output can show. ``package`` is the distribution that it comes from.
+    UTF-8, which standard output can show. ``package`` is the distribution that it comes from; ``others`` are those
+    that offer a format of this name too, so that it cannot be used.
     """
 
     name: str
@@ -48,18 +58,27 @@ class ReportFormat:
     is_for_folders: bool = False
     is_text: bool = True
     package: str = _OURS
+    others: tuple[str, ...] = ()
 
     @property
     def suffix(self) -> str:
         return f".{self.name}"
 
     def check(self) -> None:
-        """Find out before a long run that another package's writer cannot be imported. Raises ``ReportError``."""
+        """Find out before a long run that it cannot be written: another package's writer cannot be imported, or two
+        packages offer the format. Raises ``ReportError``.
+        """
+        if self.others:
+            raise ReportError(
+                f"two packages offer the report format {self.suffix}: {self.package} and {self.others[0]}; "
+                f"uninstall {self.others[0]}, or give its format another name"
+            )
         if self.package != _OURS:
             self._foreign_writer()
 
     def write(self, report: Report, path: Path) -> None:
         """Write the report: the file holds all of it, or what it held before. Raises ``LLMEvalError``."""
+        self.check()
         if self.package == _OURS:
             resolve_name(self.writer)(report, path)
             return
@@ -69,19 +88,25 @@ class ReportFormat:
         with atomic_path(path, suffix=self.suffix) as temporary:
             try:
                 write(report, temporary)
-            except (LLMEvalError, OSError):
+            except (LLMEvalError, OSError, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except BaseException as error:  # sys.exit would end the session without its summary
                 raise self._failed(f"cannot write the report {path}", error) from error
+            if temporary.is_file() and not temporary.stat().st_size:
+                raise ReportError(
+                    f"cannot write the report {path}: {self.writer} of the package {self.package} wrote nothing"
+                )
 
     def _foreign_writer(self) -> Callable[[Report, Path], None]:
         try:
-            writer: Callable[[Report, Path], None] = resolve_name(self.writer)
-        except Exception as error:
+            writer = resolve_name(self.writer)
+            if not callable(writer):
+                raise TypeError("it is not a function; write module:function in the entry point")
+        except (Exception, SystemExit) as error:
             raise self._failed(f"there is no writer of reports {self.suffix}", error) from error
-        return writer
+        return cast("Callable[[Report, Path], None]", writer)
 
-    def _failed(self, what: str, error: Exception) -> ReportError:
+    def _failed(self, what: str, error: BaseException) -> ReportError:
         from pytest_llmeval.text.redaction import describe
 
         return ReportError(f"{what}: {self.writer} of the package {self.package} failed: {describe(error)}")
@@ -140,12 +165,19 @@ def folder_suffix() -> str:
 
 
 def report_formats() -> Mapping[str, ReportFormat]:
-    """What ``--llm-report`` writes, by suffix. Raises ``ReportError`` where two packages offer one name."""
+    """What ``--llm-report`` writes, by suffix."""
     return {one.suffix: one for one in _all(tuple(sys.path)) if one.is_report}
 
 
+def format_of(path: Path) -> ReportFormat | None:
+    """The one whose suffix ends the file's name, the longest of several; None where there is none."""
+    name = path.name.lower()
+    fitting = [one for suffix, one in report_formats().items() if name.endswith(suffix) and name != suffix]
+    return max(fitting, key=lambda one: len(one.suffix), default=None)
+
+
 def export_formats() -> Mapping[str, ReportFormat]:
-    """What ``llmeval export`` writes, by name. Raises ``ReportError`` where two packages offer one name."""
+    """What ``llmeval export`` writes, by name."""
     return {one.name: one for one in _all(tuple(sys.path)) if one.is_export}
 
 
@@ -156,10 +188,7 @@ def _all(search_path: tuple[str, ...]) -> tuple[ReportFormat, ...]:
     for one in _installed():
         other = found.setdefault(one.name, one)
         if other is not one:
-            raise ReportError(
-                f"two packages offer the report format {one.suffix}: {other.package} and {one.package}; "
-                f"uninstall {one.package}, or give its format another name"
-            )
+            found[one.name] = replace(other, others=(*other.others, one.package))
     return tuple(found.values())
 
 
@@ -170,7 +199,7 @@ def _installed() -> Iterator[ReportFormat]:
         package = "an unknown package" if point.dist is None else point.dist.name
         yield ReportFormat(
             name=point.name.lower(),
-            writer=f"{point.module}:{point.attr}",
+            writer=point.value.partition("[")[0].strip(),  # without extras
             description=f"of the package {package}",
             package=package,
         )

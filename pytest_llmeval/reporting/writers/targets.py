@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import check_writable
-from pytest_llmeval.reporting.writers.formats import folder_suffix, report_formats
+from pytest_llmeval.reporting.writers.formats import folder_suffix, format_of, report_formats
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.redaction import redact
 
@@ -26,23 +26,25 @@ _MAX_MODEL_BYTES = 100
 def parse_target(text: str) -> Path:
     """A file with one of the suffixes of ``report_formats``, or a folder: one that exists, or with a slash at its end.
 
-    ``ValueError`` says what is expected. Raises ``ReportError`` as ``report_formats`` does.
+    ``ValueError`` says what is expected.
     """
     if not text.strip() or "\0" in text:
         raise ValueError("expected the name of a file or folder")
     path = Path(text)
     if os.path.isdir(path):  # not Path's: that raises for a name that is too long
         return path
-    suffix, known = path.suffix.lower(), report_formats()
+    has_form = format_of(path) is not None
     if text.endswith(("/", os.sep)):
-        if suffix in known:
+        if has_form:
             raise ValueError(f"expected a file or a folder: a folder called {path.name} must exist")
         return path
-    if suffix in known:
+    if has_form:
         return path
-    if suffix == ".xml":
+    if path.suffix.lower() == ".xml":
         raise ValueError("expected another suffix: --junitxml=FILE.xml is pytest's own and writes the JUnit file")
-    raise ValueError(f"expected a name that ends in {', '.join(known)}, or a folder; with / at its end, it is created")
+    raise ValueError(
+        f"expected a name that ends in {', '.join(report_formats())}, or a folder; with / at its end, it is created"
+    )
 
 
 def check_target(path: Path) -> None:
@@ -50,8 +52,8 @@ def check_target(path: Path) -> None:
 
     Folders that are not there are made: that of a file, one that is the target itself, and those above them.
     """
-    if not is_folder(path):
-        report_formats()[path.suffix.lower()].check()
+    if not os.path.isdir(path) and (form := format_of(path)) is not None:
+        form.check()
         check_writable(path)
         return
     try:
@@ -93,13 +95,15 @@ def write_report_file(report: Report, path: Path) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ReportError(f"cannot write the report {file}: {error.strerror or error}") from None
-    report_formats()[file.suffix.lower()].write(report, file)
+    if (form := format_of(file)) is None:
+        raise ReportError(f"cannot write the report {file}: its format is not installed any more")
+    form.write(report, file)
     return file
 
 
 def is_folder(path: Path) -> bool:
     """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``report_formats``."""
-    return os.path.isdir(path) or path.suffix.lower() not in report_formats()
+    return os.path.isdir(path) or format_of(path) is None
 
 
 def _models_part(models: Sequence[str]) -> str:
