@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Any
 
 from pytest_llmeval.errors import ReportError
@@ -82,7 +82,7 @@ def check_suites(parts: Sequence[NamedReport]) -> None:
         for suite in report.suites:
             info = suite.info
             other, same = known.setdefault(info.name, (name, info))
-            differing = _differing(_of(same), _of(info), _SUITE_KEYS)
+            differing = _differing(asdict(same), asdict(info), _SUITE_KEYS)
             if differing and same.fingerprint != info.fingerprint and (parts_of := _differing_parts(same, info)):
                 differing = f"other {parts_of}"
             if not differing and list(same.gates) != list(info.gates):
@@ -141,10 +141,6 @@ def check_definitions(parts: Sequence[NamedReport]) -> None:
                     f"metric {metric!r} has another definition in {name} than in this version: {differing}; "
                     "merge with the version that made the reports"
                 )
-
-
-def _of(info: SuiteInfo) -> dict[str, Any]:
-    return {field.name: getattr(info, field.name) for field in fields(info)}
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any], keys: Iterable[str]) -> str:

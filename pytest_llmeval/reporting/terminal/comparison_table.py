@@ -19,12 +19,14 @@ def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str]
     Of proportions, ``+3 -5`` says how many samples it has that the first has not, and the other way round. A difference
     whose interval does not hold 0 is green where the model is better than the first, and red where it is worse.
     """
+    differences = [difference for one in comparisons for difference in one.differences.values()]
+    has_flips = any(difference.num_gained is not None for difference in differences)
     short_cells = [rows for _, rows in comparison_cells(comparisons, names, is_short=True)]
     for place, (headers, rows) in enumerate(comparison_cells(comparisons, names)):
         yield from [""] * (place > 0)
         yield from joined_lines(
             f"against {headers[3]}, over the samples that both scored:",
-            ["value (difference [95% interval]" + ", samples gained and lost)" * _has_flips(comparisons)],
+            ["value (difference [95% interval]" + ", samples gained and lost)" * has_flips],
             width=width,
         )
         table = _table(headers, rows)
@@ -35,14 +37,6 @@ def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str]
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return Table(headers=headers, rows=rows, align=["left", "left", "right", *("left" for _ in headers[3:])], keys=3)
-
-
-def _has_flips(comparisons: Sequence[Comparison]) -> bool:
-    return any(
-        difference.num_gained is not None
-        for comparison in comparisons
-        for difference in comparison.differences.values()
-    )
 
 
 def comparison_cells(
