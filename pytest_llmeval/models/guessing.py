@@ -71,13 +71,6 @@ class _Answers:
     keys: Counter[str] = field(default_factory=Counter)
     texts: dict[str, str] = field(default_factory=dict)
 
-    def add(self, sample: AskedSample) -> None:
-        self.places.update(sample.right)
-        self.options.update(sample.options[place] for place in sample.right)
-        self.keys.update(list(dict.fromkeys(sample.answer_keys)))
-        for key, text in zip(sample.answer_keys, sample.answers, strict=True):
-            self.texts.setdefault(key, text)
-
 
 class GuessingModel(SampleBackend):
     """Guesses among a sample's options, else among the texts that are right somewhere in its suite.
@@ -99,7 +92,11 @@ class GuessingModel(SampleBackend):
         """Count what is right."""
         answers = self._suites[suite] = _Answers()
         for sample in samples:
-            answers.add(sample)
+            answers.places.update(sample.right)
+            answers.options.update(sample.options[place] for place in sample.right)
+            answers.keys.update(list(dict.fromkeys(sample.answer_keys)))
+            for key, text in zip(sample.answer_keys, sample.answers, strict=True):
+                answers.texts.setdefault(key, text)
 
     def answer(self, sample: AskedSample) -> Iterator[Response | Failed]:
         """See ``SampleBackend``. A ``RequestError`` where there is nothing to guess."""

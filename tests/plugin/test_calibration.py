@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +61,14 @@ def test_calibration_is_in_the_report(llm_pytester: pytest.Pytester, workers: li
     capitals = suites["capitals"]
     scores = scores_of(report, "capitals")
     for name in ("nll", "ece"):
-        assert capitals["metrics"][name] == summarize(scores, [name])[name].to_dict()
+        assert capitals["metrics"][name] == asdict(summarize(scores, [name])[name])
         assert capitals["metrics"][name]["n"] == 3
     assert [part["metrics"]["ece"]["n"] for part in capitals["categories"].values()] == [1, 1, 1]
     right = [record["details"]["probabilities"][0] for record in report["records"] if record["id"] == "q1"]
     assert scores[0].values["nll"] == pytest.approx(-math.log(right[0]))
     bins = reliability(scores)
     assert bins is not None
-    assert capitals["reliability"] == [part.to_dict() for part in bins]
+    assert capitals["reliability"] == [asdict(part) for part in bins]
     assert sum(part["n"] for part in capitals["reliability"]) == 3
     assert suites["sums"]["reliability"] is None
     assert "ece" not in suites["sums"]["metrics"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -39,8 +40,8 @@ def test_a_bootstrap_on_request_changes_intervals_alone(llm_pytester: pytest.Pyt
     usual, drawn = (suites[name]["metrics"]["accuracy"] for name in ("usual", "drawn"))
     assert (usual["value"], usual["stderr"]) == (drawn["value"], drawn["stderr"])
     scores = [Score(status="correct" if right else "wrong") for right in (1, 1, 0, 1)]
-    assert drawn == summarize(scores, ["accuracy"], interval="bootstrap")["accuracy"].to_dict()
-    assert usual == summarize(scores, ["accuracy"])["accuracy"].to_dict() != drawn
+    assert drawn == asdict(summarize(scores, ["accuracy"], interval="bootstrap")["accuracy"])
+    assert usual == asdict(summarize(scores, ["accuracy"])["accuracy"]) != drawn
     assert suites["usual"]["fingerprint"] == suites["drawn"]["fingerprint"]
     shown = llm_pytester.run("llmeval", "show", "out.json")
     shown.stdout.fnmatch_lines(["*drawn: *intervals by bootstrap*"])

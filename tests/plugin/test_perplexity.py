@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[str])
     assert records[0]["values"] == {"loglikelihood": -6.0, "words": 3.0, "bytes": 8.0, "tokens": 3.0}
     assert (records[0]["num_prompt_tokens"], records[0]["num_tokens"]) == (1, 3)
     again = summarize([Score(status=record["status"], values=record["values"]) for record in records], suite["metrics"])
-    assert {name: metric.to_dict() for name, metric in again.items()} == suite["metrics"]
+    assert {name: asdict(metric) for name, metric in again.items()} == suite["metrics"]
 
 
 def test_a_chunk_is_one_call(llm_pytester: pytest.Pytester) -> None:

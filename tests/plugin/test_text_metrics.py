@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_bleu_from_suite_to_report(llm_pytester: pytest.Pytester, workers: list[
     assert {record["status"] for record in records} == {"scored"}
     assert records[0]["target"] == ["the cat sat on the mat", "a cat was on the mat"]
     again = summarize([Score(status=record["status"], values=record["values"]) for record in records], suite["metrics"])
-    assert {name: metric.to_dict() for name, metric in again.items()} == suite["metrics"]
+    assert {name: asdict(metric) for name, metric in again.items()} == suite["metrics"]
 
 
 def test_unscored_samples_and_empty_replies(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

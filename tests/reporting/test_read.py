@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +165,7 @@ def test_schema_1() -> None:
     for suite, old in zip(report.suites, raw["suites"], strict=True):
         assert {name: metric.value for name, metric in suite.macro.items()} == old["macro"]
         assert {metric.n for metric in suite.macro.values()} <= {3}
-        found = {name: metric.to_dict() for name, metric in suite.summary.metrics.items()}
+        found = {name: asdict(metric) for name, metric in suite.summary.metrics.items()}
         assert {name: {key: metric[key] for key in old["metrics"][name]} for name, metric in found.items()} == old[
             "metrics"
         ]

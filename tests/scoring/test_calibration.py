@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_bins_cover_everything_once() -> None:
     assert [before.high for before in bins[:-1]] == [after.low for after in bins[1:]]
     assert [part.n for part in bins] == [1, 1, *[0] * 12, 1]  # an edge belongs to the bin below it
     assert (bins[2].confidence, bins[2].accuracy) == (None, None)
-    assert bins[0].to_dict() == {"low": 0.0, "high": 1 / 15, "n": 1, "confidence": 1 / 15, "accuracy": 1.0}
+    assert asdict(bins[0]) == {"low": 0.0, "high": 1 / 15, "n": 1, "confidence": 1 / 15, "accuracy": 1.0}
 
 
 def test_what_has_no_confidence_has_no_bins() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random as standard_random
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -202,7 +203,7 @@ def test_each_kind_of_metric_is_clustered() -> None:
     plain, found = summarize(scores, NAMES), summarize(scores, NAMES, clusters)
     for name, metric in found.items():
         assert (metric.value, metric.n, metric.kind) == (plain[name].value, plain[name].n, plain[name].kind)
-        assert part_from_json(Metric, metric.to_dict()) == metric
+        assert part_from_json(Metric, asdict(metric)) == metric
         assert plain[name].num_clusters is None
         if name != "correct":
             assert metric.num_clusters == 12
@@ -308,7 +309,7 @@ def test_what_nobody_scored_lies_in_no_cluster() -> None:
     for name, metric in summarize(scores, NAMES, ["a", "a", None]).items():
         assert metric.n == 0, name
         assert metric.num_clusters == (None if name == "correct" else 0)
-        assert part_from_json(Metric, metric.to_dict()) == metric
+        assert part_from_json(Metric, asdict(metric)) == metric
 
 
 def test_each_score_has_a_cluster() -> None:
@@ -318,7 +319,7 @@ def test_each_score_has_a_cluster() -> None:
 
 @pytest.mark.parametrize("number", [-3, 2.5, True, "12"])
 def test_a_number_of_clusters_that_cannot_be_read(number: object) -> None:
-    good = Metric(value=0.5, n=20, kind="mean", num_clusters=12).to_dict()
+    good = asdict(Metric(value=0.5, n=20, kind="mean", num_clusters=12))
     with pytest.raises(ValueError, match=r"num_clusters: found .*, expected (a whole number or null|0 or more)"):
         part_from_json(Metric, {**good, "num_clusters": number})
 

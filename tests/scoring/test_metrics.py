@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -232,7 +233,7 @@ def test_order_makes_no_difference_and_metrics_survive_json(scores: list[Score],
     random.shuffle(shuffled)
     assert summarize(shuffled, names) == metrics
     for metric in metrics.values():
-        assert part_from_json(Metric, json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
+        assert part_from_json(Metric, json.loads(json.dumps(asdict(metric), allow_nan=False))) == metric
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_order_makes_no_difference_and_metrics_survive_json(scores: list[Score],
     ],
 )
 def test_a_metric_that_cannot_be_read_says_which_key(change: Mapping[str, object], message: str) -> None:
-    good = Metric(value=0.5, n=2, kind="mean", stderr=0.1, ci_low=0.0, ci_high=1.0).to_dict()
+    good = asdict(Metric(value=0.5, n=2, kind="mean", stderr=0.1, ci_low=0.0, ci_high=1.0))
     with pytest.raises(ValueError, match=message):
         part_from_json(Metric, {**good, **change})
 

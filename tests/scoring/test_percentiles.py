@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def test_the_order_changes_no_digit_and_they_survive_json(values: list[float], r
     shuffled = list(values)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert percentiles(shuffled) == found
-    assert part_from_json(Percentiles, json.loads(json.dumps(found.to_dict()))) == found
+    assert part_from_json(Percentiles, json.loads(json.dumps(asdict(found)))) == found
 
 
 @given(VALUES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,7 @@ def test_a_perplexity_too_large_for_a_float_is_no_number() -> None:
     assert top["word_perplexity"].stderr is None
     assert pseudo_values("word_perplexity", [scored(-709, 1, 1, 1).values, scored(-700, 1, 1, 1).values]) is not None
     assert pseudo_values("word_perplexity", [scored(-1, 1, 1, 1).values, scored(-1417, 1, 1, 1).values]) is None
-    json.dumps([metric.to_dict() for metric in (*metrics.values(), *high.values(), *top.values())], allow_nan=False)
+    json.dumps([asdict(metric) for metric in (*metrics.values(), *high.values(), *top.values())], allow_nan=False)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -250,7 +251,7 @@ def test_order_makes_no_difference_and_metrics_survive_json(scores: list[Score],
     random.shuffle(shuffled)
     assert summarize(shuffled, NAMES) == metrics
     for metric in metrics.values():
-        assert part_from_json(Metric, json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
+        assert part_from_json(Metric, json.loads(json.dumps(asdict(metric), allow_nan=False))) == metric
 
 
 # Two models on the same texts

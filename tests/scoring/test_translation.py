@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -222,7 +223,7 @@ def test_order_makes_no_difference_and_metrics_survive_json(
     random.shuffle(scores)
     assert summarize(scores, names) == metrics
     for metric in metrics.values():
-        assert part_from_json(Metric, json.loads(json.dumps(metric.to_dict(), allow_nan=False))) == metric
+        assert part_from_json(Metric, json.loads(json.dumps(asdict(metric), allow_nan=False))) == metric
 
 
 @pytest.mark.parametrize(("settings", "names"), ALL, ids=["bleu", "chrf", "ter"])

@@ -29,7 +29,7 @@ from pytest_llmeval.plugin.told_once import warn_once
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.samples_for_models import whole_suite
-from pytest_llmeval.scoring.scorers.choices.equal_options import equal_options
+from pytest_llmeval.scoring.scorers.choices.option_scores import equal_options
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.suites.loading.loader import load_suite

@@ -22,7 +22,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
 )
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
 from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
-from pytest_llmeval.types import JSON, Score
+from pytest_llmeval.types import Score
 
 __all__ = [
     "Difference",
@@ -66,10 +66,6 @@ class Difference:
     num_gained: int | None = None
     num_lost: int | None = None
     num_clusters: int | None = None
-
-    def to_dict(self) -> dict[str, JSON]:
-        """As builtins, for a report."""
-        return dataclasses.asdict(self)
 
 
 def compare(

@@ -29,6 +29,7 @@ _WAYS: Mapping[MathCompare, tuple[Extract, ...]] = MappingProxyType(
         "minerva": ("minerva",),
     }
 )
+_ONE = Answer("1", "whole")
 _EXTRA = "install it with: pip install 'pytest-llmeval-suites[math]'"
 
 
@@ -83,7 +84,8 @@ class MathScorer(SettingsScorer[MathSettings]):
         shown = None if self._searches_itself else answer.text
         for reference in presented.references:
             verdict = self._compare(reference, answer)
-            if verdict.problem is not None and (fault := self._fault_of(reference)) is not None:
+            # A target that cannot be compared with 1 either is at fault itself.
+            if verdict.problem is not None and (fault := self._compare(reference, _ONE).problem) is not None:
                 return Score(status="unscored", answer=shown, reason=f"target {quote(reference)}: {fault}")
             details = {"extracted_by": answer.by, **_details(verdict), **cut}
             shown = verdict.reply if self._searches_itself else answer.text
@@ -106,10 +108,6 @@ class MathScorer(SettingsScorer[MathSettings]):
         if numeral is None or numeral.text != form.strip():
             return form
         return f"{numeral.value.numerator:x}/{numeral.value.denominator:x}"
-
-    def _fault_of(self, reference: str) -> str | None:
-        """Why a target cannot be compared, whatever the reply: not with 1 either."""
-        return self._compare(reference, Answer("1", "whole")).problem
 
     @property
     def _searches_itself(self) -> bool:

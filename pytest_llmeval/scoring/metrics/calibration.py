@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
-from pytest_llmeval.scoring.metrics.probabilities import softmax
-from pytest_llmeval.types import JSON, Score
+from pytest_llmeval.types import Score
 
 __all__ = [
     "CALIBRATION",
@@ -20,6 +19,7 @@ __all__ = [
     "calibration_values",
     "negative_loglikelihood",
     "reliability",
+    "softmax",
 ]
 
 CALIBRATION = ("nll", "ece")
@@ -41,9 +41,13 @@ class ReliabilityBin:
     confidence: float | None
     accuracy: float | None
 
-    def to_dict(self) -> dict[str, JSON]:
-        """As builtins, for a report."""
-        return asdict(self)
+
+def softmax(values: Sequence[float]) -> list[float]:
+    """``exp(v) / sum(exp(v))``, stable; -inf gets 0. At least one value must be finite, and none NaN or +inf."""
+    top = max(values)
+    weights = [math.exp(value - top) for value in values]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
 
 
 def negative_loglikelihood(scores: Sequence[float], right: Collection[int]) -> float:

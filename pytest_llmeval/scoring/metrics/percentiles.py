@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from pytest_llmeval.types import JSON
 
 __all__ = ["Percentiles", "percentiles"]
 
@@ -21,10 +18,6 @@ class Percentiles:
     p50: float
     p95: float
     p99: float
-
-    def to_dict(self) -> dict[str, JSON]:
-        """As builtins, for a report."""
-        return dataclasses.asdict(self)
 
 
 def percentiles(values: Sequence[float]) -> Percentiles | None:

@@ -28,15 +28,11 @@ class PooledFormula:
     slope: Callable[[float], float]
 
 
-def _bits(nats: float) -> float:
-    return nats / math.log(2)
-
-
 POOLED: Mapping[str, PooledFormula] = MappingProxyType(
     {
         "word_perplexity": PooledFormula("words", math.exp, math.exp),
         "byte_perplexity": PooledFormula("bytes", math.exp, math.exp),
-        "bits_per_byte": PooledFormula("bytes", _bits, lambda _: 1 / math.log(2)),
+        "bits_per_byte": PooledFormula("bytes", lambda nats: nats / math.log(2), lambda _: 1 / math.log(2)),
         "token_perplexity": PooledFormula("tokens", math.exp, math.exp),
         "perplexity": PooledFormula("samples", math.exp, math.exp),
     }

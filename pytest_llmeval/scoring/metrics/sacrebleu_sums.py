@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, cast
 
 import regex
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
+    from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, TerSettings
+
 __all__ = [
     "CHRF_NAMES",
     "SMOOTHINGS",
-    "TerRules",
     "bleu",
     "bleu_counts",
     "chrf_counts",
@@ -80,25 +81,17 @@ def bleu(order: int, tokenize: str, lowercase: bool) -> BLEU:
     )
 
 
-def bleu_counts(
-    text: str,
-    references: Sequence[str],
-    *,
-    order: int,
-    tokenize: str,
-    lowercase: bool,
-    smoothing: str,
-    smooth_value: float | None,
-) -> dict[str, float]:
-    """What BLEU of n-grams up to ``order`` is made of: the lengths of reply and nearest reference in tokens, and for
-    each n the n-grams of the reply and those that match. The smoothing rides along: it is the same for all samples.
+def bleu_counts(text: str, references: Sequence[str], settings: BleuSettings) -> dict[str, float]:
+    """What BLEU of each order is made of: the lengths of reply and nearest reference in tokens, and for each n the
+    n-grams of the reply and those that match. The smoothing rides along: it is the same for all samples.
     """
-    found = bleu(order, tokenize, lowercase).sentence_score(text, references)
+    order = max(settings.k)
+    found = bleu(order, settings.tokenize, settings.lowercase).sentence_score(text, references)
     counts = {
         "bleu_length": float(found.sys_len),
         "bleu_reference_length": float(found.ref_len),
-        "bleu_smoothing": float(SMOOTHINGS.index(smoothing)),
-        "bleu_smooth_value": _smooth_value(smoothing, smooth_value),
+        "bleu_smoothing": float(SMOOTHINGS.index(settings.smoothing)),
+        "bleu_smooth_value": _smooth_value(settings.smoothing, settings.smooth_value),
     }
     for n in range(order):
         counts[f"bleu_matches_{n + 1}"] = float(found.counts[n])
@@ -178,15 +171,13 @@ def _chrf(word_order: int, beta: int, lowercase: bool = False, whitespace: bool 
     return CHRF(char_order=_CHAR_ORDER, word_order=word_order, beta=beta, lowercase=lowercase, whitespace=whitespace)
 
 
-def chrf_counts(
-    text: str, references: Sequence[str], *, word_order: int, beta: int, lowercase: bool, whitespace: bool
-) -> dict[str, float]:
+def chrf_counts(text: str, references: Sequence[str], settings: ChrfSettings, word_order: int) -> dict[str, float]:
     """What chrF is made of: for each order the n-grams of the reply, of its best reference, and those that match."""
     # sacrebleu gives these counts to its own significance tests, and has no public name for them.
-    (found,) = _chrf(word_order, beta, lowercase, whitespace)._extract_corpus_statistics(
-        [text], [[reference] for reference in references]
-    )
-    return {**dict(zip(_chrf_sums(word_order), map(float, found), strict=True)), _chrf_beta(word_order): float(beta)}
+    metric = _chrf(word_order, settings.beta, settings.lowercase, settings.whitespace)
+    (found,) = metric._extract_corpus_statistics([text], [[reference] for reference in references])
+    counts = dict(zip(_chrf_sums(word_order), map(float, found), strict=True))
+    return {**counts, _chrf_beta(word_order): float(settings.beta)}
 
 
 def sentence_chrf(counts: Ingredients, word_order: int) -> float:
@@ -229,31 +220,22 @@ def _chrf_of(counts: Sequence[float], word_order: int, beta: float) -> float:
 # TER
 
 
-class TerRules(TypedDict):
-    """How texts become words: sacrebleu's arguments."""
-
-    normalized: bool
-    no_punct: bool
-    asian_support: bool
-    case_sensitive: bool
-
-
 @lru_cache(maxsize=8)
-def _ter(**rules: Unpack[TerRules]) -> TER:
+def _ter(settings: TerSettings) -> TER:
     from sacrebleu.metrics.ter import TER
 
-    return TER(**rules)
+    return TER(**settings.model_dump(include={"normalized", "no_punct", "asian_support", "case_sensitive"}))
 
 
-def ter_counts(text: str, references: Sequence[str], **rules: Unpack[TerRules]) -> dict[str, float]:
+def ter_counts(text: str, references: Sequence[str], settings: TerSettings) -> dict[str, float]:
     """What TER is made of: the fewest edits that lead to a reference, and the references' mean length in words."""
-    found = _ter(**rules).sentence_score(text, references)
+    found = _ter(settings).sentence_score(text, references)
     return dict(zip(_TER_NEEDS, (float(found.num_edits), float(found.ref_length)), strict=True))
 
 
-def ter_words(text: str, **rules: Unpack[TerRules]) -> list[str]:
+def ter_words(text: str, settings: TerSettings) -> list[str]:
     """The words that TER compares."""
-    tokenized: str = _ter(**rules).tokenizer(text.rstrip())
+    tokenized: str = _ter(settings).tokenizer(text.rstrip())
     return tokenized.split()
 
 

@@ -35,7 +35,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
     standard_error,
 )
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
-from pytest_llmeval.types import JSON, Score
+from pytest_llmeval.types import Score
 
 __all__ = [
     "METRICS",
@@ -89,10 +89,6 @@ class Metric:
     ci_low: float | None = None
     ci_high: float | None = None
     num_clusters: int | None = None
-
-    def to_dict(self) -> dict[str, JSON]:
-        """As builtins, for a report."""
-        return dataclasses.asdict(self)
 
 
 def why_no_interval(metric: Metric) -> str | None:

@@ -43,10 +43,6 @@ def _reduction(name: str) -> str:
     return name
 
 
-def _as_list(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise refuse_here("found an empty list, expected one reduction or more")
@@ -60,7 +56,7 @@ Reductions: TypeAlias = Annotated[
     tuple[Annotated[str, AfterValidator(_reduction)], ...],
     FROM_LIST,
     AfterValidator(_distinct),
-    BeforeValidator(_as_list),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     WithJsonSchema(
         {
             "anyOf": [

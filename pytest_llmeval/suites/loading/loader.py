@@ -130,7 +130,7 @@ def _validated(value: dict[str, JSON], origin: Origin, scorers: Mapping[str, Cal
     if spec.samples is None and spec.dataset is None:
         raise origin.error("found neither samples nor dataset, expected one of them", ("suite",))
     if (problem := contradiction(spec.prompt)) is not None:
-        raise origin.error(f"{dotted(problem[1])}: {problem[0]}", problem[1])
+        raise origin.error_at(problem[1], problem[0])
     fewshot = spec.prompt.fewshot
     if fewshot is not None:
         keys: Keys = ("prompt", "fewshot")
@@ -152,15 +152,13 @@ def _check_streaming(spec: SuiteSpec, origin: Origin) -> None:
         return
     if dataset.shuffle_seed is not None:
         keys: Keys = ("dataset", "shuffle_seed")
-        raise origin.error(f"{dotted(keys)}: needs all rows, which dataset.streaming does not read; remove one", keys)
+        raise origin.error_at(keys, "needs all rows, which dataset.streaming does not read; remove one")
     is_own = fewshot is not None and fewshot.samples is None and fewshot.path is None and fewshot.hub is None
     if is_own and dataset.limit is not None and fewshot is not None and fewshot.count and fewshot.sampler != "first_n":
         keys = ("prompt", "fewshot", "sampler")
-        raise origin.error(
-            f"{dotted(keys)}: draws from all rows, which dataset.streaming with a limit does not read; "
-            "write sampler: first_n, or name other examples with prompt.fewshot.hub and split",
-            keys,
-        )
+        advice = "write sampler: first_n, or name other examples with prompt.fewshot.hub and split"
+        message = "draws from all rows, which dataset.streaming with a limit does not read"
+        raise origin.error_at(keys, f"{message}; {advice}")
 
 
 def _counted(number: int, noun: str) -> str:
@@ -215,11 +213,11 @@ class _Reading:
         keys, _ = self.field_map.rules[CLUSTER]
         num_clusters = len({sample.cluster for sample in samples})
         if num_clusters < _MIN_CLUSTERS:
-            raise self.origin.error(
-                f"{dotted(keys)}: found {_counted(num_clusters, 'cluster')} in {_counted(len(samples), 'sample')}, "
-                f"expected at least {_MIN_CLUSTERS}: a standard error over fewer would be far too small; remove the "
-                "key to take samples as independent, or name a finer one",
+            raise self.origin.error_at(
                 keys,
+                f"found {_counted(num_clusters, 'cluster')} in {_counted(len(samples), 'sample')}, expected at least "
+                f"{_MIN_CLUSTERS}: a standard error over fewer would be far too small; remove the key to take samples "
+                "as independent, or name a finer one",
             )
 
     def _rules(self) -> dict[str, tuple[Keys, object]]:
@@ -232,9 +230,7 @@ class _Reading:
             if rule is None:
                 continue
             if name in rules:
-                raise self.origin.error(
-                    f"{name}: found it also as dataset.fields.{name}, expected one of them", (name,)
-                )
+                raise self.origin.error_at((name,), f"found it also as dataset.fields.{name}, expected one of them")
             rules[name] = ((name,), rule)
         return rules
 
@@ -247,7 +243,7 @@ class _Reading:
             try:
                 self.templates.check(getattr(part, str(keys[-1]), None) or "")
             except TemplateError as error:
-                raise self.origin.error(f"{dotted(keys)}: {error}", keys) from None
+                raise self.origin.error_at(keys, str(error)) from None
 
     def _samples(self) -> tuple[list[Sample], list[Row]]:
         """All samples before shuffle and limit, and their rows if few-shot examples are to be made of those anew."""
@@ -273,15 +269,13 @@ class _Reading:
             if len(samples) == limit:
                 break
         if not samples:
-            keys: Keys = ("dataset", "where")
-            raise self.origin.error(
-                f"dataset.where: found it false for all {num_rows} rows, expected some to be left", keys
-            )
+            message = f"found it false for all {num_rows} rows, expected some to be left"
+            raise self.origin.error_at(("dataset", "where"), message)
         return samples, rows
 
     def _inline_rows(self, samples: Sequence[dict[str, Any]], keys: Keys) -> list[Row]:
         if not samples:
-            raise self.origin.error(f"{dotted(keys)}: found an empty list, expected samples", keys)
+            raise self.origin.error_at(keys, "found an empty list, expected samples")
         document = self.origin.document
         return [
             Row(columns, document.source, number, document.line((*keys, number - 1)), inline=True)
@@ -297,17 +291,16 @@ class _Reading:
         try:
             self.templates.check(source)
         except TemplateError as error:
-            raise self.origin.error(f"dataset.where: {error}", keys) from None
+            raise self.origin.error_at(keys, str(error)) from None
 
         def is_kept(mapped: Mapped) -> bool:
             try:
                 value = self.templates.value(source, mapped.variables)
             except TemplateError as error:
-                raise self.origin.error(f"dataset.where: {mapped.row.place}: {error}", keys) from None
+                raise self.origin.error_at(keys, f"{mapped.row.place}: {error}") from None
             if value not in (True, False):
-                raise self.origin.error(
-                    f"dataset.where: {mapped.row.place}: found {describe(value)}, expected true or false", keys
-                )
+                message = f"{mapped.row.place}: found {describe(value)}, expected true or false"
+                raise self.origin.error_at(keys, message)
             return bool(value)
 
         return is_kept
@@ -339,7 +332,7 @@ class _Reading:
             of = error.sample
             kind = "example" if error.is_example else "sample"
             where = f"{kind} {quoted(of.id)} ({self.origin.place(of)}): " if of is not None else ""
-            raise self.origin.error(f"{dotted(error.keys)}: {where}{error}", error.keys) from None
+            raise self.origin.error_at(error.keys, f"{where}{error}") from None
 
     def _pool(self, fewshot: FewshotSpec, rows: Iterable[Row]) -> list[Sample]:
         rules = dict(self.field_map.rules)

@@ -52,6 +52,10 @@ class Origin:
             return self.source.error(f"preset {self.preset.name}: {message}", self.document.line(("preset",)))
         return self.source.error(message, self.document.line(keys))
 
+    def error_at(self, keys: Keys, problem: str) -> SuiteError:
+        """``error`` at ``keys``, which the message names."""
+        return self.error(f"{dotted(keys)}: {problem}", keys)
+
     def place(self, sample: Sample) -> str:
         """``file:line`` of the sample, the file as the user knows it."""
         shown = self.shown(sample.path)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.runtime import Context
 
-from pytest_llmeval.suites.templates.example_memo import ExampleMemo
 from pytest_llmeval.suites.templates.sandbox import MAX_OUTPUT, RefusedError, Sandbox
 from pytest_llmeval.suites.templates.text_filters import VALUE_FILTERS
 from pytest_llmeval.text.wording import expected_one_of
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, Message
 
-__all__ = ["TemplateError", "Templates", "is_template"]
+__all__ = ["ExampleMemo", "RenderedExample", "TemplateError", "Templates", "is_template"]
 
 _RESULT = "value_of_the_expression"
 _UNDEFINED = re.compile(r"'(.+)' is undefined")
@@ -31,6 +30,38 @@ class TemplateError(ValueError):
 def is_template(text: str) -> bool:
     """True where ``text`` holds ``{{`` or ``{%``."""
     return "{{" in text or "{%" in text
+
+
+RenderedExample: TypeAlias = str | tuple[Message, Message]
+"""An example as text, or as a turn of the user and one of the assistant."""
+
+
+@dataclass(slots=True)
+class ExampleMemo:
+    """Rendered examples by their template and by the objects, not the values, that it was filled with: comparing those
+    takes longer.
+
+    Past ``max_characters`` everything is forgotten, so that a large data set whose every row becomes an example does
+    not fill the memory.
+    """
+
+    max_characters: int = 32_000_000
+    _num_characters: int = 0
+    _known: dict[tuple[str, int, int], tuple[object, object, RenderedExample]] = field(default_factory=dict)
+
+    def get(self, template: str, variables: object, answer: object) -> RenderedExample | None:
+        """What was made of exactly these objects; None if it is not known."""
+        found = self._known.get((template, id(variables), id(answer)))
+        return found[2] if found is not None else None
+
+    def keep(self, rendered: RenderedExample, template: str, variables: object, answer: object) -> None:
+        """Remember it. The objects are kept too, so that no other object gets the ``id`` of one."""
+        size = len(rendered) if isinstance(rendered, str) else sum(len(turn.content) for turn in rendered)
+        if self._num_characters + size > self.max_characters:
+            self._known.clear()
+            self._num_characters = 0
+        self._known[template, id(variables), id(answer)] = (variables, answer, rendered)
+        self._num_characters += size
 
 
 @dataclass(slots=True)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values
+from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.probabilities import softmax
 from pytest_llmeval.scoring.metrics.summary import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     OptionsScorer,

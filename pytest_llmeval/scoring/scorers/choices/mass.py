@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.metrics.calibration import negative_loglikelihood
-from pytest_llmeval.scoring.metrics.probabilities import softmax
+from pytest_llmeval.scoring.metrics.calibration import negative_loglikelihood, softmax
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     OptionsScorer,
     alike_as_one,

@@ -11,6 +11,7 @@ from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikeliho
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import Normalize
+from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, LoglikelihoodResponse, Prompt, Request, Sample
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Ranking",
     "alike_as_one",
     "brier_sum",
+    "equal_options",
     "option_details",
     "options_problem",
     "rank",
@@ -212,3 +214,21 @@ def brier_sum(probabilities: Sequence[float], right: Collection[int]) -> float:
     Over the softmax of summed log-likelihoods (``normalize: sum``) its mean over samples is lm-eval's ``brier_score``.
     """
     return math.fsum((p - (index in right)) ** 2 for index, p in enumerate(probabilities))
+
+
+def equal_options(suite: Suite) -> str | None:
+    """One line that names the first sample with an option twice and counts the others; None where there is none."""
+    if not any(settings.needs_options for settings, _ in suite.spec.score.each()):
+        return None
+    found = [sample for sample in suite.samples if len({*map(str.strip, sample.choices)}) < len(sample.choices)]
+    if not found:
+        return None
+    first, texts = found[0], [choice.strip() for choice in found[0].choices]
+    twice = next(text for text in texts if texts.count(text) > 1)
+    others = {1: "", 2: ", and another sample has equal options too"}.get(
+        len(found), f", and {len(found) - 1} other samples have equal options too"
+    )
+    return (
+        f"{suite.name}: sample {quote(first.id)} ({suite.place(first)}) has the option {quote(twice)} "
+        f"{texts.count(twice)} times{others}: no answer can tell them apart"
+    )

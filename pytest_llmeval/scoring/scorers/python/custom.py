@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.models.python.importing import signature_of
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.python.checked import (
@@ -217,18 +218,13 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
 
 def _returns_number(judge: ReplyJudge) -> bool:
     """Whether a function says that it returns a number, and so never that a reply is right: ``-> float``."""
-    try:
-        found = inspect.signature(judge).return_annotation
-    except (TypeError, ValueError):
-        return False
-    return found in (float, int, "float", "int")
+    signature = signature_of(judge)
+    return signature is not None and signature.return_annotation in (float, int, "float", "int")
 
 
 def _all_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # written in C
-        return []
+    signature = signature_of(function)
+    return [] if signature is None else list(signature.parameters.values())
 
 
 def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:

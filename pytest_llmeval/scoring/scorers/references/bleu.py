@@ -44,13 +44,5 @@ class BleuScorer(LibraryScorer[BleuSettings]):
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
         """The samples' own BLEU, and the counts that the corpus's is made of."""
-        counts = bleu_counts(
-            text,
-            references,
-            order=max(self.settings.k),
-            tokenize=self.settings.tokenize,
-            lowercase=self.settings.lowercase,
-            smoothing=self.settings.smoothing,
-            smooth_value=self.settings.smooth_value,
-        )
+        counts = bleu_counts(text, references, self.settings)
         return {**{f"sentence_bleu_{k}": sentence_bleu(counts, k) for k in self.settings.k}, **counts}

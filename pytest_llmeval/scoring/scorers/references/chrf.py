@@ -23,13 +23,6 @@ class ChrfScorer(LibraryScorer[ChrfSettings]):
         """The sample's own chrF, and the counts that the corpus's is made of."""
         values: dict[str, float] = {}
         for order in self.settings.word_order:
-            counts = chrf_counts(
-                text,
-                references,
-                word_order=order,
-                beta=self.settings.beta,
-                lowercase=self.settings.lowercase,
-                whitespace=self.settings.whitespace,
-            )
+            counts = chrf_counts(text, references, self.settings, order)
             values |= {f"sentence_{CHRF_NAMES[order]}": sentence_chrf(counts, order), **counts}
         return values

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Self
 
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
 from pytest_llmeval.suites.format.score_settings.texts import MeteorSettings
 
 __all__ = ["MeteorScorer"]
-
-
-class _NoStems:
-    """Leaves words as they are."""
-
-    def stem(self, word: str) -> str:
-        return word
-
-
-class _NoSynonyms:
-    """A WordNet without a word in it."""
-
-    def synsets(self, word: str) -> tuple[()]:
-        return ()
 
 
 class MeteorScorer(LibraryScorer[MeteorSettings]):
@@ -56,8 +43,8 @@ class MeteorScorer(LibraryScorer[MeteorSettings]):
         found = meteor_score(
             [self._words(reference) for reference in references],
             self._words(text),
-            stemmer=PorterStemmer() if self.settings.stem else _NoStems(),
-            wordnet=wordnet if self.settings.synonyms else _NoSynonyms(),
+            stemmer=PorterStemmer() if self.settings.stem else SimpleNamespace(stem=str),
+            wordnet=wordnet if self.settings.synonyms else SimpleNamespace(synsets=lambda word: ()),
             alpha=self.settings.alpha,
             beta=self.settings.beta,
             gamma=self.settings.gamma,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
-from pytest_llmeval.scoring.metrics.sacrebleu_sums import TerRules, ter_counts, ter_of, ter_words
+from pytest_llmeval.scoring.metrics.sacrebleu_sums import ter_counts, ter_of, ter_words
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer, TooLongError
 from pytest_llmeval.suites.format.score_settings.texts import TerSettings
 
@@ -27,11 +26,6 @@ class TerScorer(LibraryScorer[TerSettings]):
 
         ``TooLongError`` for more than ``MAX_PAIRS`` words, as sacrebleu's tokenizer with these settings finds them.
         """
-        TooLongError.check("TER", text, references, lambda part: len(ter_words(part, **self._rules)), MAX_PAIRS)
-        counts = ter_counts(text, references, **self._rules)
+        TooLongError.check("TER", text, references, lambda part: len(ter_words(part, self.settings)), MAX_PAIRS)
+        counts = ter_counts(text, references, self.settings)
         return {"sentence_ter": ter_of(tuple(counts.values())), **counts}
-
-    @property
-    def _rules(self) -> TerRules:
-        """Sacrebleu's arguments."""
-        return cast("TerRules", self.settings.model_dump(include=set(TerRules.__annotations__)))

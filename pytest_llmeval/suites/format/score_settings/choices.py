@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.format.spec import FROM_LIST, refuse
@@ -141,13 +141,10 @@ class LetterSettings(ScorerSettings):
             )
         return self
 
-    @model_serializer(mode="wrap")
-    def _without_what_came_later(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The rule that was the only one once leaves the fingerprints of suites that name it as they were."""
-        values: dict[str, Any] = handler(self)
-        if self.rule == "first_upper":
-            values.pop("rule", None)
-        return values
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The rule that was the only one once."""
+        return ("rule",) if self.rule == "first_upper" else ()
 
 
 class YesNoSettings(ScorerSettings):
@@ -190,15 +187,11 @@ class YesNoSettings(ScorerSettings):
             )
         return self
 
-    @model_serializer(mode="wrap")
-    def _without_what_came_later(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What was so before there were rules leaves fingerprints as they were."""
-        values: dict[str, Any] = handler(self)
-        if self.rule == "prefix" or self.by == "loglikelihood":
-            values.pop("rule", None)
-        if self.by == "generation":
-            values.pop("tie_is_no", None)
-        return values
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """What was so before there were rules."""
+        has_rule = self.rule != "prefix" and self.by == "generation"
+        return (*(() if has_rule else ("rule",)), *(("tie_is_no",) if self.by == "generation" else ()))
 
 
 class PerplexitySettings(ScorerSettings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, Field
 
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here
@@ -81,13 +81,10 @@ class ExactSettings(ScorerSettings):
         "empty after normalisation is then right.",
     )
 
-    @model_serializer(mode="wrap")
-    def _without_default(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A key that came later leaves the fingerprints of suites that do without it as they were."""
-        values: dict[str, Any] = handler(self)
-        if not self.allow_empty:
-            values.pop("allow_empty", None)
-        return values
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The key, in suites that do without it."""
+        return () if self.allow_empty else ("allow_empty",)
 
 
 class ContainsSettings(ScorerSettings):
@@ -127,11 +124,6 @@ class JsonSettings(ScorerSettings):
         if not isinstance(self.schema_, str):
             return self
         return self.model_copy(update={"schema_": read(self.schema_, (*keys, "json", "schema"))})
-
-    @model_serializer(mode="wrap")
-    def _by_its_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """``schema`` is a name that pydantic keeps for itself."""
-        return {key.rstrip("_"): value for key, value in handler(self).items()}
 
 
 class PatternSettings(ScorerSettings):

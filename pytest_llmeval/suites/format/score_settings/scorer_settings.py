@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from pytest_llmeval.suites.format.spec import Spec
 from pytest_llmeval.text.wording import Keys
 
@@ -21,6 +23,16 @@ class ScorerSettings(Spec):
 
     needs_options: ClassVar[bool] = False
     """Whether a sample needs options that an answer is chosen from."""
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """Keys that came later and say here what was so before them: they leave the fingerprints as they were."""
+        return ()
+
+    @model_serializer(mode="wrap")
+    def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = handler(self)
+        return {key.rstrip("_"): value for key, value in values.items() if key not in self.unsaid}
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
