@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from pytest_llmeval.cli import main
+from tests.plugin.test_recipe_report import install
 from tests.support import FAKE_MODEL_CONFTEST, fake_model_conftest
 
 NEAR = """
@@ -136,20 +138,90 @@ def test_a_name_that_is_ours_is_refused(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*'exact' is a scorer of pytest-llmeval-suites; rename yours"])
 
 
-def test_an_installed_package_registers_by_entry_point(
-    project: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("[print]", "pytest_llmeval_scorers: found a list, expected a mapping of names to scorers"),
+        ("{'mine': 1}", "pytest_llmeval_scorers: 'mine' is a int, expected a function or a class"),
+    ],
+)
+def test_what_the_hook_cannot_return(project: pytest.Pytester, workers: list[str], returned: str, message: str) -> None:
+    project.makeconftest(fake_model_conftest() + f"def pytest_llmeval_scorers(): return {returned}")
+    result = run(project, "exact", *workers)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*registered_scorers*")
+
+
+POLITE = "def polite(reply, target):\n    return 'please' in reply\n"
+
+
+def install_scorer(site: Path, package: str, source: str = POLITE, name: str = "polite") -> None:
+    """A package with the scorer ``name``, which is the function ``polite`` of its module."""
+    project = f'[project.entry-points."pytest_llmeval.scorers"]\n{name} = "{package}:polite"\n'
+    install(site, package=package, source=source, project=project)
+
+
+@pytest.fixture
+def site(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of installed packages, for processes that start from now on."""
+    site = project.mkdir("site")
     project.makeconftest(FAKE_MODEL_CONFTEST)
-    folder = project.mkdir("site")
-    (folder / "polite_scorer.py").write_text("def polite(reply, target):\n    return 'please' in reply\n")
-    info = folder / "polite_scorer-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: polite-scorer\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[pytest_llmeval.scorers]\npolite = polite_scorer:polite\n")
-    monkeypatch.setenv("PYTHONPATH", str(folder))  # read by a new interpreter only
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    return site
+
+
+def test_an_installed_package_registers_by_entry_point(
+    project: pytest.Pytester, workers: list[str], site: Path
+) -> None:
+    install_scorer(site, "polite_scorer")
     project.makefile(".yaml", sums=SUITE.replace("SCORE", "polite"))
     result = project.runpytest_subprocess(*workers)
     result.stdout.fnmatch_lines(["sums*3  0.000*"])
+
+
+def test_two_packages_with_one_scorer_name_are_both_named(
+    project: pytest.Pytester, workers: list[str], site: Path
+) -> None:
+    install_scorer(site, "one_package")
+    install_scorer(site, "other_package")
+    project.makefile(".yaml", sums=SUITE.replace("SCORE", "polite"), exact=SUITE.replace("SCORE", "exact"))
+    result = project.runpytest_subprocess(*workers, "sums.yaml")
+    result.assert_outcomes(errors=1)
+    message = "the package one_package and the package other_package: both have a scorer called 'polite'; rename *"
+    result.stdout.fnmatch_lines([message])
+    assert project.runpytest_subprocess(*workers, "exact.yaml").ret == 0, "what it does not use does not stop it"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("polite", "import nosuch", "the scorer 'polite' = bad:polite cannot be loaded: ModuleNotFoundError: No *"),
+        ("polite", "polite = 1", "'polite' is a int, expected a function or a class"),
+        ("number", POLITE, "'number' is a scorer of pytest-llmeval-suites; rename yours"),
+    ],
+)
+def test_a_scorer_that_cannot_be_used_stops_its_suites_alone(
+    project: pytest.Pytester, workers: list[str], site: Path, name: str, source: str, message: str
+) -> None:
+    install_scorer(site, "bad", source, name)
+    project.makefile(".yaml", sums=SUITE.replace("SCORE", name), exact=SUITE.replace("SCORE", "exact"))
+    result = project.runpytest_subprocess(*workers, "sums.yaml")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"the package bad: {message}"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert project.runpytest_subprocess(*workers, "exact.yaml").ret == 0
+
+
+def test_a_package_and_a_conftest_with_one_scorer_name(project: pytest.Pytester, site: Path) -> None:
+    install_scorer(site, "polite_scorer")
+    project.makefile(".yaml", sums=SUITE.replace("SCORE", "polite"))
+    same = "from polite_scorer import polite\ndef pytest_llmeval_scorers(): return {'polite': polite}\n"
+    project.makeconftest(FAKE_MODEL_CONFTEST + same)
+    assert project.runpytest_subprocess("-p", "no:xdist").ret == 0
+    project.makeconftest(FAKE_MODEL_CONFTEST + same.replace("'polite': polite", "'polite': lambda reply: True"))
+    result = project.runpytest_subprocess("-p", "no:xdist")
+    result.stdout.fnmatch_lines(["pytest_llmeval_scorers and the package polite_scorer: both have a scorer called *"])
 
 
 UNUSABLE = """

@@ -9,16 +9,16 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
+from pytest_llmeval.errors import LLMEvalError, SuiteError
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.models.replay.model import DataResponses
+from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import check_abilities, check_replies
 from pytest_llmeval.plugin.models.overridden import is_overridden
@@ -31,7 +31,6 @@ from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.option_scores import equal_options
 from pytest_llmeval.suites.format.overrides import Override
-from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
@@ -41,9 +40,6 @@ from pytest_llmeval.types import AskedSample
 
 __all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode", "collect_benchmark"]
 
-
-_SCORERS_GROUP = "pytest_llmeval.scorers"
-_installed_scorers_key = pytest.StashKey[dict[str, Callable[..., Any]]]()
 
 _RESERVED_MARKS = frozenset(
     ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
@@ -81,7 +77,7 @@ class SuiteNode(pytest.Collector):
     def collect(self) -> Iterator[SampleItem | SuiteModel]:
         """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
         settings = self.config.stash[settings_key]
-        suite = self.load(settings.set, _registered_scorers(self))
+        suite = self.load(settings.set, RegisteredScorers(self))
         paths = self.session.stash.setdefault(suite_paths_key, {})
         other = paths.setdefault(suite.name, self.nodeid)
         if other != self.nodeid:
@@ -284,38 +280,3 @@ def _marks_with_meaning(config: pytest.Config) -> set[str]:
     """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
     registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
     return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}
-
-
-def _installed_scorers() -> dict[str, Callable[..., Any]]:
-    found = {}
-    for point in metadata.entry_points(group=_SCORERS_GROUP):
-        try:
-            found[point.name] = point.load()
-        except Exception as error:
-            where = f"the entry point {point.name} = {point.value} of the group {_SCORERS_GROUP}"
-            raise OptionError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
-    return found
-
-
-def _registered_scorers(node: pytest.Collector) -> dict[str, Callable[..., Any]]:
-    """Scorers that are registered from Python for the suite at ``node``. Raises ``OptionError`` for a name given twice.
-
-    From entry points, and from the hook of plugins and of each conftest.py above the suite.
-    """
-    config = node.config
-    if _installed_scorers_key not in config.stash:
-        config.stash[_installed_scorers_key] = _installed_scorers()
-    installed: dict[str, Callable[..., Any]] = config.stash[_installed_scorers_key]
-    found = dict(installed)
-    for given in node.session.gethookproxy(node.path).pytest_llmeval_scorers():
-        for name, scorer in given.items():
-            if found.setdefault(name, scorer) is not scorer:
-                raise OptionError(f"pytest_llmeval_scorers: two scorers are called {name!r}; rename one of them")
-    for name, scorer in found.items():
-        if name in SCORERS:
-            raise OptionError(f"pytest_llmeval_scorers: {name!r} is a scorer of pytest-llmeval-suites; rename yours")
-        if not callable(scorer):
-            raise OptionError(
-                f"pytest_llmeval_scorers: {name!r} is a {type(scorer).__name__}, expected a function or a class"
-            )
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -64,7 +65,7 @@ def load_task(
         native, _, coded, results = translate_coded(task, own_rows(task, overrides))
         read_rows = coded.read_rows
         if results is not None:
-            scorers = {**scorers, SCORER: results_scorer(results)}
+            scorers = ChainMap({SCORER: results_scorer(results)}, scorers)  # type: ignore[arg-type]
     return suite_of(
         native.document(),
         overrides=with_own_rows(native, overrides),

@@ -6,6 +6,7 @@ import difflib
 import inspect
 import re
 import reprlib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +201,7 @@ def load_benchmark(
         value["score"] = _plain(benchmark.score, ("score",), kind, source, line)
     else:
         own = f"{kind.__name__}.is_equivalent"
-        value["score"], scorers = own, {**scorers, own: _Equivalence(benchmark)}
+        value["score"], scorers = own, ChainMap({own: _Equivalence(benchmark)}, scorers)  # type: ignore[arg-type]
     return suite_of(Document(source, value, {(): line or 1}), overrides=overrides, scorers=scorers)
 
 
