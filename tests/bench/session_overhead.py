@@ -180,9 +180,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("small", "whole"):
             (Path(folder) / name).mkdir()
-        measure(
-            *make_projects(Path(folder) / "small", NUM_SUBJECTS, 0), NUM_SUBJECTS, 1, ["-p", "no:xdist"]
-        )  # bytecode
+        small = make_projects(Path(folder) / "small", NUM_SUBJECTS, shots=0)
+        measure(*small, NUM_SUBJECTS, runs=1, workers=["-p", "no:xdist"])  # writes the bytecode
         ours, bare = make_projects(Path(folder) / "whole", arguments.items, arguments.shots)
         for num_workers, budget in ((0, arguments.budget), (2, arguments.budget_n2)):
             if arguments.workers not in (None, num_workers):
