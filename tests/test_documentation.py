@@ -66,7 +66,7 @@ def test_every_page_is_in_the_index() -> None:
         *(types.GenerateResponse, types.LoglikelihoodResponse, types.Message),
     ],
 )
-def test_fields_of_requests_and_responses_are_told_of(kind: type) -> None:
+def test_fields_of_requests_and_responses_are_reported_of(kind: type) -> None:
     page = (REPOSITORY / "docs" / "models.md").read_text("utf-8").partition("### What a request holds")[2]
     assert kind.__name__ in page
     for field in dataclasses.fields(kind):

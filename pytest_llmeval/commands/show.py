@@ -113,13 +113,13 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
             one for one in report.averages if suite is None and (model is None or one.model in (None, model))
         ),
         gates=tuple(one for one in report.gates if suite in (None, one.suite) and model in (None, one.model)),
-        records=_told(report, suite, model)
+        records=_summary_records(report, suite, model)
         if any(one.summary.num_unscored or has_many(one.summary) for one in chosen)
         else (),
     )
 
 
-def _told(report: Report, suite: str | None, model: str | None) -> list[Record]:
+def _summary_records(report: Report, suite: str | None, model: str | None) -> list[Record]:
     from pytest_llmeval.reporting.report.records import without_texts
 
     return [

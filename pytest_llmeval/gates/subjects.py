@@ -160,7 +160,7 @@ def _is_open(name: str) -> bool:
 
 
 def _is_open_to(wanted: str, metrics: Sequence[str]) -> bool:
-    """Whether the suite may turn out to have this metric: as ``metrics.expanded`` reads names."""
+    """Whether the suite may turn out to have this metric: as ``summary.expanded`` reads names."""
     if not metrics or WILDCARD in metrics:
         return True
     return any(_is_open(name) and wanted.startswith(name.removesuffix(WILDCARD)) for name in metrics)

@@ -60,8 +60,8 @@ def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str
     if not counts:
         return None
     num_scored = sum(part.num_scored for part in parts)
-    told = f"{counts.total()} of {num_scored} sample{'' if num_scored == 1 else 's'}"
-    return f"{printable(str(subject))} is not measurable on {told} ({printable(reasons_text(counts))})"
+    samples = f"{counts.total()} of {num_scored} sample{'' if num_scored == 1 else 's'}"
+    return f"{printable(str(subject))} is not measurable on {samples} ({printable(reasons_text(counts))})"
 
 
 def number_beside(value: float, rule: GateRule) -> str:

@@ -113,7 +113,7 @@ def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
 def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | None:
     """None for a gate of every suite that is about a metric or category which this one does not have."""
     # Also where there are no metrics to look among: numbers that could not be computed must not disarm a gate.
-    if gate.for_all and gate.rule and not exists(gate.rule.subject, _metrics_told(suite), suite.categories):
+    if gate.for_all and gate.rule and not exists(gate.rule.subject, _all_metrics(suite), suite.categories):
         return None
     selection, skipped = _selection(suite, session), _skipped(suite)
     left_out = "; ".join(text for text in (selection, skipped) if text is not None)
@@ -136,7 +136,7 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
     return _result(gate, suite, outcome, finding(rule, subject, metric), subject, value, tuple(notes))
 
 
-def _metrics_told(suite: SuiteReport) -> tuple[str, ...]:
+def _all_metrics(suite: SuiteReport) -> tuple[str, ...]:
     """The suite's metrics, and those that are not measurable on any of its samples."""
     return tuple(dict.fromkeys((*suite.summary.metrics, *suite.summary.not_measurable)))
 
@@ -180,7 +180,7 @@ def _check_complete(suite: SuiteReport, session: _Session) -> None:
 
 def _subject(rule: GateRule, suite: SuiteReport) -> GateSubject:
     try:
-        subject = find_subject(rule.subject, _metrics_told(suite), suite.categories)
+        subject = find_subject(rule.subject, _all_metrics(suite), suite.categories)
         check_bound(rule, subject)
     except (SubjectError, BoundError) as error:
         raise _Fails(str(error)) from None
@@ -269,8 +269,8 @@ def _of_no_suite(results: Sequence[GateResult], session: _Session) -> Iterator[G
     }
     suites, ran = session.report.suites, session.report.suite_names
     names = list(dict.fromkeys([*ran, *(info.name for info in session.selection.absent)]))
-    subjects = [(_metrics_told(suite), tuple(suite.categories)) for suite in suites]
-    told: set[str] = set()
+    subjects = [(_all_metrics(suite), tuple(suite.categories)) for suite in suites]
+    seen: set[str] = set()
     for gate, origin in sorted(session.options.given, key=lambda one: one[1] != "option"):
         if gate.suite == ANY_SUITE:
             if gate.rule.text in decided[origin]:
@@ -282,9 +282,9 @@ def _of_no_suite(results: Sequence[GateResult], session: _Session) -> Iterator[G
             continue
         else:
             reason = f"no suite {quoted(gate.suite)} ran{nearest_or_all(gate.suite, names, ran)}"
-        if str(gate) in told:
+        if str(gate) in seen:
             continue
-        told.add(str(gate))
+        seen.add(str(gate))
         always = origin == "option" or (session.selection.is_whole and session.selection.has_model)
         failed = always or session.options.require
         shown = reason if always else _undecided(reason, session)

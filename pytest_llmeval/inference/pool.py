@@ -26,7 +26,7 @@ class ModelPool:
         """The model that ``key`` stands for: the one that is held, or what ``load`` returns.
 
         Raises what ``load`` raises; asked again, ``ModelError`` with the same message: a second attempt would take as
-        long and end alike.
+        long and fail again.
         """
         if self._held is not None and self._held[0] == key:
             return self._held[1]

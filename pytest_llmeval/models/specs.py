@@ -69,7 +69,7 @@ class ModelKind:
     checks_suites: bool = False
     """Whether it is loaded as soon as suites are collected, and ``prepare`` refuses those that it does not fit."""
     shows_methods: bool = False
-    """Whether ``lacks_method`` says more than nothing."""
+    """Whether ``lacks_method`` knows which methods a model has."""
     is_fallback: bool = False
     """Whether every other kind is tried first."""
 

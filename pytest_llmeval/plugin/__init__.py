@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_llmeval.plugin import startup
-from pytest_llmeval.plugin.finishing.hooks import LAST_WORD, LastWord
+from pytest_llmeval.plugin.finishing.hooks import FINAL_HOOKS, FinalHooks
 from pytest_llmeval.plugin.models.fixtures import llm_device, llm_model
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
@@ -36,7 +36,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from pytest_llmeval.plugin import hookspecs as hooks
 
     pluginmanager.add_hookspecs(hooks)
-    pluginmanager.register(LastWord(), LAST_WORD)
+    pluginmanager.register(FinalHooks(), FINAL_HOOKS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +48,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     yield
     manager = early_config.pluginmanager
     # Once more: a wrapper is around those of all plugins that were registered before it.
-    manager.register(manager.unregister(name=LAST_WORD), LAST_WORD)
+    manager.register(manager.unregister(name=FINAL_HOOKS), FINAL_HOOKS)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -235,7 +235,7 @@ def test_a_sample_in_two_parts_is_refused() -> None:
     assert "sample 'q2' of suite 'a'" in refusal(first, unknown)
 
 
-def test_an_overlap_is_told_before_a_missing_shard() -> None:
+def test_an_overlap_is_reported_before_a_missing_shard() -> None:
     """The whole run and a part of it: the other parts would not help."""
     whole = report_of(samples("a", "cwcw"), num_whole=WHOLE)
     message = refusal(whole, shard("1/2", 3))
@@ -362,7 +362,7 @@ def test_a_model_that_failed_to_load_in_one_part() -> None:
     assert merged.exit_code == 1
 
 
-def test_gates_of_the_parts_are_told_to_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gates_of_the_parts_are_reported_to_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     failed = GateResult(name="accuracy > 0.9", kind="threshold", origin="option", outcome="failed", reason="below")
     one = saved(tmp_path, "1.json", shard("1/2", 1, exit_code=1, gates=(failed,)))
     two = saved(tmp_path, "2.json", shard("2/2", 3))
@@ -410,7 +410,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert Path(one).read_bytes() == before
 
 
-def test_partial_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_partial_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = saved(tmp_path, "1.json", shard("1/2", 1))
     assert main(["merge", one, "-o", str(tmp_path / "merged.json"), "--partial"]) == 0
     assert "llmeval merge: problem: the report lacks shard 2/2\n" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_dice_rolled_differently_pass() -> None:
     assert "p = 0.171" in result.reason
 
 
-def test_an_improvement_is_told() -> None:
+def test_an_improvement_is_reported() -> None:
     before, after = answers(1000, right=600, lost=40, gained=90)
     result = the_one(ran(before), ran(after))
     assert result.outcome == "passed"

@@ -46,7 +46,7 @@ def test_a_drop_of_the_margin_is_within_it() -> None:
     assert the_one(before, after, margins("f1=0.00999", mode="margin")).outcome == "failed"
 
 
-def test_a_margin_alone_is_told_how_often_it_is_wrong() -> None:
+def test_a_margin_alone_is_reported_how_often_it_is_wrong() -> None:
     before, after = answers(100, right=70, lost=8, gained=4)
     result = the_one(ran(before), ran(after), margins("accuracy=0.02", mode="margin"))
     assert result.outcome == "failed"

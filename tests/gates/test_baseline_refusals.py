@@ -91,7 +91,7 @@ def test_common_compares_what_agrees() -> None:
     assert "the suite differs from the baseline's: 95 of 100 samples did not change" in result.notes
 
 
-def test_common_of_a_selection_is_told() -> None:
+def test_common_of_a_selection_is_reported() -> None:
     before, _ = answers(100, right=80)
     after = ran(before[:50], fingerprint="other", changed=("1",), num_samples=100)
     result = the_one(ran(before), after, COMMON)
@@ -308,7 +308,7 @@ def test_an_unscored_sample_that_was_not_expected_is_seen() -> None:
     assert the_one(before, ran([True] * 10)).reason.startswith("1 of 10 samples of the baseline is unscored;")
 
 
-def test_samples_without_the_metric_in_the_baseline_are_told() -> None:
+def test_samples_without_the_metric_in_the_baseline_are_reported() -> None:
     before = ran([{"f1": 0.5, "other": 1.0}] * 20 + [{"other": 1.0}] * 480, metrics=("f1",))
     after = ran([{"f1": 0.5, "other": 1.0}] * 500, metrics=("f1",))
     assert the_one(before, after).outcome == "failed"

@@ -323,7 +323,7 @@ def test_out_of_memory_halves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None
     assert model.model.config._attn_implementation == "sdpa"
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     model = build("llama", eos_token_id=None)
     told: list[tuple[int, int]] = []
     model.on_progress = lambda done, total: told.append((done, total))

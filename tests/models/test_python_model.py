@@ -241,7 +241,7 @@ def test_all_calls_share_one_loop(module: str) -> None:
     assert write(model, "a") + write(model, "b", "c") == ["1"] * 3
 
 
-def test_progress_is_told(module: str) -> None:
+def test_progress_is_reported(module: str) -> None:
     for name in ("echo", "slow"):
         told: list[tuple[int, int]] = []
         model = load(f"python:{module}:{name}")

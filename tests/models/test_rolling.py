@@ -186,7 +186,7 @@ def test_a_text_that_fails_fails_alone() -> None:
     assert (str(bad), str(unfit)) == ("bad text", "no memory")
 
 
-def test_progress_is_told_in_texts() -> None:
+def test_progress_is_reported_in_texts() -> None:
     told: list[tuple[int, int]] = []
     requests = [LoglikelihoodRollingRequest(text) for text in ("a" * 8, "b" * 8, "c" * 4, "", "d" * 12)]
     score_texts(

@@ -145,7 +145,7 @@ print(inside, os.environ.get("GOMP_SPINCOUNT"), os.environ.get("KMP_BLOCKTIME"))
         ({"GOMP_SPINCOUNT": "5"}, "5 5 None"),
     ],
 )
-def test_openmp_is_told_to_wait_briefly_unless_the_user_told_it(variables: dict[str, str], printed: str) -> None:
+def test_openmp_is_reported_to_wait_briefly_unless_the_user_told_it(variables: dict[str, str], printed: str) -> None:
     environment = clean_environment() | variables
     code = _IMPORT.format(inside="pass")
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -352,7 +352,7 @@ def test_a_defect_leaves_no_broken_cache_behind(monkeypatch: pytest.MonkeyPatch)
     assert loglikelihoods(model.loglikelihood(requests)) == pytest.approx(expected, abs=1e-4)
 
 
-def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model("gpt2")
     model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=32)
     told: list[tuple[int, int]] = []

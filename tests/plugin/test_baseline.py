@@ -88,7 +88,7 @@ def test_a_roll_of_the_dice_passes(project: pytest.Pytester, workers: list[str])
     result.stdout.fnmatch_lines(["gates: 1 passed"])
 
 
-def test_an_improvement_is_told(project: pytest.Pytester, workers: list[str]) -> None:
+def test_an_improvement_is_reported(project: pytest.Pytester, workers: list[str]) -> None:
     result = project.runpytest(*workers, replies(project, []), *BASELINE)
     assert result.ret == 0
     assert "improved" in result.stdout.str()

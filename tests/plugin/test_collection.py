@@ -176,7 +176,7 @@ def test_limit_applies_to_what_the_other_selections_left(llm_pytester: pytest.Py
 
 
 @pytest.mark.filterwarnings("default")
-def test_equal_options_are_told_once(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+def test_equal_options_are_reported_once(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     """A warning, for published data have some; by several workers it is told once."""
     rows = "".join(
         f"  - {{id: q{place}, question: Q, choices: {options}, target: 0}}\n"
@@ -225,7 +225,7 @@ def test_equal_options_of_a_sample_of_which_only_a_reply_counts(llm_pytester: py
     result.stdout.no_fnmatch_line("*has the option*")
 
 
-def test_a_suite_whose_key_is_not_first_is_told_of(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+def test_a_suite_whose_key_is_not_first_is_reported_of(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     """It is found in a folder, and would be passed over in silence. Files of others are."""
     folder = llm_pytester.mkdir("suites")
     (folder / "late.yaml").write_text("description: d\nsuite: late\nscore: exact\nsamples: []\n")

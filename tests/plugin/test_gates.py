@@ -79,7 +79,7 @@ def test_gates_are_counted_apart_from_the_samples(gated: pytest.Pytester, verbos
         assert lines[lines.index("gates .F") - 1].endswith(".ww.")
 
 
-def test_a_gate_that_failed_is_told_once_in_full(gated: pytest.Pytester) -> None:
+def test_a_gate_that_failed_is_reported_once_in_full(gated: pytest.Pytester) -> None:
     """Beside pytest's own line in its short summary, which it cuts off."""
     gated.makefile(".yaml", sums=SUMS + "gates: [accuracy > 0.9]\n")
     result = gated.runpytest_inprocess("-p", "no:xdist", "-rN", "sums.yaml")

@@ -73,7 +73,7 @@ def test_a_text_that_fails_is_unscored_and_left_out(llm_pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*sample 't1': no room*", f"texts*2/3  {math.exp(13 / 7):.3f} *"])
 
 
-def test_a_model_without_the_method_is_told_which(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+def test_a_model_without_the_method_is_reported_which(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makeconftest(FAKE_MODEL_CONFTEST.replace("def loglikelihood_rolling(", "def something_else("))
     llm_pytester.makefile(".yaml", texts=TEXTS)
     result = llm_pytester.runpytest(*workers, "texts.yaml")

@@ -89,7 +89,9 @@ def test_two_other_packages_of_one_suffix(site: Path, llm_pytester: pytest.Pytes
     assert re.search("report format .txt: (one|other)_report and (one|other)_report; uninstall", result.stderr.str())
 
 
-def test_a_package_that_cannot_be_imported_is_told_before_the_run(site: Path, llm_pytester: pytest.Pytester) -> None:
+def test_a_package_that_cannot_be_imported_is_reported_before_the_run(
+    site: Path, llm_pytester: pytest.Pytester
+) -> None:
     install(site, source="import nothing_of_this_name\n", project=code("toml"))
     result = llm_pytester.runpytest("--llm-report=out.txt", "capitals.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

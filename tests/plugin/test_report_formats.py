@@ -70,7 +70,7 @@ def test_a_folder_gets_a_report_of_its_own_name(both: pytest.Pytester, suites: l
         ("conftest.py/new/", "cannot write the report to the folder conftest.py/new: Not a directory"),
     ],
 )
-def test_a_target_that_cannot_be_is_told_before_the_run(both: pytest.Pytester, target: str, message: str) -> None:
+def test_a_target_that_cannot_be_is_reported_before_the_run(both: pytest.Pytester, target: str, message: str) -> None:
     result = both.runpytest(f"--llm-report={target}", "sums.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert message in result.stderr.str()

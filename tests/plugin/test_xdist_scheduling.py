@@ -380,7 +380,7 @@ def test_which_workers_are_shut_down_when_restarts_are_used_up() -> None:
     assert scheduling.nodes == [runs, starts]
 
 
-def test_who_waits_when_the_session_stops_is_told() -> None:
+def test_who_waits_when_the_session_stops_is_reported() -> None:
     """Also after pytest-xdist has told everybody once, which those that were to take over did not hear."""
     stopped: list[str] = []
     restarts = Restarts(0)

@@ -123,6 +123,6 @@ def test_github_takes_a_mebibyte(num_before: int, tmp_path: Path) -> None:
         assert size == num_before
 
 
-def test_a_summary_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_summary_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     warning = append_job_summary(report(), {**ACTIONS, "GITHUB_STEP_SUMMARY": str(tmp_path)})
     assert warning == f"cannot append to the job summary {tmp_path}: Is a directory"

@@ -210,7 +210,7 @@ class FullDisk:
         return getattr(self._file, name)
 
 
-def test_a_disk_that_is_full_is_told_once_and_costs_texts_alone(path: Path) -> None:
+def test_a_disk_that_is_full_is_reported_once_and_costs_texts_alone(path: Path) -> None:
     journal = written(path, RECORDS[:1])
     journal._file = FullDisk(journal._file, 100)  # type: ignore[assignment]
     with pytest.raises(JournalError, match=r"cannot write the journal .*: No space left on device") as caught:

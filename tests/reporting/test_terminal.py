@@ -158,7 +158,7 @@ def test_means_over_suites() -> None:
     assert line.startswith("micro average over suites of gpt2: ")
 
 
-def test_metrics_of_several_definitions_are_told_together() -> None:
+def test_metrics_of_several_definitions_are_reported_together() -> None:
     forms = {
         "a": "tokenize 13a",
         "b": "tokenize zh",

@@ -328,12 +328,12 @@ def _commands() -> Iterator[str]:
     helps = {action.dest: action.help for action in commands._choices_actions}
     for name, own in commands.choices.items():
         yield from ("", f"### `llmeval {name}`", "", _text(_capitalized(own.description or helps[name] or "")))
-        rows = [(_argument(action), _text(action.help or "")) for action in own._actions if _is_told(action)]
+        rows = [(_argument(action), _text(action.help or "")) for action in own._actions if _is_reported(action)]
         if rows:
             yield from _table(("argument", "meaning"), rows)
 
 
-def _is_told(action: argparse.Action) -> bool:
+def _is_reported(action: argparse.Action) -> bool:
     return action.dest != "help" and action.help != argparse.SUPPRESS
 
 

@@ -86,13 +86,13 @@ class SuitePlans:
         by_model = bool(self.models_before and self.models_now)
         names = [suite.info.name for suite in self.baseline.suites]
         of_session = {suite.info.name for suite in self.current.suites}
-        told = {group_of_suite(suite, self.models_now) for suite in self.current.suites}
+        seen = {group_of_suite(suite, self.models_now) for suite in self.current.suites}
         for before in self.baseline.suites:
             name = before.info.name
             model = group_of_suite(before, self.models_before)[1] if by_model else None
-            if (name, model) in told or (name in of_session and (model is None or names.count(name) == 1)):
+            if (name, model) in seen or (name in of_session and (model is None or names.count(name) == 1)):
                 continue
-            told.add((name, model))
+            seen.add((name, model))
             on_model = "" if model is None else f" on {quoted(model)}"
             outcome, reason = undecided, f"in the baseline, and not selected{on_model}"
             if not selection.covers(before.info):

@@ -73,7 +73,7 @@ class Reply:
     """What one row says. ``place`` is where it stands, for messages.
 
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
-    ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``replay.py`` can make
+    ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
     sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``doc`` is the row of the
     data set that the reply is to, where the file has it.
     """

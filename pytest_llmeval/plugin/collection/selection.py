@@ -11,6 +11,7 @@ from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
+from pytest_llmeval.plugin.single_warnings import is_first_process, warn_once_in_session
 from pytest_llmeval.plugin.stash import (
     SampleKey,
     collected_suites_key,
@@ -18,7 +19,6 @@ from pytest_llmeval.plugin.stash import (
     num_deselected_key,
     suite_paths_key,
 )
-from pytest_llmeval.plugin.told_once import speaks_for_all, tell_once
 from pytest_llmeval.plugin.xdist.collected import Collected
 from pytest_llmeval.plugin.xdist.worker import report_usage_errors
 from pytest_llmeval.text.node_ids import split_file
@@ -141,7 +141,7 @@ def check_overrides(session: pytest.Session) -> None:
     failed: these only warn, as does a session without a suite.
     """
     config = session.config
-    if not speaks_for_all(config) or session.testsfailed:  # a suite that could not be collected may be the one
+    if not is_first_process(config) or session.testsfailed:  # a suite that could not be collected may be the one
         return
     paths: dict[str, str] = session.stash.get(suite_paths_key, {})
     names = sorted(paths)
@@ -154,7 +154,7 @@ def check_overrides(session: pytest.Session) -> None:
         return
     if not names or not was_given(config, "set") or getattr(config.option, "lf", False):
         for message in messages:
-            tell_once(config, pytest.PytestWarning(f"{message}; it changed nothing"))
+            warn_once_in_session(config, pytest.PytestWarning(f"{message}; it changed nothing"))
     elif not hasattr(config, "workerinput"):
         raise pytest.UsageError("; ".join(messages))
     else:

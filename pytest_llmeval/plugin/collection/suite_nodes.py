@@ -24,8 +24,8 @@ from pytest_llmeval.plugin.models.loading import check_abilities, check_replies
 from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.single_warnings import warn_once_of_suite
 from pytest_llmeval.plugin.stash import suite_paths_key
-from pytest_llmeval.plugin.told_once import warn_once
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.samples_for_models import whole_suite
@@ -112,12 +112,14 @@ class SuiteNode(pytest.Collector):
         check_given_gates(suite, metrics, given)
         self._add_tags(suite.spec.tags)
         for warning in self.evaluation.warnings():
-            warn_once(self, warning)
+            warn_once_of_suite(self, warning)
         self._take_responses(suite)
         check_replies(self, suite.name, lambda: self.samples_asked)
         check_abilities(self, self.evaluation)
         if (message := equal_options(suite)) is not None:
-            warn_once(self, message)  # no error: published data have some, and a score of them is still worth having
+            warn_once_of_suite(
+                self, message
+            )  # no error: published data have some, and a score of them is still worth having
         models = compared_models(self)
         for model, name in models.items():
             yield SuiteModel.of(self, name, model)

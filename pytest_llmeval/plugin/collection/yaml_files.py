@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.plugin.told_once import tell_once
+from pytest_llmeval.plugin.single_warnings import warn_once_in_session
 from pytest_llmeval.suites.format.sniff import find_suite_key
 
 __all__ = ["collect_yaml_file"]
@@ -41,5 +41,5 @@ def collect_yaml_file(
         message = (
             f"{shown}:{suite_key.line}: not collected as a suite: `suite` is not the first key; move it to the top"
         )
-        tell_once(parent.config, pytest.PytestCollectionWarning(message))
+        warn_once_in_session(parent.config, pytest.PytestCollectionWarning(message))
     return collectors

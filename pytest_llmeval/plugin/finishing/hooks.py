@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pytest_llmeval.plugin.finishing.session import LLMSession
     from pytest_llmeval.plugin.xdist.collected import Collected
 
-__all__ = ["LAST_WORD", "LastWord", "Reporting", "Writing", "llm_session", "take_collected"]
+__all__ = ["FINAL_HOOKS", "FinalHooks", "Reporting", "Writing", "llm_session", "take_collected"]
 
-LAST_WORD = "llmeval-last-word"
+FINAL_HOOKS = "llmeval-final-hooks"
 
 
 def llm_session(config: pytest.Config) -> LLMSession:
@@ -150,8 +150,8 @@ class Reporting:
                 terminalreporter.write_line(line)
 
 
-class LastWord:
-    """What is decided when all other plugins and each conftest.py have had their say."""
+class FinalHooks:
+    """Hooks that run after those of all other plugins and of each conftest.py, and so decide."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -180,7 +180,7 @@ def _held(config: pytest.Config, code: Any) -> Any:
 
 
 class Writing:
-    """The report is written when all others have had their say on the exit code."""
+    """The report is written after all others have set the exit code."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

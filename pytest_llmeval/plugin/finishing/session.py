@@ -94,13 +94,13 @@ class LLMSession:
         # The terminal keeps every report until the end: what has been taken in must not stay there too.
         payload = report.__dict__.pop("llm_payload", None)
         if payload is None and report.passed and report.when != "call":  # as two of three
-            self._wrong.tell(report, ())
+            self._wrong.annotate(report, ())
             return
         if isinstance(payload, str):
             payload = Payload.decode(payload)
         if payload is not None:
             self._add_payload(payload)
-        self._wrong.tell(report, () if payload is None else payload.records)
+        self._wrong.annotate(report, () if payload is None else payload.records)
         if report.passed and report.when == "call":
             self._unrecorded.pop(report.nodeid, None)  # it failed before, and was run again
         if report.nodeid not in self._gathered.expected:

@@ -22,7 +22,7 @@ _WHOLE = 5
 """Wrong answers of each suite that -vv shows in whole."""
 _LINES = 20
 """Wrong answers of each suite that -rA and -rp list."""
-_MAX_TOLD = 10
+_MAX_DESCRIBED = 10
 """Samples of one hand-written test of which the JUnit file and pytest-html tell."""
 _MAX_TEXT = 100
 _SECTION = "Captured stdout: wrong answer"
@@ -47,9 +47,9 @@ class WrongAnswers:
         self._places: Mapping[str, int] | None = None
         self._kept: dict[Group, dict[str, Record]] = {}
         self._has_readers = _has_readers(config)
-        self._told: dict[str, tuple[list[tuple[str, object]], list[tuple[str, str]]]] = {}
+        self._additions: dict[str, tuple[list[tuple[str, object]], list[tuple[str, str]]]] = {}
 
-    def tell(self, report: pytest.TestReport, records: Sequence[Record]) -> None:
+    def annotate(self, report: pytest.TestReport, records: Sequence[Record]) -> None:
         """Say on a test's reports that its answer is wrong: as user properties, and as a section with the texts.
 
         Other plugins read the properties of a test's last report, and its sections at either.
@@ -58,18 +58,18 @@ class WrongAnswers:
             return
         status = report.__dict__.get("llm_status")
         if status is not None:
-            odd = [record for record in records if record.status == status][:_MAX_TOLD]
+            odd = [record for record in records if record.status == status][:_MAX_DESCRIBED]
             is_one = len(records) == 1
             properties: list[tuple[str, object]] = [("llm_status", status)]
             properties += [(f"llm_{status}", _described(record, with_id=not is_one)) for record in odd]
             sections = [(_SECTION, "\n".join(line for record in odd for line in _block(record)))]
-            self._told[report.nodeid] = properties, sections if report.passed and status == "wrong" else []
-        if report.nodeid in self._told:
-            properties, sections = self._told[report.nodeid]
+            self._additions[report.nodeid] = properties, sections if report.passed and status == "wrong" else []
+        if report.nodeid in self._additions:
+            properties, sections = self._additions[report.nodeid]
             report.user_properties.extend(properties)
             report.sections.extend(sections)
             if report.when == "teardown":
-                del self._told[report.nodeid]
+                del self._additions[report.nodeid]
 
     def keep(self, group: Group, record: Record) -> None:
         """Keep the record if it may be among the first wrong ones of its group.

@@ -137,13 +137,13 @@ class Distribution:
         deadline = time.monotonic() + _PATIENCE_S
         while self._slots and (seconds_left := deadline - time.monotonic()) > 0:
             try:
-                event, told = dsession.queue.get(timeout=seconds_left)
+                event, arguments = dsession.queue.get(timeout=seconds_left)
             except queue.Empty:
                 return
             if event == "testreport":
-                dsession.worker_testreport(**told)
+                dsession.worker_testreport(**arguments)
             elif event in ("workerfinished", "errordown"):
-                self._config.hook.pytest_testnodedown(node=told["node"], error=None)
+                self._config.hook.pytest_testnodedown(node=arguments["node"], error=None)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:

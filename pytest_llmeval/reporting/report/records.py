@@ -135,7 +135,7 @@ class SuiteInfo:
     what it is compared by with a baseline, None for the usual one; ``higher_is_better`` is that metric's better
     direction, where the suite says it. ``better`` is the better direction ("higher" or "lower") of each metric that its
     scorer says it of. ``cluster`` is the field by which samples belong together. ``interval`` is how
-    intervals are made, None for the formulas of ``metrics.py``. ``judge`` is the
+    intervals are made, None for the formulas of ``metrics/summary.py``. ``judge`` is the
     fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
     what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``.
     """

@@ -60,7 +60,7 @@ class Journal:
         self._end = 0
         self._synced = time.monotonic()
         self._problem: str | None = None
-        self._is_told = False
+        self._is_reported = False
         self._file, self._reader, self.path = _opened(path)
         # Keys as a report's, in its order: schema and created tell what file this is.
         known = {"schema": SCHEMA_VERSION, "created": None, **head, "journal": JOURNAL_VERSION}
@@ -87,8 +87,8 @@ class Journal:
         self._checksums.append(zlib.crc32(line.encode("ascii") + b"\n"))
         if not self._add_line(line):
             self._kept[place] = without_texts(record)
-            if not self._is_told:
-                self._is_told = True
+            if not self._is_reported:
+                self._is_reported = True
                 raise JournalError(str(self._problem), place)
         return place
 

@@ -25,7 +25,7 @@ class Spool(Generic[Key]):
     """
 
     def __init__(self) -> None:
-        with _told():
+        with _disk_errors_explained():
             self._file = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed by __exit__)
         self._runs: dict[Key, list[tuple[int, int]]] = {}
         self._last: Key | None = None
@@ -43,7 +43,7 @@ class Spool(Generic[Key]):
     def add(self, table: Key, row: list[Any]) -> None:
         """Add a row to a table. ``TypeError`` for what JSON does not know."""
         line = _ENCODER.encode(row).encode("ascii") + b"\n"
-        with _told():
+        with _disk_errors_explained():
             self._file.write(line)
         start, self._end = self._end, self._end + len(line)
         runs = self._runs.setdefault(table, [])
@@ -56,17 +56,17 @@ class Spool(Generic[Key]):
     def rows(self, table: Key) -> Iterator[list[Any]]:
         """The rows of a table, none where nothing was added to it; one table at a time, after the last ``add``."""
         for start, end in self._runs.get(table, ()):
-            with _told():
+            with _disk_errors_explained():
                 self._file.seek(start)
             while start < end:
-                with _told():
+                with _disk_errors_explained():
                     line = self._file.readline()
                 start += len(line)
                 yield json.loads(line)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _disk_errors_explained() -> Iterator[None]:
     try:
         yield
     except OSError as error:

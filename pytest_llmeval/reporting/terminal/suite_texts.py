@@ -112,8 +112,8 @@ def unlike_texts(averages: Averages) -> Iterator[str]:
         suites: dict[str, list[str]] = {}
         for suite, form in pairs:
             suites.setdefault(form or "no settings", []).append(suite)
-        told = "; ".join(f"{form} in {_first(own)}" for form, own in suites.items())
-        yield f"no average over suites for {', '.join(metrics)}: {told}"
+        listed = "; ".join(f"{form} in {_first(own)}" for form, own in suites.items())
+        yield f"no average over suites for {', '.join(metrics)}: {listed}"
 
 
 def _first(suites: Sequence[str]) -> str:
@@ -124,8 +124,8 @@ def _first(suites: Sequence[str]) -> str:
 def mean_texts(metrics: Mapping[str, Metric], *, parts: str | None = None) -> Iterator[str]:
     """Means over categories or suites, of the metrics that a table shows first, else of the first there is.
 
-    ``n`` of such a mean is a number of categories or suites; it is told where it is less than the largest. ``parts`` is
-    what each counts equally, such as ``suite``; None where each sample does. A mean without an interval says why.
+    ``n`` of such a mean is a number of categories or suites; it is shown where it is less than the largest. ``parts``
+    is what each counts equally, such as ``suite``; None where each sample does. A mean without an interval says why.
     """
     found = {name: metric.value for name, metric in metrics.items() if metric.value is not None}
     shown = [name for name in USUAL if name in found] or list(found)[:1]

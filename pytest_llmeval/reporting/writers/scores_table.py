@@ -82,7 +82,7 @@ class LoadedReport:
 
         In the order asked for, else in the report's. NaN for a subject with none. Raises ``ReportError`` as ``scores``
         does, and for a report on several models where none is chosen, and for a subject that has scores of two
-        metrics, or of one that two suites define otherwise (see ``scoring.metric_forms``): a mean over those means
+        metrics, or of one that two suites define otherwise (see ``metric_forms.py``): a mean over those means
         nothing.
         """
         models = self.report.model_names
@@ -104,9 +104,9 @@ class LoadedReport:
                     measures.setdefault(subject, {}).setdefault(sample.measure, sample.record.suite)
         for subject, own in measures.items():
             if len(own) > 1:
-                told = " and ".join(f"{measure} of suite {quoted(name)}" for measure, name in own.items())
+                found = " and ".join(f"{measure} of suite {quoted(name)}" for measure, name in own.items())
                 raise ReportError(
-                    f"the subject {quoted(subject)} has {told}: choose one with suite=…, "
+                    f"the subject {quoted(subject)} has {found}: choose one with suite=…, "
                     "since a mean over two metrics means nothing"
                 )
         return {subject: math.fsum(values) / len(values) if values else math.nan for subject, values in found.items()}

@@ -1,6 +1,6 @@
 r"""Answers as lm-eval's minerva_math finds and normalises them (after Lewkowycz et al., 2022, appendix D).
 
-Whether two normalised answers are equal, once their texts differ, is sympy's word: see ``math_worker.py``.
+Whether two normalised answers are equal, once their texts differ, is sympy's word: see ``worker.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The final expression of the reply, compared with that of the target. See ``math_answers.py`` for where it stands."""
+"""The final expression of the reply, compared with that of the target. See ``answers.py`` for where it stands."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ __all__ = ["CORPUS", "corpus_difference", "corpus_formula", "corpus_value", "ing
 T = TypeVar("T")
 
 CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION})
-"""Corpus metrics by name, but for those of ``translation.py``, some of which have a number in their names. Each has a
-definition of kind ``corpus`` in ``definitions.py``."""
+"""Corpus metrics by name, but for those of ``sacrebleu_sums.py``, some of which have a number in their names. Each has
+a definition of kind ``corpus`` in ``definitions.py``."""
 
 
 def corpus_formula(name: str) -> CorpusFormula | None:

@@ -19,7 +19,7 @@ computed from all samples at once (``corpus.py``)."""
 
 
 WILDCARD = "*"
-"""Stands in a scorer's ``metrics`` for the names that its scores turn out to carry (see ``metrics.expanded``)."""
+"""Stands in a scorer's ``metrics`` for the names that its scores turn out to carry (see ``summary.expanded``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     """The metric ``name`` over samples whose ``values`` hold ``loglikelihood`` (nats) and the formula's unit.
 
     Its standard error and 95% interval are those of a ratio of two sums, of which samples are the independent parts
-    (``statistics.ratio_standard_error``): the interval of the rate, carried over by ``of_rate``, so that it is not
+    (``intervals.ratio_standard_error``): the interval of the rate, carried over by ``of_rate``, so that it is not
     symmetric for perplexities; and the standard error of the rate times the slope (delta method). None for fewer than
     two samples. Where ``clusters[i]`` is the cluster of ``values[i]``, clusters are the independent parts, and none are
     given for fewer than ``clustered.MIN_CLUSTERS``. ``ValueError`` for a value that is not finite.

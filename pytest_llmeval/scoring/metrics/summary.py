@@ -163,7 +163,7 @@ def summarize(
     Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
     proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
     (None) is a cluster of its own, unless none has one. With ``interval`` "bootstrap" every interval is that of
-    ``statistics.bootstrap_of_sums``, over samples, or clusters of them; where all values are equal, it is as without.
+    ``intervals.bootstrap_of_sums``, over samples, or clusters of them; where all values are equal, it is as without.
     Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
     NaN; and for sequences of two lengths.
     """

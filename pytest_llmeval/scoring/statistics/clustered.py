@@ -1,7 +1,7 @@
 """Standard errors and intervals where samples come in clusters, such as those of one passage.
 
 Clusters are independent of each other, samples within one need not be. A mean over samples is the ratio of two sums
-over clusters, of their values and of their sizes, so that its variance is that of ``statistics.ratio_standard_error``::
+over clusters, of their values and of their sizes, so that its variance is that of ``intervals.ratio_standard_error``::
 
     G / (G - 1) * sum over clusters of (sum over its samples of (x - mean))² / n²
 
@@ -73,7 +73,7 @@ def are_too_few(clusters: Sequence[int] | None) -> bool:
 def standard_error(values: Sequence[float], clusters: Sequence[int] | None = None) -> float | None:
     """Standard error of the mean over samples; ``clusters[i]`` is the cluster of ``values[i]``.
 
-    Without clusters, here and below, it is that of independent samples, as ``statistics.py`` has it.
+    Without clusters, here and below, it is that of independent samples, as ``intervals.py`` has it.
     """
     if clusters is None:
         return statistics.standard_error(values)
@@ -107,7 +107,7 @@ def proportion_interval(
 
 
 def bootstrapped_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> tuple[float, float] | None:
-    """The mean's interval by a bootstrap over samples, or over clusters (``statistics.bootstrap_of_sums``).
+    """The mean's interval by a bootstrap over samples, or over clusters (``intervals.bootstrap_of_sums``).
 
     None for fewer than two values, and where all are equal.
     """

@@ -79,7 +79,7 @@ class Benchmark:
     gates: ClassVar[Sequence[str]] = ()
     primary_metric: ClassVar[Any] = None
     judged_by: str | None = None
-    """Where ``is_equivalent`` asks a model, text that names it and its settings; see ``scoring.custom.ReplyJudge``."""
+    """Where ``is_equivalent`` asks a model, text that names it and its settings; see ``custom.ReplyJudge``."""
 
     folder: Path
     """The folder of the file that the class stands in; set before ``load`` is called."""
@@ -111,7 +111,7 @@ class _Equivalence:
         return self.benchmark.judged_by
 
     needs_text = True
-    """A target is text or a number, or several, as with ``score: exact``; see ``scoring.custom``."""
+    """A target is text or a number, or several, as with ``score: exact``; see ``custom.CustomScorer``."""
 
     @property
     def version(self) -> int:

@@ -122,8 +122,8 @@ class RowsWriter:
     ) -> list[Generated]:
         """What the model writes after each prompt (tokens) by its plan, in order.
 
-        The prompts share their first ``num_header_tokens``, and each has more than that. ``on_finished`` is told the
-        index of each row when its text has ended, and the text.
+        The prompts share their first ``num_header_tokens``, and each has more than that. ``on_finished`` is called with
+        the index of each row when its text has ended, and the text.
         """
         started, prefill_s = time.perf_counter(), None
         header = self._header(prompts[0][:num_header_tokens]) if num_header_tokens else None

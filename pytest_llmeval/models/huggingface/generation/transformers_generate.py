@@ -1,7 +1,7 @@
 """Writing text with transformers' ``generate``: any model that transformers can run, in padded batches.
 
-Models that our own loop can drive (``huggingface_generate_loop.py``) are faster there. What both share is how a row's
-next token is chosen (``huggingface_generate_writer.py``).
+Models that our own loop can drive (``loop.py``) are faster there. What both share is how a row's
+next token is chosen (``writer.py``).
 """
 
 from __future__ import annotations

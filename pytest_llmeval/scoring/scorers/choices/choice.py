@@ -14,12 +14,12 @@ from pytest_llmeval.scoring.metrics.summary import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     OptionsScorer,
     Ranking,
-    alike_as_one,
     brier_sum,
     option_details,
     options_problem,
     rank,
     rank_by_each,
+    unify_equal_options,
     usable_normalizations,
 )
 from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, status_of_credit
@@ -122,8 +122,8 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         options, right = presented.choices, presented.right
         asks_alone = self.settings.asks_options_alone
         answered = loglikelihoods(responses, len(options) * (2 if asks_alone else 1))
-        found = alike_as_one(options, answered[: len(options)])
-        alone = alike_as_one(options, answered[len(options) :]) if asks_alone else []
+        found = unify_equal_options(options, answered[: len(options)])
+        alone = unify_equal_options(options, answered[len(options) :]) if asks_alone else []
         details = option_details(found)
         if asks_alone:
             details["loglikelihoods_alone"] = [finite_or_none(response.loglikelihood) for response in alone]

@@ -9,10 +9,10 @@ from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.metrics.calibration import negative_loglikelihood, softmax
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     OptionsScorer,
-    alike_as_one,
     option_details,
     options_problem,
     rank,
+    unify_equal_options,
 )
 from pytest_llmeval.scoring.scorers.responses import loglikelihoods
 from pytest_llmeval.suites.format.score_settings.choices import MassSettings
@@ -33,7 +33,7 @@ class MassScorer(OptionsScorer[MassSettings]):
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Probability of the right options, and its negative logarithm; ``answer`` is the likeliest option."""
         options, right = presented.choices, presented.right
-        found = alike_as_one(options, loglikelihoods(responses, len(options)))
+        found = unify_equal_options(options, loglikelihoods(responses, len(options)))
         details = option_details(found)
         problem = options_problem(options, found, self.settings.normalize)
         if problem is not None:

@@ -18,13 +18,13 @@ __all__ = [
     "TIE_TOLERANCE",
     "OptionsScorer",
     "Ranking",
-    "alike_as_one",
     "brier_sum",
     "equal_options",
     "option_details",
     "options_problem",
     "rank",
     "rank_by_each",
+    "unify_equal_options",
     "usable_normalizations",
 ]
 
@@ -161,7 +161,9 @@ def _ranked(
     return Ranking(tuple(scores), tuple(tied), first)
 
 
-def alike_as_one(options: Sequence[str], responses: Sequence[LoglikelihoodResponse]) -> list[LoglikelihoodResponse]:
+def unify_equal_options(
+    options: Sequence[str], responses: Sequence[LoglikelihoodResponse]
+) -> list[LoglikelihoodResponse]:
     """The responses, equal options having the first one's: whatever computed them, what is one text is a tie."""
     first: dict[str, LoglikelihoodResponse] = {}
     return [first.setdefault(option, response) for option, response in zip(options, responses, strict=True)]

@@ -52,7 +52,7 @@ class SeveralScorer(Scorer):
     def metrics(self) -> tuple[str, ...]:
         """Those of the deciding scorer, then the others', each under its name.
 
-        Of a scorer that names none the names are open (``b.*``): see ``metrics.expanded``.
+        Of a scorer that names none the names are open (``b.*``): see ``summary.expanded``.
         """
         if not any(part.scorer.metrics for part in self.parts):
             return ()
