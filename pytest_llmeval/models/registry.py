@@ -6,9 +6,12 @@ Parsing and checking import neither torch nor transformers, so that the controll
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
-from pytest_llmeval.errors import OptionError
+from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.base import Backend, Model, NamedModel
 from pytest_llmeval.models.guessing import Guessing
 from pytest_llmeval.models.huggingface.kind import Demo, Folder, Hub
@@ -16,9 +19,10 @@ from pytest_llmeval.models.python.kind import PythonCode
 from pytest_llmeval.models.replay.kind import Replay
 from pytest_llmeval.models.settings import ModelSettings, check_device
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
-from pytest_llmeval.text.redaction import model_error, one_line
+from pytest_llmeval.text.redaction import describe, model_error, one_line
+from pytest_llmeval.text.wording import relative_path
 
-__all__ = ["KINDS", "check_model", "load_model", "parse_model_spec", "with_kinds"]
+__all__ = ["KINDS", "calling", "check_model", "foreign_code", "load_model", "parse_model_spec", "with_kinds"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]+")
 
@@ -59,7 +63,7 @@ def with_kinds(added: Iterable[object]) -> tuple[ModelKind, ...]:
                 found = f"a {type(kind).__name__}, expected a ModelKind"
             raise OptionError(f"pytest_llmeval_models: found {found}")
         name = getattr(kind, "name", "")
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(str(name)):
             raise OptionError(
                 f"pytest_llmeval_models: {_class_of(kind)} has the name {name!r}, expected two or more of a-z, 0-9, "
                 "- and _, beginning with a letter"
@@ -77,6 +81,24 @@ def _class_of(kind: ModelKind) -> str:
     return f"{type(kind).__module__}.{type(kind).__qualname__}"
 
 
+@contextmanager
+def foreign_code(what: str) -> Iterator[None]:
+    """Code of another package or a conftest.py: what it raises is an ``OptionError`` that names it and the line."""
+    try:
+        yield
+    except LLMEvalError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{relative_path(Path(place.filename))}:{place.lineno}"
+        raise OptionError(f"{what} failed: {describe(error)} ({where})") from error
+
+
+def calling(kind: ModelKind, method: str) -> AbstractContextManager[None]:
+    """For calls of this method, in which a defect of ours keeps its traceback, and another's becomes one line."""
+    return nullcontext() if kind in KINDS else foreign_code(f"{_class_of(kind)}.{method}")
+
+
 def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec:
     """What ``--llm-model TEXT`` means.
 
@@ -85,11 +107,22 @@ def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec
     """
     name = text.strip()
     for kind in sorted(kinds, key=lambda kind: kind.is_fallback):
-        if name and kind.recognizes(name):
-            return kind.parse(name)
-    *usages, last = filter(None, (kind.shown_usage() for kind in kinds))
+        with calling(kind, "recognizes"):
+            is_known = bool(name) and kind.recognizes(name)
+        if is_known:
+            with calling(kind, "parse"):
+                spec = kind.parse(name)
+            if not isinstance(spec, ModelSpec):
+                raise OptionError(f"{_class_of(kind)}.parse returned a {type(spec).__name__}, expected a ModelSpec")
+            return spec
+    *usages, last = filter(None, map(_usage, kinds))
     problem = f"--llm-model {one_line(name)!r}" if name else "--llm-model is empty"
     raise OptionError(f"{problem}: expected {', '.join(usages)} or {last}")
+
+
+def _usage(kind: ModelKind) -> str:
+    with calling(kind, "shown_usage"):
+        return kind.shown_usage()
 
 
 def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
@@ -100,10 +133,11 @@ def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
     found. A hub model that is not in the cache passes, unless the hub is switched off (``HF_HUB_OFFLINE=1``).
     """
     check_device(settings)
-    try:
-        spec.kind.check(spec, settings)
-    except OSError as error:
-        raise model_error(spec.name, f"cannot read its files: {error}") from None
+    with calling(spec.kind, "check"):
+        try:
+            spec.kind.check(spec, settings)
+        except OSError as error:
+            raise model_error(spec.name, f"cannot read its files: {error}") from None
 
 
 def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:

@@ -103,14 +103,17 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
 
 
 def header_lines(config: pytest.Config) -> list[str]:
-    """The session's models and baseline, for its header."""
+    """The session's models and baseline, for its header. Raises ``pytest.UsageError``."""
     settings = config.stash[settings_key]
     if not settings.models:
         return []
     from pytest_llmeval.plugin.gate_options import describe_baseline
     from pytest_llmeval.plugin.models.loading import describe_models
 
-    lines = [f"llm-model: {line}" for line in describe_models(settings)]
+    try:
+        lines = [f"llm-model: {line}" for line in describe_models(settings)]
+    except LLMEvalError as error:
+        raise pytest.UsageError(str(error)) from None
     described = describe_baseline(config)
     return lines if described is None else [*lines, f"llm-baseline: {described}"]
 

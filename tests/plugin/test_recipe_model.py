@@ -111,6 +111,77 @@ def test_a_prefix_belongs_to_one_kind(project: pytest.Pytester, workers: list[st
     assert "conftest.Mine" in message
 
 
+FAILS = """
+from pytest_llmeval import ModelKind
+
+def fail():
+    raise ValueError("no luck")
+
+class Mine(ModelKind):
+    name = "mine"
+    def METHOD:
+        RESULT
+
+def pytest_llmeval_models():
+    return [Mine()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "result", "message"),
+    [
+        ("recognizes(self, text)", "fail()", "conftest.Mine.recognizes failed: ValueError: no luck (conftest.py:4)"),
+        ("parse(self, text)", "fail()", "conftest.Mine.parse failed: ValueError: no luck (conftest.py:4)"),
+        ("parse(self, text)", "pass", "conftest.Mine.parse returned a NoneType, expected a ModelSpec"),
+        ("key(self, spec)", "fail()", "conftest.Mine.key failed: ValueError: no luck (conftest.py:4)"),
+        ("key(self, spec)", "return []", "conftest.Mine.key failed: TypeError: unhashable type: 'list' (*)"),
+        ("shown_usage(self)", "fail()", "conftest.Mine.shown_usage failed: ValueError: no luck (conftest.py:4)"),
+        ("check(self, *_)", "fail()", "conftest.Mine.check failed: ValueError: no luck (conftest.py:4)"),
+        ("check(self, *_)", "open('nosuch')", "model mine:x: cannot read its files: *No such file or directory*"),
+        ("describe(self, *_)", "fail()", "conftest.Mine.describe failed: ValueError: no luck (conftest.py:4)"),
+    ],
+)
+def test_a_kind_that_fails_is_named_in_one_line(
+    llm_pytester: pytest.Pytester, workers: list[str], method: str, result: str, message: str
+) -> None:
+    llm_pytester.makeconftest(FAILS.replace("METHOD", method).replace("RESULT", result))
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    model = "mime:x" if "usage" in method else "mine:x"
+    found = llm_pytester.runpytest(*workers, f"--llm-model={model}", "sums.yaml")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines([f"ERROR: {message}"])
+    found.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ("fail()", "pytest_llmeval_models failed: ValueError: no luck (conftest.py:4)"),
+        ("yield fail()", "pytest_llmeval_models failed: ValueError: no luck (conftest.py:4)"),
+        ("return Mine()", "pytest_llmeval_models: found a Mine, expected a list of kinds of models"),
+        ("return [Mine]", "pytest_llmeval_models: found the class Mine, expected an object: Mine()"),
+    ],
+)
+def test_a_hook_that_fails_is_named_in_one_line(
+    llm_pytester: pytest.Pytester, workers: list[str], result: str, message: str
+) -> None:
+    source = FAILS.replace("METHOD", "unused(self)").replace("RESULT", "pass").replace("return [Mine()]", result)
+    llm_pytester.makeconftest(source)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    found = llm_pytester.runpytest(*workers, "--llm-model=mine:x", "sums.yaml")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    found.stderr.fnmatch_lines([f"ERROR: {message}"])
+
+
+def test_a_kind_that_fails_when_a_suite_is_collected(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    source = FAILS.replace("METHOD", "lacks_method(self, spec, method)").replace("RESULT", "fail()")
+    llm_pytester.makeconftest(source.replace('name = "mine"', 'name, shows_methods = "mine", True'))
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    found = llm_pytester.runpytest(*workers, "--llm-model=mine:x", "sums.yaml")
+    found.assert_outcomes(errors=1)
+    found.stdout.fnmatch_lines(["conftest.Mine.lacks_method failed: ValueError: no luck (conftest.py:4)"])
+
+
 class Replay(ModelKind):
     name = "replay"
 

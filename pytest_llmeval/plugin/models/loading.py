@@ -11,7 +11,7 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.base import Model, answers_samples
-from pytest_llmeval.models.registry import check_model, load_model
+from pytest_llmeval.models.registry import calling, check_model, load_model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
@@ -64,7 +64,8 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     model_settings = model_options(settings, settings.device)
     known: dict[object, ModelSpec] = {}
     for spec in settings.model_specs:
-        other = known.setdefault(spec.kind.key(spec), spec)
+        with calling(spec.kind, "key"):
+            other = known.setdefault(spec.kind.key(spec), spec)
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
     if loads:
@@ -75,7 +76,11 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
 def describe_models(settings: Settings) -> list[str]:
     """The models of ``--llm-model``, each with the way in which its log-likelihoods will be computed, or what it is."""
     model_settings = model_options(settings, settings.device)
-    return [f"{spec.name} ({spec.kind.describe(spec, model_settings)})" for spec in settings.model_specs]
+    lines = []
+    for spec in settings.model_specs:
+        with calling(spec.kind, "describe"):
+            lines.append(f"{spec.name} ({spec.kind.describe(spec, model_settings)})")
+    return lines
 
 
 def make_importable(config: pytest.Config) -> None:
@@ -164,5 +169,7 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     method = method_of(evaluation)
     for spec in checked:
         lacks = getattr(config.stash.get(_early_key, {}).get(spec.name), "lacks_method", None)
-        if spec.kind.lacks_method(spec, method) if lacks is None else lacks(evaluation.suite.name, method):
+        with calling(spec.kind, "lacks_method"):
+            is_lacking = spec.kind.lacks_method(spec, method) if lacks is None else lacks(evaluation.suite.name, method)
+        if is_lacking:
             raise inability(evaluation, spec.name, method)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -138,10 +139,17 @@ def read_models(config: pytest.Config) -> tuple[ModelSpec, ...]:
     texts = read_named(config, "model")
     if not texts:
         return ()
-    from pytest_llmeval.models.registry import parse_model_spec, with_kinds
+    from pytest_llmeval.models.registry import foreign_code, parse_model_spec, with_kinds
 
-    kinds = with_kinds(kind for given in config.hook.pytest_llmeval_models() for kind in given)
+    with foreign_code("pytest_llmeval_models"):
+        kinds = with_kinds(kind for given in config.hook.pytest_llmeval_models() for kind in _listed(given))
     return tuple(parse_model_spec(text, kinds) for text in texts)
+
+
+def _listed(kinds: object) -> Iterable[object]:
+    if not isinstance(kinds, Iterable):
+        raise OptionError(f"pytest_llmeval_models: found a {type(kinds).__name__}, expected a list of kinds of models")
+    return kinds
 
 
 def was_given(config: pytest.Config, name: str) -> bool:
