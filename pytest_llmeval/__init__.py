@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Benchmark", "ModelKind", "NotMeasurable", "load_report"]
 
 
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
+
 def __getattr__(name: str) -> Any:
     """Each on first use: pytest loads this package in every run, and pydantic takes long to import."""
     if name == "Benchmark":

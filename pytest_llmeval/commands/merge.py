@@ -58,11 +58,10 @@ def run(options: argparse.Namespace) -> int:
     samples = _counted(len(merged.records), "sample")
     say("merge", f"{_counted(len(parts), 'report')}, {suites} and {samples}: {options.output}")
     if any(report.gates or (report.exit_code, merged.exit_code) == (1, 0) for _, report in reports):
-        say(
-            "merge",
-            f"its exit code {merged.exit_code} is about problems and unscored samples, not about the parts' gates: "
-            f"decide those on the whole with llmeval gate {options.output}",
-        )
+        subject = "is about problems and unscored samples, not about the parts' gates: decide those"
+        if not merged.exit_code:
+            subject = "means no problem and no unscored sample; the parts' gates are not in it: decide them"
+        say("merge", f"its exit code {merged.exit_code} {subject} on the whole with llmeval gate {options.output}")
     return 1 if merged.problems and not options.partial else 0
 
 

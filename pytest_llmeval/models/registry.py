@@ -117,7 +117,10 @@ def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec
             return spec
     *usages, last = filter(None, map(_usage, kinds))
     problem = f"--llm-model {one_line(name)!r}" if name else "--llm-model is empty"
-    raise OptionError(f"{problem}: expected {', '.join(usages)} or {last}")
+    hint = ""
+    if len(kinds) == len(KINDS) and re.match(r"[a-z][a-z0-9_-]+:(?!//)", name):
+        hint = "; a conftest.py adds kinds only from the rootdir, or from a folder named on the command line"
+    raise OptionError(f"{problem}: expected {', '.join(usages)} or {last}{hint}")
 
 
 def _usage(kind: ModelKind) -> str:

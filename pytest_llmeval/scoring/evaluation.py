@@ -40,9 +40,10 @@ class Question:
 
 
 class QuestionMemory:
-    """Room for the questions that suites keep from their fingerprints until their samples run, in bytes.
+    """Room for the questions that suites keep from their fingerprints, for when their samples run, in bytes.
 
-    All suites of a process share it. A question for which there is no room is made again when its sample runs.
+    All suites of a process share it, and nothing is released before the session ends: a sample may run again, or on
+    another model. A question for which there is no room is made again when its sample runs.
     """
 
     def __init__(self, num_bytes: int = 32 * 2**20) -> None:

@@ -369,8 +369,8 @@ def test_gates_of_the_parts_are_reported_to_be_left_out(tmp_path: Path, capsys: 
     output = tmp_path / "merged.json"
     assert main(["merge", one, two, "-o", str(output)]) == 0
     assert capsys.readouterr().err.splitlines()[1:] == [
-        "llmeval merge: its exit code 0 is about problems and unscored samples, not about the parts' gates: decide "
-        f"those on the whole with llmeval gate {output}"
+        "llmeval merge: its exit code 0 means no problem and no unscored sample; the parts' gates are not in it: "
+        f"decide them on the whole with llmeval gate {output}"
     ]
     merged = read_report(output)
     assert (merged.exit_code, merged.gates) == (0, ())

@@ -82,6 +82,31 @@ def test_the_place_of_a_bad_value_is_named(capitals: pytest.Pytester, monkeypatc
     result.stderr.fnmatch_lines(["ERROR: PYTEST_LLM_BATCH_SIZE: expected a whole number above 0, found 'lots'"])
 
 
+@pytest.mark.parametrize(
+    ("ini", "variable", "value", "message"),
+    [
+        ("llm_model = openai:x", None, "", "llm_model in tox.ini openai:x: openai: models are not available in *"),
+        ("", "PYTEST_LLM_MODEL", "openai:x", "PYTEST_LLM_MODEL openai:x: openai: models are not available in *"),
+        ("", "PYTEST_LLM_SET", "score", "PYTEST_LLM_SET 'score': *"),
+        ("llm_model_arg = max_length", None, "", "llm_model_arg in tox.ini 'max_length': expected key=value*"),
+    ],
+)
+def test_the_place_of_what_another_module_refuses_is_named(
+    capitals: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    ini: str,
+    variable: str | None,
+    value: str,
+    message: str,
+) -> None:
+    capitals.makeini(f"[pytest]\n{ini}\n")
+    if variable is not None:
+        monkeypatch.setenv(variable, value)
+    result = capitals.runpytest("capitals.yaml")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: {message}"])
+
+
 def test_a_rule_that_cannot_be_read_says_what_was_found_once(
     capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: list[str]
 ) -> None:

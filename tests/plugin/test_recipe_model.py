@@ -101,6 +101,14 @@ def test_what_it_does_not_take(llm_pytester: pytest.Pytester, workers: list[str]
     result.stderr.fnmatch_lines([f"*{message}"])
 
 
+def test_a_conftest_that_is_read_too_late(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.mkdir("sub").joinpath("conftest.py").write_text(CODE)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    result = llm_pytester.runpytest("--llm-model=fixed:2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*majority; a conftest.py adds kinds only from the rootdir, or from a folder named *"])
+
+
 def test_a_prefix_belongs_to_one_kind(project: pytest.Pytester, workers: list[str]) -> None:
     project.makeconftest(CODE.replace("SimpleNamespace(", "dict(").replace("Fixed", "Mine"))
     result = project.runpytest_subprocess(*workers, "--llm-model=fixed:2", "sums.yaml")

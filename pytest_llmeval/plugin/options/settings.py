@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -136,14 +137,16 @@ def read_named(config: pytest.Config, name: str) -> Any:
 
 def read_models(config: pytest.Config) -> tuple[ModelSpec, ...]:
     """What ``--llm-model`` means, in this table of kinds and those that plugins add. Raises ``OptionError``."""
-    texts = read_named(config, "model")
-    if not texts:
+    option = _named("model")
+    found = _find(config, option)
+    if found is None:
         return ()
     from pytest_llmeval.models.registry import foreign_code, parse_model_spec, with_kinds
 
     with foreign_code("pytest_llmeval_models"):
         kinds = with_kinds(kind for given in config.hook.pytest_llmeval_models() for kind in _listed(given))
-    return tuple(parse_model_spec(text, kinds) for text in texts)
+    with _placed(option, found.where):
+        return tuple(parse_model_spec(text, kinds) for text in _parse(option, found))
 
 
 def _listed(kinds: object) -> Iterable[object]:
@@ -173,8 +176,12 @@ def _read(config: pytest.Config, option: Option) -> Any:
 
     Raises ``OptionError`` naming the place, the value and what is expected.
     """
+    return _parse(option, _find(config, option))
+
+
+def _find(config: pytest.Config, option: Option) -> _Found | None:
     given = _find_given(config, option)
-    return _parse(option, _find_in_ini(config, option) if given is None and option.ini_field is None else given)
+    return _find_in_ini(config, option) if given is None and option.ini_field is None else given
 
 
 def _find_given(config: pytest.Config, option: Option) -> _Found | None:
@@ -212,10 +219,22 @@ def _parse(option: Option, found: _Found | None) -> Any:
 
 def _explained(option: Option, where: str, text: str) -> Any:
     try:
-        return option.parse(text)
+        with _placed(option, where):
+            return option.parse(text)
     except ValueError as error:
         found = "" if str(error).startswith("found ") else f", found {text!r}"
         raise OptionError(f"{where}: {error}{found}") from None
+
+
+@contextmanager
+def _placed(option: Option, where: str) -> Iterator[None]:
+    """An ``OptionError`` that names the option's flag names the place instead that sets it."""
+    try:
+        yield
+    except OptionError as error:
+        if not str(error).startswith(option.flag):
+            raise
+        raise OptionError(where + str(error).removeprefix(option.flag)) from None
 
 
 def read_settings(config: pytest.Config) -> Settings:

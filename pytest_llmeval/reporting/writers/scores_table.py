@@ -104,9 +104,9 @@ class LoadedReport:
                     measures.setdefault(subject, {}).setdefault(sample.measure, sample.record.suite)
         for subject, own in measures.items():
             if len(own) > 1:
-                found = " and ".join(f"{measure} of suite {quoted(name)}" for measure, name in own.items())
+                described = " and ".join(f"{measure} of suite {quoted(name)}" for measure, name in own.items())
                 raise ReportError(
-                    f"the subject {quoted(subject)} has {found}: choose one with suite=…, "
+                    f"the subject {quoted(subject)} has {described}: choose one with suite=…, "
                     "since a mean over two metrics means nothing"
                 )
         return {subject: math.fsum(values) / len(values) if values else math.nan for subject, values in found.items()}
