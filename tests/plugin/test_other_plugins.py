@@ -137,16 +137,19 @@ def test_a_plugin_of_pytest_s_own_that_is_switched_off(llm_pytester: pytest.Pyte
     assert len(statuses(llm_pytester)) == 4
 
 
-def test_hooks_of_a_conftest_see_the_samples_below_it_alone(both: pytest.Pytester) -> None:
-    both.makeconftest(fake_model_conftest(SUMS_REPLIES))
+def test_hooks_of_a_conftest_see_the_samples_below_it_alone(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES))
     for name in ("first", "second"):
-        both.mkdir(name)
-        (both.path / name / f"{name}.yaml").write_text(SUMS.replace("suite: sums", f"suite: {name}"), encoding="utf-8")
-        (both.path / name / "conftest.py").write_text(
-            f"def pytest_runtest_call(item):\n    print('seen by {name}:', item.nodeid)\n", encoding="utf-8"
+        folder = llm_pytester.mkdir(name)
+        folder.joinpath(f"{name}.yaml").write_text(SUMS.replace("suite: sums", f"suite: {name}"), encoding="utf-8")
+        folder.joinpath("conftest.py").write_text(
+            "from pathlib import Path\n"
+            "def pytest_runtest_call(item):\n"
+            "    with Path(__file__).with_name('seen').open('a') as file:\n"
+            "        file.write(item.nodeid + '\\n')\n",
+            encoding="utf-8",
         )
-    result = both.runpytest("-rA", "first", "second")
-    seen = [line for line in result.outlines if line.startswith("seen by")]
-    assert sorted(seen) == [
-        f"seen by {name}: {name}/{name}.yaml::s{number}" for name in ("first", "second") for number in (1, 2, 3, 4)
-    ]
+    llm_pytester.runpytest(*workers, "first", "second")
+    for name in ("first", "second"):
+        seen = (llm_pytester.path / name / "seen").read_text().splitlines()
+        assert sorted(seen) == [f"{name}/{name}.yaml::s{number}" for number in (1, 2, 3, 4)]
