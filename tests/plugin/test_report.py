@@ -188,7 +188,14 @@ def test_ctrl_c_leaves_a_report_of_what_had_run(llm_pytester: pytest.Pytester) -
     )
     llm_pytester.makefile(".yaml", sums=SUMS)
     command = [sys.executable, "-m", "pytest", "--llm-batch-size=1", "--llm-report=out.json", "sums.yaml"]
-    process = subprocess.Popen(command, cwd=llm_pytester.path, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=llm_pytester.path,
+        stdout=subprocess.PIPE,
+        text=True,
+        # What a shell starts in the background ignores the signal, and so does all that is started there.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     while not (llm_pytester.path / "waiting").exists():
         assert process.poll() is None, "the run ended before the slow sample"
         time.sleep(0.05)
