@@ -129,11 +129,11 @@ class SampleItem(pytest.Function):
 
     @property
     def ihook(self) -> Any:
-        """What pytest looks up anew for each of ten calls of an item: the hooks of conftest.py files above it."""
+        """The hooks of the conftest.py files above the item; pytest would look them up for each of ten calls."""
         return super().ihook if self._hooks is None else self._hooks
 
     def keep_hooks(self, like: SampleItem) -> None:
-        """From now on, when all conftest.py files are loaded, use the hooks of ``like``, of the same file."""
+        """Use the hooks of ``like``, an item of the same file. Call it when all conftest.py files are loaded."""
         self._hooks = like.ihook
 
     @property
