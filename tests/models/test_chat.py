@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.planning.encoding import Encoder, SeparateEncoder
+from pytest_llmeval.models.encoding import Encoder, SeparateEncoder
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, Message
 from tests.models.support import load
 from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint, make_t5_tokenizer, make_tokenizer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.planning.encoding import Encoder
+from pytest_llmeval.models.encoding import Encoder
 from pytest_llmeval.types import Message
 from tests.tiny_models import CHAT_TEMPLATE, make_tokenizer
 

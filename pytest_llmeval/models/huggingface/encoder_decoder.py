@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
+from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine
 from pytest_llmeval.models.huggingface.generation.transformers_generate import generate_rows
 from pytest_llmeval.models.huggingface.generation.writer import Generated
@@ -25,7 +26,6 @@ from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outco
 from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, logprobs_of, padded, summed
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
-from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, SeparateEncoder
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error

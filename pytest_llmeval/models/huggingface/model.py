@@ -15,6 +15,7 @@ import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
+from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
@@ -23,7 +24,6 @@ from pytest_llmeval.models.huggingface.generation.writer import Generated, Gener
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
-from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.huggingface.planning.windows import rolling_windows, score_texts
 from pytest_llmeval.models.huggingface.threads import Threads
 from pytest_llmeval.models.settings import ModelSettings

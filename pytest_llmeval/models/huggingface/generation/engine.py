@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import torch
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter, can_drive
@@ -21,7 +22,6 @@ from pytest_llmeval.models.huggingface.generation.writer import Generated, Gener
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import in_halves
 from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
-from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
 
 __all__ = ["Text", "TextEngine", "Written"]
 

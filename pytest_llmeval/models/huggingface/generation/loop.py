@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
@@ -23,7 +24,6 @@ from pytest_llmeval.models.huggingface.generation.cache import Header, RowsCache
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
 from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
 from pytest_llmeval.models.huggingface.planning.batches import group_by
-from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
 from pytest_llmeval.models.huggingface.planning.shared_headers import HeaderGroup, plan_headers
 

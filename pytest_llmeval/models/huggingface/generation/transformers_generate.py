@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import transformers
 
+from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
 from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
-from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
 
 __all__ = ["clean_generation_config", "end_tokens", "generate_rows"]
 

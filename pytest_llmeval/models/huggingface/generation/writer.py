@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from transformers import TopPLogitsWarper
 
-from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
+from pytest_llmeval.models.encoding import Tokenizer
 
 __all__ = ["Generated", "GenerationPlan", "Writer", "choose_tokens", "cut_at_stop", "seed_of"]
 

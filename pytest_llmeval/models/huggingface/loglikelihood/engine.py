@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.architectures import Attention, attention_of
 from pytest_llmeval.models.huggingface.device import kept_bytes, tokens_in_memory
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
@@ -24,7 +25,6 @@ from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, score_rows, summed
 from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
 from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches, plan_rows
-from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step
 
 __all__ = ["Engine", "Outcome", "attention_of_model", "in_halves", "outcomes_of"]

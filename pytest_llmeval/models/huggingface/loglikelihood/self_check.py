@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
-from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
 
 __all__ = ["Comparison", "compare", "self_check"]
 

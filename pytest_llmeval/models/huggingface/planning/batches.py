@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
+from pytest_llmeval.models.encoding import EncodedPair
 
 __all__ = ["Row", "group_by", "plan_batches", "plan_rows"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
+from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
 
 __all__ = ["Outcome", "rolling_windows", "score_texts"]

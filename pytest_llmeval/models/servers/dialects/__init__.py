@@ -1,0 +1,1 @@
+"""The ways in which servers are asked."""
