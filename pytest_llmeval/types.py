@@ -27,6 +27,7 @@ __all__ = [
     "Response",
     "Sample",
     "Score",
+    "ServerUse",
     "Status",
     "as_builtin",
     "finite_number",
@@ -231,6 +232,34 @@ class EngineUse:
     num_audited: int = 0
     largest_difference: float | None = None
     tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerUse:
+    """What one process has sent to a model behind a server, from its start.
+
+    ``num_requests`` were answered or given up, tries of one request counted once; ``retries`` says how often one was
+    tried again, by reason (``429``, ``connection``). Tokens are those that the server counts, of all requests, those of
+    the self-test too. ``cost`` is in the currency of the prices; None where no price was given.
+    """
+
+    num_requests: int = 0
+    retries: Mapping[str, int] = field(default_factory=dict)
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    cost: float | None = None
+
+    def __add__(self, other: ServerUse) -> ServerUse:
+        """Of two processes."""
+        costs = [use.cost for use in (self, other) if use.cost is not None]
+        reasons = sorted(self.retries.keys() | other.retries.keys())
+        return ServerUse(
+            num_requests=self.num_requests + other.num_requests,
+            retries={name: self.retries.get(name, 0) + other.retries.get(name, 0) for name in reasons},
+            num_prompt_tokens=self.num_prompt_tokens + other.num_prompt_tokens,
+            num_tokens=self.num_tokens + other.num_tokens,
+            cost=math.fsum(costs) if costs else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -507,3 +509,130 @@ def test_what_is_answered_by_sample_is_checked_as_any_answer() -> None:
     (one,) = known("a")
     with pytest.raises(ModelError, match="answer_samples returned 0 responses to 1 requests"):
         planned([one]).responses(one, Short())
+
+
+class Background:
+    """Answers with the prompt, when it is told to; ``refuses`` fail, and ``breaks`` fail as if all did."""
+
+    def __init__(self, num_concurrent: int = 2, refuses: Sequence[str] = (), breaks: Sequence[str] = ()) -> None:
+        self.num_concurrent = num_concurrent
+        self.refuses, self.breaks = set(refuses), set(breaks)
+        self.given: list[str] = []
+        self.futures: dict[str, Future[Any]] = {}
+        self.answers_at_once = True
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Any]]:
+        return [self._take_in(str(request.prompt)) for request in requests if isinstance(request, GenerateRequest)]
+
+    def _take_in(self, prompt: str) -> Future[Any]:
+        self.given.append(prompt)
+        future = self.futures[prompt] = Future[Any]()
+        if self.answers_at_once:
+            self.answer(prompt)
+        return future
+
+    def answer(self, prompt: str) -> None:
+        if prompt in self.breaks:
+            self.futures[prompt].set_exception(ModelError(f"gone at {prompt}"))
+        elif prompt in self.refuses:
+            self.futures[prompt].set_result(RequestError(f"refused {prompt}"))
+        else:
+            self.futures[prompt].set_result(GenerateResponse(text=prompt))
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[Any]:
+        raise AssertionError("it is asked in the background")
+
+
+def in_order(lookahead: Lookahead, members: Sequence[Member]) -> Lookahead:
+    keys = [member.key for member in members]
+    lookahead.upcoming = lambda key: keys[keys.index(key) + 1 :]
+    return lookahead
+
+
+@given(keys=KEYS, data=st.data(), size=st.integers(1, 4), order=st.randoms(use_true_random=False))
+def test_a_window_gives_what_asking_alone_gives(keys: list[str], data: st.DataObject, size: int, order: object) -> None:
+    prompts = [f"{key}.0" for key in keys]
+    refuses = data.draw(st.lists(st.sampled_from(prompts), unique=True))
+    members = [member(key, data.draw(st.sampled_from("xyz")), data.draw(st.integers(1, 3))) for key in keys]
+    model, alone = Background(data.draw(st.integers(1, 5)), refuses), Echo(refuses=refuses)
+    run = members.copy()
+    order.shuffle(run)  # type: ignore[attr-defined]
+    lookahead = in_order(planned(members, size), run)
+    for one in run:
+        assert outcome(lookahead, one, model) == outcome(Lookahead(), one, alone)
+    assert sorted(model.given) == sorted(set(model.given)), "nothing is asked twice"
+
+
+def test_a_window_reaches_across_chunks_and_groups_and_holds_twice_what_the_model_works_on() -> None:
+    members = [member(key, group) for key, group in zip("abcdefgh", "xxyyxxyy", strict=True)]
+    model, lookahead = Background(num_concurrent=2), in_order(planned(members, 2), members)
+    lookahead.responses(members[0], model)
+    assert model.given == ["a.0", "b.0", "c.0", "d.0"]
+    lookahead.responses(members[1], model)
+    assert model.given == ["a.0", "b.0", "c.0", "d.0", "e.0"]
+
+
+def test_an_item_waits_for_its_own_replies_only() -> None:
+    members = [member(key) for key in "abc"]
+    model, lookahead = Background(), in_order(planned(members), members)
+    model.answers_at_once = False
+    given = threading.Event()
+
+    def answer_the_first() -> None:
+        while "c.0" not in model.futures:  # the window is full before anybody waits
+            given.wait(0.001)
+        model.answer("a.0")
+
+    thread = threading.Thread(target=answer_the_first)
+    thread.start()
+    assert outcome(lookahead, members[0], model) == ["a.0"]
+    thread.join()
+    assert not model.futures["b.0"].done()
+
+
+def test_what_stops_a_session_takes_back_what_was_not_answered_and_keeps_what_was() -> None:
+    members = [member(key) for key in "abcdef"]
+    model, lookahead = Background(num_concurrent=2), in_order(planned(members), members)
+    lookahead.responses(members[0], model)
+    model.answers_at_once = False
+    lookahead.responses(members[1], model)
+    lookahead.stop()
+    assert [key for key in "abcdef" if lookahead.has_answered(key)] == ["c", "d"]
+    assert model.futures["e.0"].cancelled()
+    assert outcome(lookahead, members[2], model) == ["c.0"]
+    assert "f.0" not in model.given
+
+
+def test_a_model_that_has_gone_fails_each_sample_with_its_line() -> None:
+    members = [member(key) for key in "abc"]
+    model = Background(breaks=["a.0", "b.0"])
+    lookahead = in_order(planned(members), members)
+    for one in members[:2]:
+        with pytest.raises(ModelError, match=f"gone at {one.key}"):
+            lookahead.responses(one, model)
+    assert outcome(lookahead, members[2], model) == ["c.0"]
+
+
+@pytest.mark.parametrize("order", ["dcba", "ba", "d", "ca", "bd"])
+def test_a_window_leaves_alone_what_a_worker_died_of(order: str) -> None:
+    members = {key: member(key) for key in "abcdef"}
+    model, lookahead = Background(), planned(list(members.values()), 4, shares_chunks=True)
+    lookahead.upcoming = lambda key: order[order.index(str(key)) + 1 :]
+    for place, key in enumerate(order, 1):
+        lookahead.responses(members[key], model)
+        assert model.given == [f"{one}.0" for one in order[:place]]
+
+
+def test_a_window_takes_in_the_next_chunk_of_a_workers_queue() -> None:
+    members = {key: member(key) for key in "abcdef"}
+    model, lookahead = Background(8), planned(list(members.values()), 2, shares_chunks=True)
+    lookahead.upcoming = lambda key: "bcdf"  # e is another worker's: it came alone
+    lookahead.responses(members["a"], model)
+    assert model.given == ["a.0", "b.0", "c.0", "d.0"]
+
+
+def test_what_submit_promises_is_checked() -> None:
+    model = Background()
+    model.submit = lambda requests: []  # type: ignore[method-assign]
+    with pytest.raises(ModelError, match="submit returned 0 futures to 1 requests"):
+        Lookahead().responses(member("a"), model)

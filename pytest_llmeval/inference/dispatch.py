@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 
 from pytest_llmeval.errors import ModelError, RequestError
@@ -20,7 +21,7 @@ from pytest_llmeval.types import (
     Response,
 )
 
-__all__ = ["ask", "ask_samples"]
+__all__ = ["ask", "ask_samples", "received"]
 
 _ROUNDING = 1e-3
 _METHODS = (
@@ -59,9 +60,32 @@ def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Respon
     """One response, or the ``RequestError`` in its place, for each request of each sample, in order. As ``ask``."""
     __tracebackhide__ = True
     requests = [request for sample in asked for request in sample.requests]
-    methods = [next(method for kind, method in _METHODS if isinstance(request, kind)) for request in requests]
+    methods = [_method_of(request) for request in requests]
     responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests), lambda found: None)
     return [_checked(model, method, response) for method, response in zip(methods, responses, strict=True)]
+
+
+def received(
+    model: object, requests: Sequence[Request], futures: Sequence[Future[Response | Failed]]
+) -> list[Response | Failed]:
+    """Wait for what ``submit`` has promised for these requests. As ``ask``."""
+    __tracebackhide__ = True
+    if len(futures) != len(requests):
+        raise _error(model, f"submit returned {len(futures)} futures to {len(requests)} requests")
+    responses: list[Response | Failed] = []
+    for request, future in zip(requests, futures, strict=True):
+        try:
+            response: object = future.result()
+        except RequestError as error:
+            response = error
+        except CancelledError:
+            raise _error(model, "a request was cancelled before it was answered") from None
+        responses.append(_checked(model, _method_of(request), response))
+    return responses
+
+
+def _method_of(request: Request) -> str:
+    return next(method for kind, method in _METHODS if isinstance(request, kind))
 
 
 def _call(

@@ -3,7 +3,8 @@
 The plan is made once, over the samples that were selected: chunks of one suite each (see ``chunks``). The first member
 of a chunk that misses its responses asks for those of all members that follow; its neighbours find theirs waiting.
 A model that answers one by one gains nothing by that, and would lose its replies with a session that is killed: of it
-each member asks for its own.
+each member asks for its own. One that answers in the background has a window of samples in the place of chunks (see
+``window``).
 """
 
 from __future__ import annotations
@@ -11,14 +12,21 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, ask_samples
 from pytest_llmeval.inference.time_shares import TimeShares
-from pytest_llmeval.models.base import Failed, SampleModel, answers_one_by_one, answers_samples
+from pytest_llmeval.inference.window import Window
+from pytest_llmeval.models.base import (
+    Failed,
+    SampleModel,
+    answers_in_background,
+    answers_one_by_one,
+    answers_samples,
+)
 from pytest_llmeval.types import AskedSample, EngineUse, GenerateRequest, Request, Response
 
 __all__ = ["Lookahead", "Member"]
@@ -56,6 +64,7 @@ class Lookahead:
         self._asked: set[Hashable] = set()
         self._alone: set[Hashable] = set()
         self._model: object = None
+        self._window: Window | None = None
         self._audits: dict[Hashable, tuple[Sequence[Member], Sequence[Member]]] = {}
         self._answerers: dict[Hashable, object] = {}
         self._failed_audits: dict[Hashable, Exception] = {}
@@ -64,6 +73,9 @@ class Lookahead:
         """By group: what its audit found."""
         self.next_key: Hashable | None = None
         """The key of the sample that runs after this one, where that is known and is a sample."""
+        self.upcoming: Callable[[Hashable], Iterable[Hashable]] | None = None
+        """Where somebody sets it: the keys of the samples of the same model that run after this one, in order, as far
+        as they are known."""
         self.shares = TimeShares()
         """What each sample took of the time of the calls that it was asked in."""
         self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
@@ -85,6 +97,8 @@ class Lookahead:
         """The member's responses, in the order of its requests. Raises what answering this member alone raises."""
         __tracebackhide__ = True
         self._meet(model)
+        if self._window is not None and os.getpid() == self._process:
+            return self._from_window(member, self._window)
         if member.key not in self._ready:
             self._ask_ahead(member, model)
         if member.key not in self._ready:
@@ -105,6 +119,8 @@ class Lookahead:
             self.forget_model()
             self._places.clear()
         self._model = model
+        if answers_in_background(model) and not answers_samples(model):
+            self._window = Window(model)
 
     @property
     def model(self) -> object:
@@ -113,15 +129,53 @@ class Lookahead:
 
     def has_answered(self, key: Hashable) -> bool:
         """Whether the model has answered this sample, and its responses have not been taken yet."""
-        return key in self._ready
+        return key in self._ready or (self._window is not None and self._window.is_answered(key))
+
+    def stop(self) -> None:
+        """No further sample will run: take back what the model has not answered."""
+        if self._window is not None:
+            self._window.close()
 
     def forget_model(self) -> None:
         """Let go of the model, which makes room for another one, and of what it computed ahead; the plan stays."""
-        self._model = None
+        self.stop()
+        self._model = self._window = None
         self._ready.clear()
         self._answerers.clear()
         self._failed_audits.clear()
         self._prepared.clear()
+
+    def _from_window(self, member: Member, window: Window) -> list[Response]:
+        """The member's responses, while those that run next are with the model too."""
+        __tracebackhide__ = True
+        if member.key not in window:
+            window.open(member.key, member.requests())
+        window.fill((other.key, other.requests) for other in self._next_members(member, window))
+        with nullcontext() if self.answering is None else self.answering(self._model, 1):
+            answers = window.take(member.key)
+        self._take(member, answers)
+        outcome = self._ready.pop(member.key)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _next_members(self, member: Member, window: Window) -> Iterator[Member]:
+        """Members that run after this one, were not asked for, and are this process's to ask for.
+
+        A chunk's members follow one another, or a whole chunk is begun: what is left of one that another worker died in
+        comes in the opposite order, and each of it is asked for when it runs.
+        """
+        last = self._places.get(member.key)
+        for key in () if last is None or self.upcoming is None else self.upcoming(member.key):
+            place = self._places.get(key)
+            if place is None or last is None:
+                return
+            chunk, number = place
+            if self._shares_chunks and number != (last[1] + 1 if chunk is last[0] else 0):
+                return
+            last, other = place, chunk[number]
+            if key not in self._asked and key not in window and not other.is_skipped:
+                yield other
 
     def _ask_ahead(self, member: Member, model: object) -> None:
         """Ask for the member together with those that follow in its chunk; leave it unanswered where that fails.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
@@ -20,17 +21,20 @@ from pytest_llmeval.types import (
     Message,
     ModelIdentity,
     Prompt,
+    Request,
     Response,
 )
 
 __all__ = [
     "Backend",
+    "BackgroundModel",
     "Failed",
     "Model",
     "NamedModel",
     "OnStopped",
     "SampleBackend",
     "SampleModel",
+    "answers_in_background",
     "answers_one_by_one",
     "answers_samples",
     "identify",
@@ -82,6 +86,29 @@ class SampleModel(Protocol):
 
     def answer_samples(self, asked: Sequence[AskedSample], /) -> Sequence[Response | Failed]:
         """One response for each request of each sample, in order. ``LeftOutError`` in a response's place skips it."""
+
+
+@runtime_checkable
+class BackgroundModel(Protocol):
+    """A model that works while others wait, as a server does. Optional beside ``Model``: where it is there, samples are
+    given to it ahead of their tests, and each test waits for its own replies alone.
+    """
+
+    @property
+    def num_concurrent(self) -> int:
+        """How many requests it works on at once: twice as many samples are with it at the most."""
+
+    def submit(self, requests: Sequence[Request], /) -> Sequence[Future[Response | Failed]]:
+        """Take in requests and return at once: a future for each, in order.
+
+        A future has what the model's method would have in its request's place, or raises what fails all requests.
+        Cancelling one, before it is answered, takes its request back.
+        """
+
+
+def answers_in_background(model: object) -> TypeGuard[BackgroundModel]:
+    """Whether the model is given requests ahead, one sample at a time."""
+    return callable(getattr(model, "submit", None)) and isinstance(getattr(model, "num_concurrent", None), int)
 
 
 def answers_samples(model: object) -> TypeGuard[SampleModel]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from pytest_llmeval.reporting.report.assembly import GroupRecords
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.text.node_ids import SampleNode
-from pytest_llmeval.types import JSON, EngineUse
+from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = ["Gathered"]
 
@@ -22,7 +22,8 @@ class Gathered:
 
     ``compared`` are the models of a session of several; ``model_of_node`` finds them by their names in node ids.
     ``expected`` are the node ids of samples that were to run, ``skipped`` those that did not because they were skipped,
-    ``recorded`` those of all records. ``problems`` are what makes the numbers incomplete.
+    ``recorded`` those of all records. ``uses`` say what was sent to models behind servers, by model and process.
+    ``problems`` are what makes the numbers incomplete.
     """
 
     compared: tuple[str, ...]
@@ -34,6 +35,7 @@ class Gathered:
     suites: dict[str, SuiteInfo] = field(default_factory=dict)
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
     engines: dict[Group, EngineUse] = field(default_factory=dict)
+    uses: dict[str, dict[str, ServerUse]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def group_of(self, record: Record) -> Group:
@@ -54,7 +56,9 @@ class Gathered:
         """As the suites name them, then those that recorded nothing, however they arrived."""
         names = dict.fromkeys(model for suite in suites for model in suite.models)
         for name in (*names, *sorted(self.models.keys() - names)):
-            if name in self.models:
+            if name in self.uses:
+                yield {**self.models[name], "use": asdict(sum(self.uses[name].values(), ServerUse()))}
+            elif name in self.models:
                 yield self.models[name]
 
     def find_mixtures(self) -> None:

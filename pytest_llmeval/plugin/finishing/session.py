@@ -130,6 +130,9 @@ class LLMSession:
         if payload.model is not None:
             gathered.models.setdefault(str(payload.model["name"]), payload.model)
             self.writer.add_fact("model", payload.model)
+        if payload.use is not None:
+            name, process, use = payload.use
+            gathered.uses.setdefault(name, {})[process] = use
         if payload.unrecorded is not None:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:

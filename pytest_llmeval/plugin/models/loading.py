@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.models.base import Model, answers_samples
+from pytest_llmeval.models.base import Model, answers_in_background, answers_samples
 from pytest_llmeval.models.registry import calling, check_model, load_model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
@@ -127,7 +127,12 @@ def load_configured(settings: Settings, model: str, device: str) -> Model:
 
 def load_or_take(config: pytest.Config, model: str, device: str) -> Model:
     """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
-    return config.stash.get(_early_key, {}).get(model) or load_configured(config.stash[settings_key], model, device)
+    if (known := config.stash.get(_early_key, {}).get(model)) is not None:
+        return known
+    loaded = load_configured(config.stash[settings_key], model, device)
+    if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
+        config.add_cleanup(close)
+    return loaded
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:

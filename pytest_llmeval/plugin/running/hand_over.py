@@ -31,6 +31,7 @@ class HandOver:
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
         """Record what is waiting: in the session's report, or in what a worker tells at its end."""
+        self._lookahead.stop()
         config = self._session.config
         worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
         for payload in self._payloads():
@@ -38,6 +39,11 @@ class HandOver:
                 config.stash[llm_session_key].take_over(payload)
             else:
                 worker.setdefault(_KEY, []).append(payload.encode())
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Take back what ``-x`` has left with the model."""
+        self._lookahead.stop()
 
     def _payloads(self) -> Iterator[Payload]:
         for item in self._session.items:

@@ -11,17 +11,29 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
-from pytest_llmeval.models.base import Backend, identify
+from pytest_llmeval.models.base import Backend, answers_in_background, identify
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import is_sample_key, model_key
-from pytest_llmeval.reporting.terminal.live_line import LiveLine, Progress, loading_text, progress_text
+from pytest_llmeval.reporting.terminal.live_line import (
+    LiveLine,
+    Progress,
+    background_texts,
+    loading_text,
+    progress_text,
+)
+from pytest_llmeval.types import ServerUse
 
 __all__ = ["LiveReporting", "start"]
+
+
+def _use_of(model: object) -> ServerUse | None:
+    use = getattr(model, "server_use", None)
+    return use if isinstance(use, ServerUse) else None
 
 
 def start(session: pytest.Session) -> LiveReporting | None:
@@ -181,18 +193,31 @@ class LiveReporting:
         backend = model if isinstance(model, Backend) else None
         if backend is not None:
             backend.on_progress = progress
-        self._show(name, self._num_done)
+
+        def tick() -> None:
+            self._show(name, self._num_done, background_texts(getattr(model, "num_in_flight", 0), _use_of(model)))
+
         try:
-            yield
+            if answers_in_background(model):
+                tick()
+                with _EverySecond(tick):
+                    yield
+            else:
+                self._show(name, self._num_done)
+                yield
             self._num_done += num_samples
         finally:
             if backend is not None:
                 backend.on_progress = None
             self._line.clear()
 
-    def _show(self, model: str, num_done: int) -> None:
+    def _show(self, model: str, num_done: int, background: Sequence[str] = ()) -> None:
         elapsed_s = 0.0 if self._started is None else self._clock() - self._started
         progress = Progress(
-            model=model, num_done=min(num_done, self._num_samples), num_total=self._num_samples, elapsed_s=elapsed_s
+            model=model,
+            num_done=min(num_done, self._num_samples),
+            num_total=self._num_samples,
+            elapsed_s=elapsed_s,
+            background=background,
         )
         self._line.show(lambda width: progress_text(progress, width))

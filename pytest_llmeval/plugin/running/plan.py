@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
 
 import pytest
 
@@ -25,13 +27,28 @@ __all__ = ["FollowQueue", "plan", "show_progress", "show_prompts"]
 class FollowQueue:
     """In a worker: tells the lookahead what runs next."""
 
-    def __init__(self, lookahead: Lookahead) -> None:
+    def __init__(self, lookahead: Lookahead, session: pytest.Session) -> None:
         self._lookahead = lookahead
+        self._session = session
+        self._next: pytest.Item | None = None
+        plugins = session.config.pluginmanager.get_plugins()
+        # The queue of pytest-xdist's worker. A version that has it elsewhere shows no more than the next item.
+        self._queue: Any = next((plugin.torun for plugin in plugins if hasattr(plugin, "torun")), None)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
         """Say what the worker has in its queue after the item that it begins."""
+        self._next = nextitem
         self._lookahead.next_key = nextitem.key if isinstance(nextitem, SampleItem) else None
+
+    def upcoming(self, key: Hashable) -> Iterator[Hashable]:
+        """``Lookahead.upcoming``, of what the worker was given by now."""
+        places: list[object] = []
+        if self._queue is not None:
+            with self._queue.lock() as queued:
+                places.extend(queued)
+        given = [self._session.items[place] for place in places if isinstance(place, int)]  # else the sign of the end
+        return _keys(given if self._next is None else [self._next, *given], key)
 
 
 def plan(session: pytest.Session) -> None:
@@ -51,8 +68,25 @@ def plan(session: pytest.Session) -> None:
     for audited, spares in _audited(items):
         lookahead.audit(audited, spares)
     config.pluginmanager.register(HandOver(session, lookahead), "llmeval-hand-over")
-    if batching.shares_chunks:
-        config.pluginmanager.register(FollowQueue(lookahead), "llmeval-queue")
+    if hasattr(config, "workerinput"):
+        queue = FollowQueue(lookahead, session)
+        config.pluginmanager.register(queue, "llmeval-queue")
+        lookahead.upcoming = queue.upcoming
+    else:
+        lookahead.upcoming = _in_order(items)
+
+
+def _in_order(items: Sequence[pytest.Item]) -> Callable[[Hashable], Iterator[Hashable]]:
+    """``Lookahead.upcoming`` of a process that runs all of these itself."""
+    samples = [item for item in items if isinstance(item, SampleItem)]
+    places: dict[Hashable, int] = {item.key: place for place, item in enumerate(samples)}
+    return lambda key: _keys((samples[place] for place in range(places[key] + 1, len(samples))), key)
+
+
+def _keys(items: Iterable[pytest.Item], key: Hashable) -> Iterator[Hashable]:
+    """Of samples, up to the first that is for another model than the sample of ``key`` is."""
+    keys = (item.key for item in items if isinstance(item, SampleItem))
+    return takewhile(lambda other: isinstance(key, tuple) and other[1] == key[1], keys)
 
 
 def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[Member]]]:

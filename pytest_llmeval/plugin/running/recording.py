@@ -17,12 +17,13 @@ from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
 from pytest_llmeval.scoring.metrics.summary import definition, skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, Status, as_builtin
+from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, ServerUse, Status, as_builtin
 
 __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
 _sent_suites_key = pytest.StashKey[set[str]]()
 _sent_models_key = pytest.StashKey[set[str]]()
+_sent_uses_key = pytest.StashKey[dict[str, ServerUse]]()
 
 
 _RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_answer"))
@@ -281,7 +282,7 @@ def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
 
 
 def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Payload:
-    """Suite, model and engine travel once from each process, not with every record."""
+    """Suite, model and engine travel once from each process, not with every record; the use of a server as it grows."""
     suite = item.file.info if isinstance(item, SampleItem) else None
     suites = item.config.stash.setdefault(_sent_suites_key, set())
     if suite is not None and suite.name not in suites:
@@ -297,6 +298,12 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
         if identity.name not in models:
             models.add(identity.name)
             payload = dataclasses.replace(payload, model=_identity(identity))
+        use = getattr(model, "server_use", None)
+        uses = item.config.stash.setdefault(_sent_uses_key, {})
+        if isinstance(use, ServerUse) and uses.get(identity.name) != use:
+            uses[identity.name] = use
+            worker = getattr(item.config, "workerinput", {}).get("workerid", "")
+            payload = dataclasses.replace(payload, use=(identity.name, worker, use))
     if isinstance(item, SampleItem):
         lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
         if lookahead is not None and lookahead.engine_uses:

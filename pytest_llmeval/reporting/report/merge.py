@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import accumulate
 from typing import Any, overload
 
@@ -32,9 +32,9 @@ from pytest_llmeval.reporting.report.merge_checks import (
 )
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.recount import fitting
-from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, use_of_model
 from pytest_llmeval.reporting.report.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = ["ChainedRecords", "merge_reports"]
 
@@ -179,7 +179,11 @@ def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
             by_name.setdefault(str(model.get("name")), []).append(model)
     for members in by_name.values():
         devices = dict.fromkeys(str(model["device"]) for model in members if model.get("device"))
-        yield {**_common(members), "device": ", ".join(devices) or None}
+        merged = {**_common(members), "device": ", ".join(devices) or None}
+        uses = [use_of_model(model) for model in members]
+        if any(uses):
+            merged["use"] = asdict(sum(filter(None, uses), ServerUse()))
+        yield merged
 
 
 def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[str, JSON]:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from sys import intern
 from typing import Any, Literal
 
-from pytest_llmeval.types import JSON, EngineUse, Score, Status
+from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status
 
 __all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "without_texts"]
 
@@ -189,7 +189,8 @@ class Unrecorded:
 class Payload:
     """Everything that one test report carries from the process that ran the test to the one that writes the report.
 
-    ``model`` is a ``ModelIdentity`` as a dict; ``engine`` how the log-likelihoods of the records' suite are computed.
+    ``model`` is a ``ModelIdentity`` as a dict; ``engine`` how the log-likelihoods of the records' suite are computed;
+    ``use`` the name of a model behind a server, the process that asked it, and what that has sent to it by now.
     """
 
     records: tuple[Record, ...] = ()
@@ -197,6 +198,7 @@ class Payload:
     suite: SuiteInfo | None = None
     model: Mapping[str, JSON] | None = None
     engine: EngineUse | None = None
+    use: tuple[str, str, ServerUse] | None = None
 
     def encode(self) -> str:
         """As ASCII JSON; lone surrogates and NULs are escaped, and what JSON does not know becomes its text."""
@@ -208,19 +210,21 @@ class Payload:
                 None if self.suite is None else asdict(self.suite),
                 self.model,
                 None if self.engine is None else asdict(self.engine),
+                None if self.use is None else [*self.use[:2], asdict(self.use[2])],
             ]
         )
 
     @classmethod
     def decode(cls, text: str) -> Payload:
         """The opposite of ``encode``."""
-        records, unrecorded, suite, model, engine = json.loads(text)
+        records, unrecorded, suite, model, engine, use = json.loads(text)
         return cls(
             records=tuple(_record_of(values) for values in records),
             unrecorded=None if unrecorded is None else Unrecorded(**unrecorded),
             suite=None if suite is None else SuiteInfo.from_dict(suite),
             model=model,
             engine=None if engine is None else EngineUse(**engine),
+            use=None if use is None else (use[0], use[1], ServerUse(**use[2])),
         )
 
 

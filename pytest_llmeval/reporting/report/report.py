@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import metadata
+from typing import Any
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.gate_results import GateResult
@@ -16,7 +17,7 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.wording import expected_one_of, quoted
-from pytest_llmeval.types import JSON, EngineUse
+from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -29,6 +30,7 @@ __all__ = [
     "check_known",
     "definitions_of",
     "describe_environment",
+    "use_of_model",
 ]
 
 SCHEMA_VERSION = 2
@@ -168,6 +170,20 @@ class Report:
     def model_names(self) -> tuple[str, ...]:
         """The models that answered its suites, each once."""
         return tuple(dict.fromkeys(model for suite in self.suites for model in suite.models))
+
+
+def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
+    """What was sent to one of ``Report.models``; None for a model that is behind no server, and where that is damaged.
+
+    Unknown keys are left out: a later version may have more.
+    """
+    use = model.get("use")
+    if not isinstance(use, Mapping):
+        return None
+    try:
+        return ServerUse(**{field.name: use[field.name] for field in fields(ServerUse)})
+    except KeyError:
+        return None
 
 
 def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:

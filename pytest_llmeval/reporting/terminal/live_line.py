@@ -5,14 +5,15 @@ It stands there only while the model works, and is gone before pytest writes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_llmeval.reporting.terminal.tables import columns_of
 from pytest_llmeval.text.escaping import first_line, printable
+from pytest_llmeval.types import ServerUse
 
-__all__ = ["LiveLine", "Progress", "loading_text", "progress_text"]
+__all__ = ["LiveLine", "Progress", "background_texts", "loading_text", "progress_text", "shown_cost"]
 
 _MIN_INTERVAL_S = 0.1
 """A reader sees no more than ten texts a second, and a slow connection should not carry more."""
@@ -24,13 +25,15 @@ _MAX_NAME = 60
 class Progress:
     """``num_done`` of the session's ``num_total`` samples are answered, of which ``elapsed_s`` went by.
 
-    The seconds are those since the first sample was asked for, without the loading of models.
+    The seconds are those since the first sample was asked for, without the loading of models. ``background`` says how
+    far a model is that answers in the background, as ``background_texts`` does.
     """
 
     model: str
     num_done: int
     num_total: int
     elapsed_s: float
+    background: Sequence[str] = ()
 
 
 def loading_text(model: str, elapsed_s: float, width: int) -> str:
@@ -50,7 +53,25 @@ def progress_text(progress: Progress, width: int) -> str:
         rate = progress.num_done / progress.elapsed_s
         left_s = max(progress.num_total - progress.num_done, 0) / rate
         parts += [f", {_rate(rate)}", f", {_duration(left_s)} left"]
+    parts += [f", {text}" for text in progress.background]
     return _fitted(parts, width)
+
+
+def background_texts(num_in_flight: int, use: ServerUse | None) -> list[str]:
+    """What a model is at that answers in the background: requests in flight, retries, tokens, cost."""
+    texts = [f"{num_in_flight:,} in flight"]
+    if use is not None:
+        if num_retries := sum(use.retries.values()):
+            texts.append(f"{num_retries:,} retried")
+        texts.append(f"{use.num_prompt_tokens + use.num_tokens:,} tokens")
+        if use.cost is not None:
+            texts.append(f"cost {shown_cost(use.cost)}")
+    return texts
+
+
+def shown_cost(cost: float) -> str:
+    """A sum of money in the currency of the prices: two decimals, more where it is small."""
+    return f"{cost:,.2f}" if cost >= 1 else f"{cost:.2g}"
 
 
 def _shown(model: str) -> str:

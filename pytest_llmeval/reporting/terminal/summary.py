@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pytest_llmeval.reporting.report.report import Averages, Report
+from pytest_llmeval.reporting.report.report import Averages, Report, use_of_model
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
 from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
 from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase_lines
+from pytest_llmeval.reporting.terminal.live_line import shown_cost
 from pytest_llmeval.reporting.terminal.metric_tables import category_lines, common_layout, suite_lines
 from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines
 from pytest_llmeval.reporting.terminal.suite_texts import (
@@ -109,6 +110,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         yield f"stopped early ({printable(report.stopped)}): these numbers cover only what had run"
     if timing := [*_speed(report), *latency_lines(report.suites, names, width=width)]:
         yield from ("", *timing)
+    yield from _server_lines(report.models)
     yield from engine_lines([(name, suite.engine) for name, suite in suites if suite.engine is not None])
     if report.gates:
         yield ""
@@ -162,6 +164,25 @@ def _speed(report: Report) -> Iterator[str]:
         f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
     )
     yield from phase_lines(report.suites)
+
+
+def _server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """What was sent to each model behind a server."""
+    for model in models:
+        use = use_of_model(model)
+        if use is None:
+            continue
+        name = f"{printable(str(model['name']))}: " if len(models) > 1 else ""
+        parts = [
+            f"{name}{use.num_requests:,} request{'' if use.num_requests == 1 else 's'} to the server",
+            f"{use.num_prompt_tokens:,} prompt tokens and {use.num_tokens:,} generated as it counts them",
+        ]
+        if use.retries:
+            reasons = ", ".join(f"{printable(reason)}: {count:,}" for reason, count in use.retries.items())
+            parts.append(f"tried again {sum(use.retries.values()):,} times ({reasons})")
+        if use.cost is not None:
+            parts.append(f"cost {shown_cost(use.cost)}")
+        yield ", ".join(parts)
 
 
 def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:

@@ -1,0 +1,76 @@
+"""A window of samples that are open at once: for models that answer in the background (``BackgroundModel``).
+
+Chunks are for models that are asked for many requests in one call. A server is asked for each by itself, and has to be
+kept busy also at the end of a chunk: as many samples as the model can take, and as many again, are with it, and a
+sample waits for its own replies alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+
+from pytest_llmeval.inference.dispatch import received
+from pytest_llmeval.models.base import BackgroundModel, Failed
+from pytest_llmeval.types import Request, Response
+
+__all__ = ["Window"]
+
+
+class Window:
+    """The samples whose requests are with ``model``, by key."""
+
+    def __init__(self, model: BackgroundModel) -> None:
+        self._model = model
+        self._open: dict[Hashable, tuple[Sequence[Request], list[Future[Response | Failed]]]] = {}
+        self._is_closed = False
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._open
+
+    @property
+    def num_free(self) -> int:
+        """How many more samples are worth opening: twice what the model works on is open at the most."""
+        return 0 if self._is_closed else 2 * self._model.num_concurrent - len(self._open)
+
+    def open(self, key: Hashable, requests: Sequence[Request]) -> None:
+        """Give the model the requests of one more sample. Raises what the model's ``submit`` raises."""
+        self._open[key] = requests, list(self._model.submit(requests))
+
+    def fill(self, candidates: Iterable[tuple[Hashable, Callable[[], Sequence[Request]]]]) -> None:
+        """Open samples while there is room. One for which that fails is passed over: it fails when it runs."""
+        if self.num_free <= 0:
+            return
+        for key, make_requests in candidates:
+            try:
+                self.open(key, make_requests())
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
+                continue
+            if self.num_free <= 0:
+                return
+
+    def is_answered(self, key: Hashable) -> bool:
+        """Whether all replies of a sample are there, and were not taken yet."""
+        return key in self._open and all(future.done() and not future.cancelled() for future in self._open[key][1])
+
+    def take(self, key: Hashable) -> list[Response | Failed]:
+        """Wait for the replies of an open sample, which is open no more. What ends the wait cancels its requests."""
+        __tracebackhide__ = True
+        requests, futures = self._open.pop(key)
+        try:
+            return received(self._model, requests, futures)
+        finally:
+            _cancel(futures)
+
+    def close(self) -> None:
+        """Open no more, and take back what was not answered; what was stays to be taken."""
+        self._is_closed = True
+        for key in [key for key in self._open if not self.is_answered(key)]:
+            _cancel(self._open.pop(key)[1])
+
+
+def _cancel(futures: Iterable[Future[Response | Failed]]) -> None:
+    for future in futures:
+        future.cancel()

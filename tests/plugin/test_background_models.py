@@ -1,0 +1,116 @@
+"""A model that answers in the background is given samples ahead, and what was sent to it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+MODEL = '''
+"""Answers each sum after others, as a server would, and counts what it is sent."""
+
+import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.types import GenerateResponse, ServerUse
+
+
+class Server:
+    num_concurrent = 4
+
+    def __init__(self, stops_at="", refuses="", waits_at=""):
+        self.pool = ThreadPoolExecutor(4)
+        self.use = ServerUse()
+        self.lock = threading.Lock()
+        self.stops_at, self.refuses, self.waits_at = stops_at, refuses, waits_at
+        self.given = []
+        self.num_in_flight = 0
+
+    @property
+    def server_use(self):
+        with self.lock:
+            return self.use
+
+    def submit(self, requests):
+        self.given += [request.prompt for request in requests]
+        return [self.pool.submit(self.answer, request) for request in requests]
+
+    def answer(self, request):
+        prompt = request.prompt
+        if self.waits_at and self.waits_at in prompt:
+            threading.Event().wait()
+        if self.stops_at and self.stops_at in prompt:
+            raise ModelError("model is gone: 401")
+        with self.lock:
+            self.use += ServerUse(num_requests=1, retries={"429": 1}, num_prompt_tokens=5, num_tokens=1, cost=0.25)
+        if self.refuses and self.refuses in prompt:
+            return RequestError("refused by the content filter")
+        return GenerateResponse(text=str(eval(prompt.removesuffix("="))), num_prompt_tokens=5, num_tokens=1)
+
+    def generate(self, requests):
+        raise AssertionError("it is asked in the background")
+
+    def close(self):
+        self.pool.shutdown()
+        with open(f"closed-{os.getpid()}.json", "w") as file:
+            json.dump(self.given, file)
+'''
+
+
+def run(pytester: pytest.Pytester, workers: list[str], *options: str, arguments: str = "") -> pytest.RunResult:
+    samples = [{"id": f"s{n}", "question": f"{n} + {n}=", "target": str(2 * n)} for n in range(40)]
+    suite = {"suite": "sums", "samples": samples, "prompt": {"template": "{{ question }}"}, "score": "exact"}
+    pytester.makefile(".yaml", sums=yaml.safe_dump(suite, sort_keys=False))
+    pytester.makepyfile(my_server=MODEL)
+    model = f"--llm-model=python:my_server:Server{arguments}"
+    return pytester.runpytest(*workers, model, "--llm-report=report.json", *options, "sums.yaml")
+
+
+def report_of(folder: Path) -> Any:
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_samples_are_given_ahead_and_the_use_is_summed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    result = run(llm_pytester, workers)
+    assert result.ret == 0
+    report = report_of(llm_pytester.path)
+    assert [record["status"] for record in report["records"]] == ["correct"] * 40
+    (model,) = report["models"]
+    assert model["use"] == {
+        "num_requests": 40,
+        "retries": {"429": 40},
+        "num_prompt_tokens": 200,
+        "num_tokens": 40,
+        "cost": 10.0,
+    }
+    result.stdout.fnmatch_lines(
+        [
+            "40 requests to the server, 200 prompt tokens and 40 generated as it counts them, tried again 40 times "
+            "(429: 40), cost 10.00"
+        ]
+    )
+    given = [json.loads(path.read_text()) for path in llm_pytester.path.glob("closed-*.json")]
+    assert sorted(prompt for prompts in given for prompt in prompts) == sorted(f"{n} + {n}=" for n in range(40))
+    assert len(given) == (2 if "-n2" in workers else 1)
+
+
+def test_a_request_that_fails_is_its_samples_own(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    result = run(llm_pytester, workers, arguments="?refuses=7 + 7")
+    result.assert_outcomes(passed=39, failed=1)
+    result.stdout.fnmatch_lines(["*not scored: *refused by the content filter*"])
+
+
+def test_one_failure_ends_the_session_and_takes_back_the_rest(llm_pytester: pytest.Pytester) -> None:
+    """What waits for ever is never asked for, or taken back."""
+    result = run(llm_pytester, ["-p", "no:xdist"], "-x", arguments="?refuses=0 + 0=")
+    result.assert_outcomes(failed=1)
+    (given,) = (json.loads(path.read_text()) for path in llm_pytester.path.glob("closed-*.json"))
+    assert len(given) <= 8
+    assert os.path.exists(llm_pytester.path / "report.json")
