@@ -72,7 +72,7 @@ def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | 
 class HuggingFaceModel(Backend):
     """A causal model of transformers on one device (or spread by ``device_map``).
 
-    Requests are encoded as lm-eval 0.4.13 does it (``planning/encoding.py``) and refused, never truncated, when they
+    Requests are encoded as lm-eval 0.4.13 does it (``models/encoding.py``) and refused, never truncated, when they
     are longer than ``max_length``. Results do not depend on how requests are batched, up to the rounding of the model's
     dtype.
     """
