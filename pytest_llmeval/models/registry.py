@@ -17,37 +17,39 @@ from pytest_llmeval.models.guessing import Guessing
 from pytest_llmeval.models.huggingface.kind import Demo, Folder, Hub
 from pytest_llmeval.models.python.kind import PythonCode
 from pytest_llmeval.models.replay.kind import Replay
-from pytest_llmeval.models.settings import ModelSettings, check_device
+from pytest_llmeval.models.servers.kind import Anthropic, NotAURL, Ollama, OpenAI, Server
+from pytest_llmeval.models.settings import MODEL_ARGS, ModelSettings, check_device
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import describe, model_error, one_line
 from pytest_llmeval.text.wording import relative_path
 
-__all__ = ["KINDS", "calling", "check_model", "foreign_code", "load_model", "parse_model_spec", "with_kinds"]
+__all__ = [
+    "KINDS",
+    "calling",
+    "check_model",
+    "check_model_args",
+    "foreign_code",
+    "load_model",
+    "parse_model_spec",
+    "with_kinds",
+]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]+")
 
 
-class _Reserved(ModelKind):
-    """A name that a later version has a use for."""
-
-    usage = ""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def parse(self, text: str) -> ModelSpec:
-        raise OptionError(f"--llm-model {one_line(text)}: {self.name}: models are not available in this version")
-
-
 KINDS: tuple[ModelKind, ...] = (
     Demo(),
+    NotAURL(),
     Hub(),
     Folder(),
     Replay(),
     PythonCode(),
     Guessing("random"),
     Guessing("majority"),
-    _Reserved("openai"),
+    Server(),
+    OpenAI(),
+    Anthropic(),
+    Ollama(),
 )
 """In the order in which messages list them."""
 
@@ -141,6 +143,15 @@ def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
             spec.kind.check(spec, settings)
         except OSError as error:
             raise model_error(spec.name, f"cannot read its files: {error}") from None
+
+
+def check_model_args(specs: Sequence[ModelSpec], settings: ModelSettings) -> None:
+    """Raise ``OptionError`` for a setting of ``--llm-model-arg`` that means nothing for any of the session's models."""
+    known = [spec.kind.model_args for spec in specs]
+    for key in settings.model_args if specs else ():
+        if all(taken is not None and key not in taken for taken in known):
+            names = ", ".join(spec.name for spec in specs)
+            raise OptionError(f"--llm-model-arg {key}: means nothing for {names} ({MODEL_ARGS[key]})")
 
 
 def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.endpoints import SERVER_ARGS, parse_argument
 from pytest_llmeval.types import JSON
 
-__all__ = ["MODEL_ARGS", "ModelArg", "ModelSettings", "check_device", "parse_model_arg"]
+__all__ = [
+    "CHECKPOINT_ARGS",
+    "MODEL_ARGS",
+    "ModelArg",
+    "ModelSettings",
+    "check_device",
+    "merge_model_args",
+    "parse_model_arg",
+]
 
-MODEL_ARGS: Mapping[str, str] = MappingProxyType(
+CHECKPOINT_ARGS: Mapping[str, str] = MappingProxyType(
     {
         "peft": "folder of a PEFT adapter, put on the model",
         "quantization_config": 'JSON mapping, such as {"load_in_4bit": true}',
@@ -27,7 +36,10 @@ MODEL_ARGS: Mapping[str, str] = MappingProxyType(
         "add_bos": "true or false: begin every text with the BOS token, whatever the tokenizer says",
     }
 )
-"""What ``--llm-model-arg`` takes, each with the help that a wrong key is answered with."""
+"""What ``--llm-model-arg`` takes for a checkpoint, each with the help that a wrong key is answered with."""
+
+MODEL_ARGS: Mapping[str, str] = MappingProxyType({**CHECKPOINT_ARGS, **SERVER_ARGS})
+"""What ``--llm-model-arg`` takes, for all kinds of models."""
 
 _JSON_KEYS = frozenset({"quantization_config", "device_map", "max_length", "add_bos"})
 _DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|xpu|npu)(?::\d+)?")
@@ -74,6 +86,8 @@ def parse_model_arg(text: str) -> ModelArg:
         raise OptionError(f"--llm-model-arg {text!r}: expected key=value, such as max_length=2048")
     _check_key(key)
     value = value.strip()
+    if key in SERVER_ARGS:
+        return ModelArg(key, parse_argument(key, value, "--llm-model-arg"), text)
     if key not in _JSON_KEYS:
         _check_value(key, value)
         return ModelArg(key, value, text)
@@ -85,6 +99,18 @@ def parse_model_arg(text: str) -> ModelArg:
         parsed = {"true": True, "false": False}.get(value.lower(), value)
     _check_value(key, parsed)
     return ModelArg(key, parsed, text)
+
+
+def merge_model_args(given: Iterable[ModelArg]) -> dict[str, JSON]:
+    """The settings by key. Of ``base_url`` all are kept, in a list; of any other key the last."""
+    merged: dict[str, JSON] = {}
+    urls: list[JSON] = []
+    for arg in given:
+        if arg.key == "base_url":
+            urls.append(arg.value)
+        else:
+            merged[arg.key] = arg.value
+    return {**merged, "base_url": urls} if urls else merged
 
 
 def check_device(settings: ModelSettings) -> None:

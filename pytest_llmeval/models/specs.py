@@ -59,6 +59,8 @@ class ModelKind:
     example: str = ""
     arguments: Collection[str] | None = None
     """The names that may stand after ``?``; None for any."""
+    model_args: Collection[str] | None = None
+    """The keys of ``--llm-model-arg`` that mean something for it; None where that is not known."""
     has_secrets: bool = True
     """Whether arguments with names such as ``api_key`` are secrets, which nothing shows."""
     needs_location: bool = True

@@ -73,7 +73,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("", "is empty"),
         ("  ", "is empty"),
-        ("openai:gpt-4@https://host", "openai: models are not available"),
+        ("openai:", "expected openai:NAME, such as openai:gpt-5-mini"),
         ("replay:", "expected replay:FILE"),
         ("replay:x.jsonl?respones=a", "there is no argument 'respones'; did you mean 'response'?"),
         ("replay:x.jsonl?partial=maybe", "partial: found 'maybe' (text), expected true or false"),
@@ -86,7 +86,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("majority?seed=1", "there is no argument 'seed'"),
         ("two words", "expected demo, a Hugging Face id"),
         ("org/name--x", "expected demo"),
-        ("https://user:password1@host/org/name", "https://host/org/name"),
+        ("https://user:password1@host/org/name", "https://host/org/name: the URL holds a user name or a password"),
         ("a\nb", "'a b'"),
         ("x" * 97, "expected demo"),
     ],

@@ -61,7 +61,7 @@ def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: py
         (["--llm-model=demo", "--llm-model-arg=lora=x"], "--llm-model-arg: unknown key 'lora'*"),
         (["--llm-model=demo", "--llm-model-arg=peft"], "--llm-model-arg 'peft': expected key=value*"),
         (["--llm-set=score=letter"], "--llm-set*score=letter*"),
-        (["--llm-model=openai:gpt-5@http://localhost"], "--llm-model openai:*not available in this version"),
+        (["--llm-model=openai:gpt-5?dialect=vlm"], "--llm-model openai:*dialect: found 'vlm'; did you mean 'vllm'?"),
     ],
 )
 def test_what_cannot_be_used_is_said_once(capitals: pytest.Pytester, options: list[str], message: str) -> None:
@@ -85,8 +85,8 @@ def test_the_place_of_a_bad_value_is_named(capitals: pytest.Pytester, monkeypatc
 @pytest.mark.parametrize(
     ("ini", "variable", "value", "message"),
     [
-        ("llm_model = openai:x", None, "", "llm_model in tox.ini openai:x: openai: models are not available in *"),
-        ("", "PYTEST_LLM_MODEL", "openai:x", "PYTEST_LLM_MODEL openai:x: openai: models are not available in *"),
+        ("llm_model = localhost:8000", None, "", "llm_model in tox.ini localhost:8000: *a URL without a scheme*"),
+        ("", "PYTEST_LLM_MODEL", "openai:", "PYTEST_LLM_MODEL openai:: expected openai:NAME*"),
         ("", "PYTEST_LLM_SET", "score", "PYTEST_LLM_SET 'score': *"),
         ("llm_model_arg = max_length", None, "", "llm_model_arg in tox.ini 'max_length': expected key=value*"),
     ],

@@ -17,7 +17,7 @@ from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
 from pytest_llmeval.models.huggingface.checkpoint import CONFIG, check_adapter, check_checkpoint
 from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot, is_offline
-from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.text.redaction import model_error, one_line
@@ -37,6 +37,7 @@ class Checkpoint(ModelKind):
     """What the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id."""
 
     needs_device = True
+    model_args = CHECKPOINT_ARGS.keys()
 
     def folder_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
         """The folder of the files, as far as they are on this machine."""

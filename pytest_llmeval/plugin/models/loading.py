@@ -11,8 +11,8 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.base import Model, answers_in_background, answers_samples
-from pytest_llmeval.models.registry import calling, check_model, load_model
-from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
+from pytest_llmeval.models.settings import ModelSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.plugin.models.overridden import is_overridden
@@ -51,7 +51,7 @@ def model_options(settings: Settings, device: str | None) -> ModelSettings:
         revision=settings.revision,
         trust_remote_code=settings.trust_remote_code,
         allow_pickle=settings.allow_pickle,
-        model_args={arg.key: arg.value for arg in settings.model_arg},
+        model_args=merge_model_args(settings.model_arg),
         num_workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)),
     )
 
@@ -68,6 +68,7 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
             other = known.setdefault(spec.kind.key(spec), spec)
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
+    check_model_args(settings.model_specs, model_settings)
     if loads:
         for spec in settings.model_specs:
             check_model(spec, model_settings)

@@ -1,0 +1,332 @@
+"""One server over HTTP: JSON in, JSON out, tries again what can pass, and says in one line what cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import os
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+from pytest_llmeval.errors import LLMEvalError, ModelError, RequestError
+from pytest_llmeval.models.servers.arguments import DEFAULT_TIMEOUT_S, Endpoint, check_variable
+from pytest_llmeval.models.servers.limits import FixedLimit, Ticket
+from pytest_llmeval.text.redaction import one_line
+from pytest_llmeval.types import JSON
+
+__all__ = ["Client", "ModelStopped", "Reply", "RequestRefused", "Secret", "Unreachable", "Usage"]
+
+CONNECT_TIMEOUT_S: Final = 5.0
+NUM_TRIES: Final = 6
+TOTAL_S: Final = 600.0
+"""After so many seconds a request is not tried again."""
+LONGEST_RETRY_AFTER_S: Final = 120.0
+_BASE_DELAY_S = 0.5
+_LONGEST_MESSAGE = 300
+_LONGEST_TEXT = 2000
+_ANTHROPIC_VERSION = "2023-06-01"
+
+
+class RequestRefused(RequestError):
+    """One request that the server refuses, or for which its replies stay unusable: the sample's own error.
+
+    ``status`` is the last reply's; None where there was none.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class ModelStopped(ModelError):
+    """The server will answer no request of this model: a wrong key, an unknown model, an exhausted quota."""
+
+
+class Unreachable(ModelError):
+    """No connection to the server, after all tries."""
+
+
+class Secret:
+    """A key, which nothing shows: not a traceback with the values of variables, either."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a server said to one ``get``.
+
+    ``headers`` have lower-case names; ``body`` is its JSON, None where it is none; ``text`` begins what was said,
+    2,000 characters at most.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+    text: str
+
+    @property
+    def is_html(self) -> bool:
+        return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
+
+
+@dataclass(slots=True, kw_only=True)
+class Usage:
+    """What was asked of a server so far. ``num_retries`` counts by reason: ``429``, ``500``, ``timed out``, …"""
+
+    num_requests: int = 0
+    num_retries: Counter[str] = field(default_factory=Counter)
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    num_in_flight: int = 0
+    max_in_flight: int = 0
+
+
+class _Passing(Exception):
+    """What may pass when it is tried again. ``reason`` is a word to count by."""
+
+    def __init__(self, reason: str, error: LLMEvalError, retry_after_s: float | None = None) -> None:
+        self.reason = reason
+        self.error = error
+        self.retry_after_s = retry_after_s
+        super().__init__(reason)
+
+
+class Client:
+    """Talks to one endpoint. All methods run on the event loop of ``loop``.
+
+    ``limit`` is how many requests may be open; dialects set its width. ``sleep``, ``clock`` and ``jitter`` (a number
+    from 0 to 1) stand in for time and luck in tests.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        limit: FixedLimit | None = None,
+        environ: Mapping[str, str] = os.environ,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        check_variable(endpoint, environ)
+        self.endpoint = endpoint
+        self.usage = Usage()
+        self.limit = limit or FixedLimit(endpoint.max_connections or 64)
+        self._timeout_s = timeout_s
+        self._key = Secret(environ[endpoint.api_key_env].strip()) if endpoint.api_key_env else None
+        self._sleep, self._clock, self._jitter = sleep, clock, jitter
+        self._stopped: str | None = None
+        self._http: Any = None
+
+    async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
+        """What stands at ``path``, whatever its status: below the API's root, or with ``//`` below the server's.
+
+        Raises ``Unreachable``.
+        """
+        return await self._repeat(lambda _: self._get(path, timeout_s), tries)
+
+    async def post(self, path: str, body: Mapping[str, JSON], *, tries: int | None = None) -> dict[str, Any]:
+        """The JSON object that the server answers ``body`` with.
+
+        Raises ``RequestRefused``, ``ModelStopped`` and ``Unreachable``.
+        """
+        content = json.dumps(body, separators=(",", ":")).encode()
+        async with self.limit.slot() as ticket:
+            self.usage.num_requests += 1
+            self.usage.num_in_flight += 1
+            self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
+            try:
+                found = await self._repeat(lambda _: self._post(path, content, ticket), tries or NUM_TRIES)
+            finally:
+                self.usage.num_in_flight -= 1
+        self._count_tokens(found)
+        return found
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._http is not None:
+            http, self._http = self._http, None
+            await http.aclose()
+
+    def error_of(self, reply: Reply) -> LLMEvalError:
+        """The error that a reply with this status stands for, in one line: what ``post`` raises for it."""
+        error = self._classify(reply)
+        return error.error if isinstance(error, _Passing) else error
+
+    # One try
+
+    async def _get(self, path: str, timeout_s: float | None) -> Reply:
+        reply = await self._exchange("GET", path, None, timeout_s)
+        if reply.status in (408, 429) or (reply.status >= 500 and reply.status != 501):
+            error = self._classify(reply)
+            raise error if isinstance(error, _Passing) else _Passing(str(reply.status), error)
+        return reply
+
+    async def _post(self, path: str, content: bytes, ticket: Ticket) -> dict[str, Any]:
+        reply = await self._exchange("POST", path, content, None)
+        if 200 <= reply.status < 300 and isinstance(reply.body, dict) and not reply.body.get("error"):
+            self.limit.answered(ticket)
+            return reply.body
+        if reply.status == 429:
+            self.limit.refused(ticket)
+        raise self._classify(reply)
+
+    async def _exchange(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Reply:
+        import httpx2
+
+        if self._stopped is not None:
+            raise ModelStopped(self._stopped)
+        if self._http is None:
+            self._http = self._connect()
+        timeout = httpx2.Timeout(timeout_s or self._timeout_s, connect=CONNECT_TIMEOUT_S)
+        try:
+            response = await self._http.request(method, self._url(path), content=content, timeout=timeout)
+        except httpx2.ConnectTimeout:
+            raise self._unreachable(f"no connection within {CONNECT_TIMEOUT_S:.0f} s") from None
+        except (httpx2.ConnectError, httpx2.ProxyError) as error:
+            raise self._unreachable(str(error)) from None
+        except httpx2.TimeoutException:
+            raise self._passing("timed out", f"no reply within {timeout_s or self._timeout_s:g} s") from None
+        except httpx2.HTTPError as error:
+            raise self._passing("broken connection", f"the connection broke: {one_line(str(error), 100)}") from None
+        try:
+            parsed = json.loads(response.content)
+        except ValueError:
+            parsed = None
+        text = response.content[:_LONGEST_TEXT].decode("utf-8", "replace")
+        return Reply(status=response.status_code, headers=response.headers, body=parsed, text=text)
+
+    def _connect(self) -> Any:
+        import httpx2
+
+        headers = {"content-type": "application/json"}
+        if self._key is not None:
+            if self.endpoint.protocol == "anthropic":
+                headers["x-api-key"] = self._key.reveal()
+            else:
+                headers["authorization"] = f"Bearer {self._key.reveal()}"
+        if self.endpoint.protocol == "anthropic":
+            headers["anthropic-version"] = _ANTHROPIC_VERSION
+        return httpx2.AsyncClient(
+            headers=headers,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
+            trust_env=not self.endpoint.is_local,
+        )
+
+    def _url(self, path: str) -> str:
+        return f"{self.endpoint.root}{path[1:]}" if path.startswith("//") else f"{self.endpoint.url}{path}"
+
+    # Many tries
+
+    async def _repeat(self, attempt: Callable[[int], Awaitable[Any]], tries: int) -> Any:
+        begin = self._clock()
+        for number in range(1, tries + 1):
+            try:
+                return await attempt(number)
+            except _Passing as problem:
+                delay_s = self._delay_s(number, problem.retry_after_s)
+                if number == tries or self._clock() - begin + delay_s > TOTAL_S:
+                    error = problem.error
+                    break
+                self.usage.num_retries[problem.reason] += 1
+            await self._sleep(delay_s)
+        raise error
+
+    def _delay_s(self, number: int, retry_after_s: float | None) -> float:
+        if retry_after_s is not None:
+            return min(retry_after_s, LONGEST_RETRY_AFTER_S)
+        return self._jitter() * _BASE_DELAY_S * 2.0**number
+
+    # What a reply means
+
+    def _classify(self, reply: Reply) -> LLMEvalError | _Passing:
+        status, said = reply.status, _message(reply)
+        shown = f"{status}: {said}" if said else str(status)
+        if 300 <= status < 400:
+            target = urlsplit(urljoin(self.endpoint.url, reply.headers.get("location", ""))).netloc
+            return self._stop(f"redirects to {target or 'nowhere'}, which is not followed; give that URL")
+        if status in (402,) or _is_quota(reply):
+            return self._stop(f"the quota is exhausted ({shown})")
+        if status in (408, 409, 429) or (status >= 500 and status != 501):
+            return self._passing(str(status), shown, _retry_after_s(reply.headers))
+        if reply.is_html and status not in (404, 405):
+            return self._stop("is no model server: found an HTML page")
+        if status in (401, 403):
+            hint = "" if self.endpoint.api_key_env else "; name the variable that holds its key with api_key_env=NAME"
+            return self._stop(f"refuses the key ({shown}){hint}")
+        if status == 404 and re.search(r"(?i)model", said):
+            return self._stop(f"unknown model ({shown})")
+        if 200 <= status < 300 and not isinstance(reply.body, dict):
+            return self._passing("not JSON", "a reply that is no JSON object, or is cut")
+        return RequestRefused(f"{self.endpoint.url}: {shown}", status)
+
+    def _stop(self, problem: str) -> ModelStopped:
+        self._stopped = one_line(f"{self.endpoint.url}: {problem}", 2 * _LONGEST_MESSAGE)
+        return ModelStopped(self._stopped)
+
+    def _passing(self, reason: str, problem: str, retry_after_s: float | None = None) -> _Passing:
+        return _Passing(reason, RequestRefused(f"{self.endpoint.url}: {problem}"), retry_after_s)
+
+    def _unreachable(self, problem: str) -> _Passing:
+        line = one_line(f"{self.endpoint.url} does not answer: {problem}", _LONGEST_MESSAGE)
+        return _Passing("no connection", Unreachable(line))
+
+    def _count_tokens(self, body: Mapping[str, Any]) -> None:
+        usage = body.get("usage")
+        if isinstance(usage, dict):
+            self.usage.num_prompt_tokens += _number(usage.get("prompt_tokens", usage.get("input_tokens")))
+            self.usage.num_tokens += _number(usage.get("completion_tokens", usage.get("output_tokens")))
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _message(reply: Reply) -> str:
+    """What the server says of an error, on one line."""
+    body = reply.body
+    found: object = reply.text if body is None and not reply.is_html else ""
+    if isinstance(body, dict):
+        error = body.get("error")
+        found = error.get("message") if isinstance(error, dict) else error
+        found = found or body.get("message") or body.get("detail") or ""
+    if not isinstance(found, str):
+        found = json.dumps(found)
+    return one_line(found.strip().partition("\n")[0], _LONGEST_MESSAGE)
+
+
+def _is_quota(reply: Reply) -> bool:
+    error = reply.body.get("error") if isinstance(reply.body, dict) else None
+    if not isinstance(error, dict) or reply.status not in (400, 403, 429):
+        return False
+    words = f"{error.get('code')} {error.get('type')}"
+    return bool(re.search(r"insufficient_quota|billing", words)) or "credit balance" in str(error.get("message"))
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The wait that the header asks for: seconds, or a date."""
+    text = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return None

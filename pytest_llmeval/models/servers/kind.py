@@ -1,0 +1,233 @@
+"""``--llm-model http://HOST:PORT/v1``, ``openai:NAME``, ``anthropic:NAME``, ``ollama:NAME``: models behind servers.
+
+Parsing imports no library of the network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, ClassVar, Literal
+from urllib.parse import unquote, urlsplit
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.endpoints import SERVER_ARGS, Endpoint, parse_argument, parse_url
+from pytest_llmeval.models.servers.arguments import ServerArguments, check_variable, hide_keys
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec, check_names, hide_secrets
+from pytest_llmeval.text.redaction import model_error, redact
+from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.types import JSON
+
+__all__ = ["Anthropic", "NotAURL", "Ollama", "OpenAI", "Server"]
+
+_OLLAMA_PORT = 11434
+_HOST_AND_PORT = re.compile(
+    r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:]+\]|[\w-]+(?:\.[\w-]+)*):\d{1,5}(?:[/?#].*)?"
+)
+
+
+class _Remote(ModelKind):
+    """What the kinds of this module have in common. ``location`` is the URL, or the model's name."""
+
+    model_args = SERVER_ARGS.keys()
+    dialect: ClassVar[str | None] = None
+    """How its servers are asked, where that is known."""
+    is_spoken_elsewhere: ClassVar[bool] = False
+    """Whether a server at ``base_url`` may speak another dialect."""
+
+    def parse(self, text: str) -> ModelSpec:
+        where = f"--llm-model {hide_keys(hide_secrets(text))}"
+        location, parts = self.split(text, where)
+        arguments: dict[str, Any] = {}
+        for name, value in parts:
+            if name in arguments and name != "base_url":
+                raise OptionError(f"{where}: found {name!r} twice, expected it once")
+            check_names({name: None}, self.known(), where.removeprefix("--llm-model "))
+            parsed = _model_name(value, where) if name == "model" else parse_argument(name, value, where)
+            if name == "base_url":
+                arguments.setdefault(name, []).append(parsed)
+            else:
+                arguments[name] = parsed
+        spec = ModelSpec(name=redact(text, {}), kind=self, location=location, arguments=arguments)
+        self.server_arguments(spec, {})  # refuses what is wrong with all of it together
+        return spec
+
+    def known(self) -> Iterable[str]:
+        """The names of arguments."""
+        return SERVER_ARGS
+
+    def split(self, text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
+        """The location, and names and values of arguments, of a text that it recognizes. Raises ``OptionError``."""
+        location, _, arguments = text.removeprefix(f"{self.name}:").partition("?")
+        example = f", such as {self.example}" if self.example else ""
+        if not location.strip():
+            raise OptionError(f"{where}: expected {self.shown_usage()}{example}")
+        return _model_name(location, where), _pairs(arguments, where)
+
+    def key(self, spec: ModelSpec) -> Hashable:
+        arguments = self.server_arguments(spec, {})
+        return "server", repr(arguments)
+
+    def server_arguments(self, spec: ModelSpec, model_args: Mapping[str, JSON]) -> ServerArguments:
+        """What the user said of the model; what stands behind its name counts more than ``--llm-model-arg``."""
+        given = {**{name: value for name, value in model_args.items() if name in SERVER_ARGS}, **spec.arguments}
+        return ServerArguments.of(
+            given,
+            self.endpoints(spec, has_others="base_url" in given),
+            model=self.model(spec),
+            dialect=None if self.is_spoken_elsewhere and "base_url" in given else self.dialect,
+            shown=f"--llm-model {spec.name}",
+        )
+
+    def endpoints(self, spec: ModelSpec, *, has_others: bool) -> list[Endpoint]:
+        """Those beside ``base_url``'s; ``has_others`` says whether any is given there."""
+        raise NotImplementedError
+
+    def model(self, spec: ModelSpec) -> str | None:
+        """The name that the server knows the model by; None for its only one."""
+        return spec.location
+
+    def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """See ``ModelKind``. The variables of keys are looked for; no server is asked."""
+        for endpoint in self.server_arguments(spec, settings.model_args).endpoints:
+            try:
+                check_variable(endpoint, os.environ)
+            except OptionError as error:
+                raise model_error(spec.name, str(error)) from None
+
+    def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
+        from pytest_llmeval.models.servers.model import load_server
+
+        return load_server(spec.name, self.server_arguments(spec, settings.model_args))
+
+    def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
+        endpoints = self.server_arguments(spec, settings.model_args).endpoints
+        return "a server" if len(endpoints) == 1 else f"{len(endpoints)} servers"
+
+
+class Server(_Remote):
+    """A server by its URL; the model's name stands behind ``#`` or in ``?model=``."""
+
+    name = "server"
+    usage = "the URL of a server (http://HOST:PORT/v1)"
+
+    def recognizes(self, text: str) -> bool:
+        return re.match(r"https?://", text, re.IGNORECASE) is not None
+
+    def known(self) -> Iterable[str]:
+        return ("model", *SERVER_ARGS)
+
+    def split(self, text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
+        """See ``_Remote``. ``#NAME`` may stand before the arguments or, as in a URL, behind them."""
+        url = re.split(r"[?#]", text, maxsplit=1)[0]
+        rest = text[len(url) :]
+        if rest.startswith("#"):
+            name, _, arguments = rest[1:].partition("?")
+        else:
+            arguments, _, name = rest[1:].partition("#")
+        pairs = _pairs(arguments, where)
+        if rest.startswith("#") or name:
+            pairs = [("model", unquote(name)), *pairs]
+        return parse_url(url, where), pairs
+
+    def endpoints(self, spec: ModelSpec, *, has_others: bool) -> list[Endpoint]:
+        return [Endpoint(url=spec.location)]
+
+    def model(self, spec: ModelSpec) -> str | None:
+        found = spec.arguments.get("model")
+        return None if found is None else str(found)
+
+
+class NotAURL(_Remote):
+    """What looks like a URL and cannot be used as one: refused with the right spelling."""
+
+    name = "url"
+    usage = ""
+    is_fallback = True
+
+    def recognizes(self, text: str) -> bool:
+        return not os.path.exists(text) and ("://" in text or _HOST_AND_PORT.fullmatch(text) is not None)
+
+    def parse(self, text: str) -> ModelSpec:
+        shown = hide_keys(hide_secrets(text))
+        parse_url(shown, f"--llm-model {shown}")
+        raise AssertionError(text)  # what is a sound URL is recognized by ``Server``
+
+
+class _Hosted(_Remote):
+    """A company's API. ``base_url`` stands in the place of its address, and gets none of its keys."""
+
+    url: ClassVar[str]
+    protocol: ClassVar[Literal["openai", "anthropic"]] = "openai"
+
+    def endpoints(self, spec: ModelSpec, *, has_others: bool) -> list[Endpoint]:
+        return [] if has_others else [Endpoint(url=self.url, protocol=self.protocol)]
+
+
+class OpenAI(_Hosted):
+    """The hosted API of OpenAI, or what speaks it at ``base_url``."""
+
+    name = dialect = "openai"
+    is_spoken_elsewhere = True
+    usage = "openai:NAME"
+    example = "openai:gpt-5-mini"
+    url = "https://api.openai.com/v1"
+
+
+class Anthropic(_Hosted):
+    """The Messages API of Anthropic, or what speaks it at ``base_url``."""
+
+    name = dialect = protocol = "anthropic"
+    usage = "anthropic:NAME"
+    example = "anthropic:claude-haiku-4-5"
+    url = "https://api.anthropic.com/v1"
+
+
+class Ollama(_Remote):
+    """A model of Ollama, on this machine or where ``OLLAMA_HOST`` says."""
+
+    name = dialect = "ollama"
+    usage = "ollama:NAME"
+    example = "ollama:llama3.2:1b"
+
+    def endpoints(self, spec: ModelSpec, *, has_others: bool) -> list[Endpoint]:
+        return [] if has_others else [Endpoint(url=ollama_url(os.environ.get("OLLAMA_HOST", "")))]
+
+
+def ollama_url(host: str) -> str:
+    """``OLLAMA_HOST`` as Ollama reads it: ``gpu:11434``, ``:8080``, ``https://host``. Raises ``OptionError``.
+
+    A server that listens on every address (``0.0.0.0``) is found at this machine's own.
+    """
+    text = host.strip().strip("\"'")
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "http", text
+    address, slash, path = rest.partition("/")
+    if not urlsplit(f"//{address}").hostname and "@" not in address:
+        address = f"127.0.0.1{address}"
+    if not re.search(r":\d+$", address) and not separator:
+        address = f"{address.removesuffix(':')}:{_OLLAMA_PORT}"
+    address = re.sub(r"^(?:0\.0\.0\.0|\[::\])(?=:|$)", "127.0.0.1", address)
+    return parse_url(f"{scheme}://{address}{slash}{path}", "OLLAMA_HOST")
+
+
+def _pairs(arguments: str, where: str) -> list[tuple[str, str]]:
+    """``a=1&b=2`` as names and values; ``%26`` stands for ``&``."""
+    pairs = []
+    for part in arguments.split("&") if arguments else ():
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise OptionError(f"{where}: expected name=value after '?', several with '&' between them")
+        pairs.append((unquote(name).strip(), unquote(value)))
+    return pairs
+
+
+def _model_name(text: str, where: str) -> str:
+    name = text.strip()
+    if not name or not name.isprintable():
+        raise OptionError(f"{where}: model: found {quoted(name)}, expected a name that the server knows")
+    return name
