@@ -14,6 +14,7 @@ __all__ = [
     "LLMEvalError",
     "LeftOutError",
     "ModelError",
+    "ModelStoppedError",
     "OptionError",
     "RefusedError",
     "ReportError",
@@ -49,6 +50,13 @@ class SuiteError(LLMEvalError):
 
 class ModelError(LLMEvalError):
     """A model cannot be loaded, or does not do what the model Protocol promises."""
+
+
+class ModelStoppedError(ModelError):
+    """A model that answers nothing more in this session, such as a server that refuses the key: it is not asked again.
+
+    Where it is the session's only model, the session ends.
+    """
 
 
 class RequestError(LLMEvalError):

@@ -18,18 +18,18 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.errors import ModelStoppedError, RequestError
 from pytest_llmeval.types import GenerateResponse, ServerUse
 
 
 class Server:
     num_concurrent = 4
 
-    def __init__(self, stops_at="", refuses="", waits_at=""):
+    def __init__(self, stops_at="", refuses=""):
         self.pool = ThreadPoolExecutor(4)
         self.use = ServerUse()
         self.lock = threading.Lock()
-        self.stops_at, self.refuses, self.waits_at = stops_at, refuses, waits_at
+        self.stops_at, self.refuses = stops_at, refuses
         self.given = []
         self.num_in_flight = 0
 
@@ -44,10 +44,8 @@ class Server:
 
     def answer(self, request):
         prompt = request.prompt
-        if self.waits_at and self.waits_at in prompt:
-            threading.Event().wait()
         if self.stops_at and self.stops_at in prompt:
-            raise ModelError("model is gone: 401")
+            raise ModelStoppedError("model is gone: 401")
         with self.lock:
             self.use += ServerUse(num_requests=1, retries={"429": 1}, num_prompt_tokens=5, num_tokens=1, cost=0.25)
         if self.refuses and self.refuses in prompt:
@@ -107,8 +105,18 @@ def test_a_request_that_fails_is_its_samples_own(llm_pytester: pytest.Pytester, 
     result.stdout.fnmatch_lines(["*not scored: *refused by the content filter*"])
 
 
+def test_a_model_that_stops_ends_the_session_in_one_line(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    result = run(llm_pytester, workers, arguments="?stops_at=3 + 3=")
+    shared = "-n2" in workers
+    assert result.ret == (2 if shared else 1), "pytest-xdist interrupts its session"
+    result.stdout.fnmatch_lines(["not scored: model is gone: 401", "stopped early (*"])
+    assert result.stdout.str().count("not scored:") <= 2, "at most one in each worker"
+    report = report_of(llm_pytester.path)
+    assert report["stopped"] == ("interrupted" if shared else "model is gone: 401")
+    assert len(report["records"]) < 40
+
+
 def test_one_failure_ends_the_session_and_takes_back_the_rest(llm_pytester: pytest.Pytester) -> None:
-    """What waits for ever is never asked for, or taken back."""
     result = run(llm_pytester, ["-p", "no:xdist"], "-x", arguments="?refuses=0 + 0=")
     result.assert_outcomes(failed=1)
     (given,) = (json.loads(path.read_text()) for path in llm_pytester.path.glob("closed-*.json"))

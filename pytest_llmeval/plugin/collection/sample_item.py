@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from pytest_llmeval.errors import LeftOutError, LLMEvalError, RequestError
+from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
 from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.models.base import identify
 from pytest_llmeval.models.replay.model import DataResponses
@@ -200,6 +200,8 @@ class SampleItem(pytest.Function):
             raise Unscored(reason) from None
         except BaseException as error:
             self.stash[record_key] = self.unscored(describe(error), model)
+            if isinstance(error, ModelStoppedError) and self.model is None:
+                self.session.shouldfail = first_line(str(error))
             raise
         if score.status == "unscored":
             raise Unscored(score.reason or "could not be scored")
