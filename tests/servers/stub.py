@@ -139,6 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         self.close_connection = self.close_connection or reply.cut
 
+    def version_string(self) -> str:
+        return self.server.stub.wire.software
+
     def log_message(self, format: str, *arguments: Any) -> None:
         """Nothing."""
 

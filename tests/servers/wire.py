@@ -40,6 +40,8 @@ class Wire:
 
     owned_by: ClassVar[str] = "me"
     default_max_tokens: ClassVar[int] = 16
+    software: ClassVar[str] = "uvicorn"
+    """What the header ``Server`` says."""
 
     def __init__(self, numbers: Numbers, *, name: str = "demo", max_length: int = 4096, key: str | None = None) -> None:
         self.numbers = numbers
@@ -68,6 +70,8 @@ class Wire:
             raise self.error(401, "Unauthorized", "AuthenticationError")
 
     def missing_path(self, path: str) -> Refused:
+        if any(path == known for _, known in self.routes):
+            return Refused(405, {"detail": "Method Not Allowed"})
         return Refused(404, {"detail": "Not Found"})
 
     def answer(self, method: str, path: str, headers: Mapping[str, str], body: Body) -> Any:
@@ -389,6 +393,7 @@ class LlamaCppPython(Wire):
     def __init__(self, numbers: Numbers, **settings: Any) -> None:
         super().__init__(numbers, **settings)
         self.routes |= {
+            ("GET", "/openapi.json"): lambda _: {"info": {"title": "🦙 llama.cpp Python API"}, "paths": {}},
             ("POST", "/extras/tokenize"): lambda body: {"tokens": self.words.encode(body["input"], bos=True)},
             ("POST", "/extras/tokenize/count"): lambda body: {"count": len(self.words.encode(body["input"], bos=True))},
             ("POST", "/extras/detokenize"): lambda body: {"text": self.words.decode(body["tokens"])},
@@ -454,6 +459,7 @@ class LlamaServer(Wire):
     """llama.cpp's llama-server: no echo; its own ``/completion`` takes ids and a bias."""
 
     owned_by = "llamacpp"
+    software = "llama.cpp"
 
     def __init__(self, numbers: Numbers, *, num_slots: int = 4, **settings: Any) -> None:
         super().__init__(numbers, **settings)
@@ -572,6 +578,7 @@ class Ollama(Wire):
     """Ollama: no logprobs of a prompt; a prompt longer than ``num_ctx`` loses its beginning, and nothing says so."""
 
     owned_by = "library"
+    software = "ollama"
 
     def __init__(self, numbers: Numbers, **settings: Any) -> None:
         super().__init__(numbers, **settings)
@@ -667,6 +674,7 @@ class OpenAI(Wire):
     """The hosted API: chat alone, a key, and a field of their own for reasoning models (``o…`` and ``gpt-5…``)."""
 
     owned_by = "system"
+    software = "cloudflare"
 
     def error(self, status: int, message: str, kind: str = "invalid_request_error", **more: Any) -> Refused:
         return Refused(status, {"error": {"message": message, "type": kind, "param": None, "code": None, **more}})
