@@ -12,18 +12,26 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, RequestError
+from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import DEFAULT_TIMEOUT_S, Endpoint, check_variable
+from pytest_llmeval.models.servers.connections import (
+    BrokenConnection,
+    Connections,
+    NoAnswer,
+    NoConnection,
+    Secret,
+    connections_to,
+)
 from pytest_llmeval.models.servers.limits import FixedLimit, Ticket
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON
 
-__all__ = ["Client", "ModelStopped", "Reply", "RequestRefused", "Secret", "Unreachable", "Usage"]
+__all__ = ["Client", "ModelStopped", "Reply", "RequestRefused", "Unreachable", "Usage"]
 
-CONNECT_TIMEOUT_S: Final = 5.0
 NUM_TRIES: Final = 6
 TOTAL_S: Final = 600.0
 """After so many seconds a request is not tried again."""
@@ -32,6 +40,9 @@ _BASE_DELAY_S = 0.5
 _LONGEST_MESSAGE = 300
 _LONGEST_TEXT = 2000
 _ANTHROPIC_VERSION = "2023-06-01"
+
+
+_T = TypeVar("_T")
 
 
 class RequestRefused(RequestError):
@@ -51,21 +62,6 @@ class ModelStopped(ModelError):
 
 class Unreachable(ModelError):
     """No connection to the server, after all tries."""
-
-
-class Secret:
-    """A key, which nothing shows: not a traceback with the values of variables, either."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def reveal(self) -> str:
-        return self._value
-
-    def __repr__(self) -> str:
-        return "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,17 +127,18 @@ class Client:
         self.usage = Usage()
         self.limit = limit or FixedLimit(endpoint.max_connections or 64)
         self._timeout_s = timeout_s
-        self._key = Secret(environ[endpoint.api_key_env].strip()) if endpoint.api_key_env else None
+        self._headers = Secret(_headers(endpoint, environ))
+        self._api, self._root = urlsplit(endpoint.url).path, urlsplit(endpoint.root).path
         self._sleep, self._clock, self._jitter = sleep, clock, jitter
         self._stopped: str | None = None
-        self._http: Any = None
+        self._connections: Connections | None = None
 
     async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
         """What stands at ``path``, whatever its status: below the API's root, or with ``//`` below the server's.
 
         Raises ``Unreachable``.
         """
-        return await self._repeat(lambda _: self._get(path, timeout_s), tries)
+        return await self._repeat(lambda: self._get(path, timeout_s), tries)
 
     async def post(self, path: str, body: Mapping[str, JSON], *, tries: int | None = None) -> dict[str, Any]:
         """The JSON object that the server answers ``body`` with.
@@ -154,7 +151,7 @@ class Client:
             self.usage.num_in_flight += 1
             self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
             try:
-                found = await self._repeat(lambda _: self._post(path, content, ticket), tries or NUM_TRIES)
+                found = await self._repeat(lambda: self._post(path, content, ticket), tries or NUM_TRIES)
             finally:
                 self.usage.num_in_flight -= 1
         self._count_tokens(found)
@@ -162,9 +159,9 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._http is not None:
-            http, self._http = self._http, None
-            await http.aclose()
+        if self._connections is not None:
+            connections, self._connections = self._connections, None
+            await connections.close()
 
     def error_of(self, reply: Reply) -> LLMEvalError:
         """The error that a reply with this status stands for, in one line: what ``post`` raises for it."""
@@ -190,57 +187,37 @@ class Client:
         raise self._classify(reply)
 
     async def _exchange(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Reply:
-        import httpx2
-
         if self._stopped is not None:
             raise ModelStopped(self._stopped)
-        if self._http is None:
-            self._http = self._connect()
-        timeout = httpx2.Timeout(timeout_s or self._timeout_s, connect=CONNECT_TIMEOUT_S)
+        if self._connections is None:
+            self._connections = connections_to(self.endpoint, self._headers.reveal())
+            loop.at_shutdown(self.close)
         try:
-            response = await self._http.request(method, self._url(path), content=content, timeout=timeout)
-        except httpx2.ConnectTimeout:
-            raise self._unreachable(f"no connection within {CONNECT_TIMEOUT_S:.0f} s") from None
-        except (httpx2.ConnectError, httpx2.ProxyError) as error:
-            raise self._unreachable(str(error)) from None
-        except httpx2.TimeoutException:
-            raise self._passing("timed out", f"no reply within {timeout_s or self._timeout_s:g} s") from None
-        except httpx2.HTTPError as error:
+            answer = await self._connections.exchange(method, self._path(path), content, timeout_s or self._timeout_s)
+        except NoConnection as error:
+            line = one_line(f"{self.endpoint.url} does not answer: {error}", _LONGEST_MESSAGE)
+            raise _Passing("no connection", Unreachable(line)) from None
+        except NoAnswer as error:
+            raise self._passing("timed out", str(error)) from None
+        except BrokenConnection as error:
             raise self._passing("broken connection", f"the connection broke: {one_line(str(error), 100)}") from None
         try:
-            parsed = json.loads(response.content)
-        except ValueError:
+            parsed = json.loads(answer.content)
+        except (ValueError, RecursionError):
             parsed = None
-        text = response.content[:_LONGEST_TEXT].decode("utf-8", "replace")
-        return Reply(status=response.status_code, headers=response.headers, body=parsed, text=text)
+        text = answer.content[:_LONGEST_TEXT].decode("utf-8", "replace")
+        return Reply(status=answer.status, headers=answer.headers, body=parsed, text=text)
 
-    def _connect(self) -> Any:
-        import httpx2
-
-        headers = {"content-type": "application/json"}
-        if self._key is not None:
-            if self.endpoint.protocol == "anthropic":
-                headers["x-api-key"] = self._key.reveal()
-            else:
-                headers["authorization"] = f"Bearer {self._key.reveal()}"
-        if self.endpoint.protocol == "anthropic":
-            headers["anthropic-version"] = _ANTHROPIC_VERSION
-        return httpx2.AsyncClient(
-            headers=headers,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
-            trust_env=not self.endpoint.is_local,
-        )
-
-    def _url(self, path: str) -> str:
-        return f"{self.endpoint.root}{path[1:]}" if path.startswith("//") else f"{self.endpoint.url}{path}"
+    def _path(self, path: str) -> str:
+        return self._root + path[1:] if path.startswith("//") else self._api + path
 
     # Many tries
 
-    async def _repeat(self, attempt: Callable[[int], Awaitable[Any]], tries: int) -> Any:
+    async def _repeat(self, attempt: Callable[[], Awaitable[_T]], tries: int) -> _T:
         begin = self._clock()
         for number in range(1, tries + 1):
             try:
-                return await attempt(number)
+                return await attempt()
             except _Passing as problem:
                 delay_s = self._delay_s(number, problem.retry_after_s)
                 if number == tries or self._clock() - begin + delay_s > TOTAL_S:
@@ -285,15 +262,24 @@ class Client:
     def _passing(self, reason: str, problem: str, retry_after_s: float | None = None) -> _Passing:
         return _Passing(reason, RequestRefused(f"{self.endpoint.url}: {problem}"), retry_after_s)
 
-    def _unreachable(self, problem: str) -> _Passing:
-        line = one_line(f"{self.endpoint.url} does not answer: {problem}", _LONGEST_MESSAGE)
-        return _Passing("no connection", Unreachable(line))
-
     def _count_tokens(self, body: Mapping[str, Any]) -> None:
         usage = body.get("usage")
         if isinstance(usage, dict):
             self.usage.num_prompt_tokens += _number(usage.get("prompt_tokens", usage.get("input_tokens")))
             self.usage.num_tokens += _number(usage.get("completion_tokens", usage.get("output_tokens")))
+
+
+def _headers(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those of every request: with the key."""
+    key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else None
+    headers = {"user-agent": "pytest-llmeval-suites"}
+    if endpoint.protocol == "anthropic":
+        headers["anthropic-version"] = _ANTHROPIC_VERSION
+    if key is not None and endpoint.protocol == "anthropic":
+        headers["x-api-key"] = key
+    elif key is not None:
+        headers["authorization"] = f"Bearer {key}"
+    return headers
 
 
 def _number(value: object) -> int:

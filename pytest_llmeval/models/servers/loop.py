@@ -39,7 +39,12 @@ class LoopThread:
         """Start the coroutine on the loop, from any thread but the loop's own."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
+    def is_running_here(self) -> bool:
+        """Whether this is called from its own thread."""
+        return threading.current_thread() is self._thread
+
     def at_shutdown(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Have ``close`` awaited at the end, after all tasks."""
         self._closers.append(close)
 
     def shutdown(self) -> None:
@@ -81,8 +86,9 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
 
 
 def at_shutdown(close: Callable[[], Awaitable[None]]) -> None:
-    """Have ``close`` awaited on the loop when it ends, after all tasks have ended."""
-    _thread().at_shutdown(close)
+    """On this process's loop: have ``close`` awaited when it ends, after all tasks. On another loop nothing happens."""
+    if _current is not None and _current.is_running_here():
+        _current.at_shutdown(close)
 
 
 def shutdown() -> None:
