@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ class ModelSettings:
     says how log-likelihoods are computed, auto, tree or plain; None is auto.
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
     processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
+    In ``shared_folder`` they agree on how many requests a server gets at once; None where there is one process.
     """
 
     device: str | None = None
@@ -65,6 +67,7 @@ class ModelSettings:
     allow_pickle: bool = False
     model_args: Mapping[str, JSON] = field(default_factory=dict)
     num_workers: int | None = None
+    shared_folder: Path | None = None
 
 
 class ModelArg(NamedTuple):

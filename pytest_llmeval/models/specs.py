@@ -66,6 +66,8 @@ class ModelKind:
     needs_location: bool = True
     needs_device: bool = False
     """Whether a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
+    is_remote: bool = False
+    """Whether a server runs it, which the processes of a session share."""
     imports_from_project: bool = False
     """Whether its code may be a module in the current folder or the rootdir."""
     checks_suites: bool = False

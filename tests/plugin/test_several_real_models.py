@@ -32,7 +32,7 @@ from pytest_llmeval.plugin.models import loading
 
 load = loading.load_configured
 
-def counted(settings, model, device):
+def counted(settings, model, device, shared=None):
     gc.collect()
     alive = 0
     if "transformers" in sys.modules:
@@ -40,7 +40,7 @@ def counted(settings, model, device):
         alive = sum(isinstance(one, PreTrainedModel) and hasattr(one, "lm_head") for one in gc.get_objects())
     with Path(__file__).with_name("loads.txt").open("a") as file:
         file.write(f"{model} {alive}\\n")
-    return load(settings, model, device)
+    return load(settings, model, device, shared)
 
 loading.load_configured = counted
 """

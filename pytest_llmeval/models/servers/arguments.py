@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -42,6 +43,8 @@ class ServerArguments:
     max_tokens_field: str | None = None
     price_in: float | None = None
     price_out: float | None = None
+    shared_folder: Path | None = None
+    """Where the processes of a session agree on how many requests a host gets at once; None in one process."""
 
     @classmethod
     def of(

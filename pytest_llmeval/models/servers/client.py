@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -26,7 +27,7 @@ from pytest_llmeval.models.servers.connections import (
     Secret,
     connections_to,
 )
-from pytest_llmeval.models.servers.limits import FixedLimit, Ticket
+from pytest_llmeval.models.servers.limits import Limit, Ticket, limit_for
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON
 
@@ -107,7 +108,8 @@ class _Passing(Exception):
 class Client:
     """Talks to one endpoint. All methods run on the event loop of ``loop``.
 
-    ``limit`` is how many requests may be open; dialects set its width. ``sleep``, ``clock`` and ``jitter`` (a number
+    ``limit`` is how many requests may be open, by default that of the host, which the processes of a session share
+    through the folder ``shared``; dialects set its width. ``sleep``, ``clock`` and ``jitter`` (a number
     from 0 to 1) stand in for time and luck in tests.
     """
 
@@ -116,7 +118,8 @@ class Client:
         endpoint: Endpoint,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        limit: FixedLimit | None = None,
+        limit: Limit | None = None,
+        shared: Path | None = None,
         environ: Mapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -125,7 +128,7 @@ class Client:
         check_variable(endpoint, environ)
         self.endpoint = endpoint
         self.usage = Usage()
-        self.limit = limit or FixedLimit(endpoint.max_connections or 64)
+        self.limit = limit or limit_for(endpoint, shared)
         self._timeout_s = timeout_s
         self._headers = Secret(_headers(endpoint, environ))
         self._api, self._root = urlsplit(endpoint.url).path, urlsplit(endpoint.root).path

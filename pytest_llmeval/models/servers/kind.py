@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -33,6 +34,7 @@ class _Remote(ModelKind):
     """What the kinds of this module have in common. ``location`` is the URL, or the model's name."""
 
     model_args = SERVER_ARGS.keys()
+    is_remote = True
     dialect: ClassVar[str | None] = None
     """How its servers are asked, where that is known."""
     is_spoken_elsewhere: ClassVar[bool] = False
@@ -101,7 +103,8 @@ class _Remote(ModelKind):
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
         from pytest_llmeval.models.servers.model import load_server
 
-        return load_server(spec.name, self.server_arguments(spec, settings.model_args))
+        arguments = self.server_arguments(spec, settings.model_args)
+        return load_server(spec.name, replace(arguments, shared_folder=settings.shared_folder))
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         endpoints = self.server_arguments(spec, settings.model_args).endpoints

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -17,7 +19,7 @@ from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
-from pytest_llmeval.plugin.xdist.worker import worker_slot
+from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
 
 if TYPE_CHECKING:
@@ -121,16 +123,16 @@ def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
     _stop(request, f"model {model} could not be loaded", message)
 
 
-def load_configured(settings: Settings, model: str, device: str) -> Model:
+def load_configured(settings: Settings, model: str, device: str, shared: Path | None = None) -> Model:
     """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
-    return load_model(settings.spec(model), model_options(settings, device))
+    return load_model(settings.spec(model), replace(model_options(settings, device), shared_folder=shared))
 
 
 def load_or_take(config: pytest.Config, model: str, device: str) -> Model:
     """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
     if (known := config.stash.get(_early_key, {}).get(model)) is not None:
         return known
-    loaded = load_configured(config.stash[settings_key], model, device)
+    loaded = load_configured(config.stash[settings_key], model, device, shared_folder(config))
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     return loaded

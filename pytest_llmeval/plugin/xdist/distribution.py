@@ -8,9 +8,12 @@ from __future__ import annotations
 import itertools
 import os
 import queue
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +24,7 @@ from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
 from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
-from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SLOT, Batching, _limit, usage_errors
+from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SHARED, _SLOT, Batching, _limit, usage_errors
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist.collected import Collected, Inbox
@@ -95,6 +98,15 @@ class Distribution:
         self._slots[node] = slot
         node.workerinput[_SLOT] = slot
         node.workerinput[_BATCHING] = astuple(self._batching())
+        if any(spec.kind.is_remote for spec in self._config.stash[settings_key].model_specs):
+            node.workerinput[_SHARED] = self._shared_folder
+
+    @cached_property
+    def _shared_folder(self) -> str:
+        """Where workers agree on how many requests a server gets at once; made on first use, removed at the end."""
+        folder = tempfile.mkdtemp(prefix="llmeval-")
+        self._config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+        return folder
 
     def _batching(self) -> Batching:
         mode = self._config.getoption("dist")

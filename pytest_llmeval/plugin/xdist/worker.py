@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +14,21 @@ from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import suite_paths_key
 
-__all__ = ["Batching", "UsageErrors", "batching_of", "report_usage_errors", "usage_errors", "worker_slot"]
+__all__ = [
+    "Batching",
+    "UsageErrors",
+    "batching_of",
+    "report_usage_errors",
+    "shared_folder",
+    "usage_errors",
+    "worker_slot",
+]
 
 _BATCHING = "llmeval_batching"
 
 _SLOT = "llmeval_slot"
+
+_SHARED = "llmeval_shared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,13 @@ def worker_slot(config: pytest.Config) -> int | None:
     """The worker's number among those that live, from 0; None in a session of one process."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     return None if worker is None else int(worker.get(_SLOT, 0))
+
+
+def shared_folder(config: pytest.Config) -> Path | None:
+    """A folder that this worker shares with the session's others; None in one process, and on another machine."""
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    path = None if worker is None else worker.get(_SHARED)
+    return Path(path) if path is not None and os.path.isdir(path) else None
 
 
 def _limit(config: pytest.Config) -> int:
