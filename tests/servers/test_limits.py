@@ -137,7 +137,7 @@ def answered(limit: AdaptiveLimit, number: int) -> None:
 class Full(AdaptiveLimit):
     """Somebody waits for a slot, always."""
 
-    is_full = True  # type: ignore[assignment]
+    is_full = True
 
 
 def test_it_grows_by_one_for_a_round_trip_while_it_is_full() -> None:

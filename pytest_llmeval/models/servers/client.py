@@ -20,6 +20,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, RequestError
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers.connections import (
+    Answer,
     BrokenConnection,
     Connections,
     NoAnswer,
@@ -40,6 +41,10 @@ LONGEST_RETRY_AFTER_S: Final = 120.0
 _BASE_DELAY_S = 0.5
 _LONGEST_MESSAGE = 300
 _LONGEST_TEXT = 2000
+_SHORTEST_KEY = 6
+_UNKNOWN_MODEL = re.compile(
+    r"model_not_found|unknown model|no such model|\bmodel:|\bmodels?\b.*\b(not exist|not found|unknown|access)", re.I
+)
 _ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -79,7 +84,13 @@ class Reply:
     text: str
 
     @property
+    def is_success(self) -> bool:
+        """Whether the status says that it was answered."""
+        return 200 <= self.status < 300
+
+    @property
     def is_html(self) -> bool:
+        """Whether it is a page for people."""
         return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
 
 
@@ -109,7 +120,7 @@ class Client:
     """Talks to one endpoint. All methods run on the event loop of ``loop``.
 
     ``limit`` is how many requests may be open, by default that of the host, which the processes of a session share
-    through the folder ``shared``; dialects set its width. ``sleep``, ``clock`` and ``jitter`` (a number
+    through the folder ``shared``; dialects set its width. ``sleep``, the clocks and ``jitter`` (a number
     from 0 to 1) stand in for time and luck in tests.
     """
 
@@ -123,6 +134,7 @@ class Client:
         environ: Mapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         check_variable(endpoint, environ)
@@ -130,16 +142,17 @@ class Client:
         self.usage = Usage()
         self.limit = limit or limit_for(endpoint, shared)
         self._timeout_s = timeout_s
-        self._headers = Secret(_headers(endpoint, environ))
+        key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else ""
+        self._key, self._headers = Secret(key), Secret(_headers(endpoint, key))
         self._api, self._root = urlsplit(endpoint.url).path, urlsplit(endpoint.root).path
-        self._sleep, self._clock, self._jitter = sleep, clock, jitter
+        self._sleep, self._clock, self._wall_clock, self._jitter = sleep, clock, wall_clock, jitter
         self._stopped: str | None = None
         self._connections: Connections | None = None
 
     async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
         """What stands at ``path``, whatever its status: below the API's root, or with ``//`` below the server's.
 
-        Raises ``Unreachable``.
+        Raises ``Unreachable`` after the first try to connect, and ``RequestRefused`` where no reply came whole.
         """
         return await self._repeat(lambda: self._get(path, timeout_s), tries)
 
@@ -168,48 +181,61 @@ class Client:
 
     def error_of(self, reply: Reply) -> LLMEvalError:
         """The error that a reply with this status stands for, in one line: what ``post`` raises for it."""
-        error = self._classify(reply)
-        return error.error if isinstance(error, _Passing) else error
+        found = self._judge(reply)
+        return found.error if isinstance(found, _Passing) else found
 
     # One try
 
     async def _get(self, path: str, timeout_s: float | None) -> Reply:
-        reply = await self._exchange("GET", path, None, timeout_s)
-        if reply.status in (408, 429) or (reply.status >= 500 and reply.status != 501):
-            error = self._classify(reply)
-            raise error if isinstance(error, _Passing) else _Passing(str(reply.status), error)
+        try:
+            reply = await self._exchange("GET", path, None, timeout_s)
+        except _Passing as problem:
+            raise problem.error if isinstance(problem.error, Unreachable) else problem from None
+        if _passes(reply.status) and isinstance(found := self._judge(reply), _Passing):
+            raise found
         return reply
 
     async def _post(self, path: str, content: bytes, ticket: Ticket) -> dict[str, Any]:
         reply = await self._exchange("POST", path, content, None)
-        if 200 <= reply.status < 300 and isinstance(reply.body, dict) and not reply.body.get("error"):
+        if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             self.limit.answered(ticket)
             return reply.body
-        if reply.status == 429:
+        found = self._judge(reply)
+        if isinstance(found, ModelStopped):
+            self._stopped = str(found)
+        elif reply.status == 429:
             self.limit.refused(ticket)
-        raise self._classify(reply)
+        raise found
 
     async def _exchange(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Reply:
         if self._stopped is not None:
             raise ModelStopped(self._stopped)
-        if self._connections is None:
-            self._connections = connections_to(self.endpoint, self._headers.reveal())
-            loop.at_shutdown(self.close)
         try:
-            answer = await self._connections.exchange(method, self._path(path), content, timeout_s or self._timeout_s)
+            if self._connections is None:
+                self._connections = connections_to(self.endpoint, self._headers)
+                loop.at_shutdown(self.close)
+            patience_s = timeout_s or self._timeout_s
+            answer = self._masked(await self._connections.exchange(method, self._path(path), content, patience_s))
         except NoConnection as error:
-            line = one_line(f"{self.endpoint.url} does not answer: {error}", _LONGEST_MESSAGE)
-            raise _Passing("no connection", Unreachable(line)) from None
+            raise _Passing("no connection", Unreachable(self._line(f"does not answer: {error}"))) from None
         except NoAnswer as error:
-            raise self._passing("timed out", str(error)) from None
+            raise self._passing("timed out", str(error), None) from None
         except BrokenConnection as error:
-            raise self._passing("broken connection", f"the connection broke: {one_line(str(error), 100)}") from None
+            raise self._passing("broken connection", f"the connection broke: {error}", None) from None
         try:
             parsed = json.loads(answer.content)
         except (ValueError, RecursionError):
             parsed = None
         text = answer.content[:_LONGEST_TEXT].decode("utf-8", "replace")
         return Reply(status=answer.status, headers=answer.headers, body=parsed, text=text)
+
+    def _masked(self, answer: Answer) -> Answer:
+        """The reply without our key, which servers like to repeat. A short one is a dummy, and no secret."""
+        key = self._key.reveal()
+        if len(key) < _SHORTEST_KEY:
+            return answer
+        headers = {name: value.replace(key, "***") for name, value in answer.headers.items()}
+        return Answer(answer.status, headers, answer.content.replace(key.encode(), b"***"))
 
     def _path(self, path: str) -> str:
         return self._root + path[1:] if path.startswith("//") else self._api + path
@@ -224,11 +250,10 @@ class Client:
             except _Passing as problem:
                 delay_s = self._delay_s(number, problem.retry_after_s)
                 if number == tries or self._clock() - begin + delay_s > TOTAL_S:
-                    error = problem.error
-                    break
+                    raise _given_up(problem.error, number) from None
                 self.usage.num_retries[problem.reason] += 1
             await self._sleep(delay_s)
-        raise error
+        raise AssertionError(tries)
 
     def _delay_s(self, number: int, retry_after_s: float | None) -> float:
         if retry_after_s is not None:
@@ -237,33 +262,38 @@ class Client:
 
     # What a reply means
 
-    def _classify(self, reply: Reply) -> LLMEvalError | _Passing:
+    def _judge(self, reply: Reply) -> LLMEvalError | _Passing:
+        """What stands in the way of an answer."""
         status, said = reply.status, _message(reply)
+        if reply.is_success and (code := _code_within(reply)) is not None:
+            status = code
         shown = f"{status}: {said}" if said else str(status)
         if 300 <= status < 400:
-            target = urlsplit(urljoin(self.endpoint.url, reply.headers.get("location", ""))).netloc
-            return self._stop(f"redirects to {target or 'nowhere'}, which is not followed; give that URL")
-        if status in (402,) or _is_quota(reply):
+            target = urlsplit(urljoin(self.endpoint.url, reply.headers.get("location", ""))).netloc.rpartition("@")[2]
+            return self._stop(f"redirects to {target}, which is not followed: give that URL")
+        if status == 402 or _is_quota(reply, status):
             return self._stop(f"the quota is exhausted ({shown})")
-        if status in (408, 409, 429) or (status >= 500 and status != 501):
-            return self._passing(str(status), shown, _retry_after_s(reply.headers))
+        if _passes(status):
+            return self._passing(str(status), shown, status, _retry_after_s(reply.headers, self._wall_clock()))
         if reply.is_html and status not in (404, 405):
             return self._stop("is no model server: found an HTML page")
         if status in (401, 403):
             hint = "" if self.endpoint.api_key_env else "; name the variable that holds its key with api_key_env=NAME"
-            return self._stop(f"refuses the key ({shown}){hint}")
-        if status == 404 and re.search(r"(?i)model", said):
+            return self._stop(f"refuses access ({shown}){hint}")
+        if status == 404 and _UNKNOWN_MODEL.search(f"{_error_in(reply).get('code')} {said}"):
             return self._stop(f"unknown model ({shown})")
-        if 200 <= status < 300 and not isinstance(reply.body, dict):
-            return self._passing("not JSON", "a reply that is no JSON object, or is cut")
-        return RequestRefused(f"{self.endpoint.url}: {shown}", status)
+        if reply.is_success and not isinstance(reply.body, dict):
+            return self._passing("not JSON", "a reply that is no JSON object, or is cut", status)
+        return RequestRefused(self._line(shown), status)
 
     def _stop(self, problem: str) -> ModelStopped:
-        self._stopped = one_line(f"{self.endpoint.url}: {problem}", 2 * _LONGEST_MESSAGE)
-        return ModelStopped(self._stopped)
+        return ModelStopped(self._line(problem))
 
-    def _passing(self, reason: str, problem: str, retry_after_s: float | None = None) -> _Passing:
-        return _Passing(reason, RequestRefused(f"{self.endpoint.url}: {problem}"), retry_after_s)
+    def _passing(self, reason: str, problem: str, status: int | None, retry_after_s: float | None = None) -> _Passing:
+        return _Passing(reason, RequestRefused(self._line(problem), status), retry_after_s)
+
+    def _line(self, problem: str) -> str:
+        return one_line(f"{self.endpoint.url}: {problem}", 2 * _LONGEST_MESSAGE)
 
     def _count_tokens(self, body: Mapping[str, Any]) -> None:
         usage = body.get("usage")
@@ -272,15 +302,26 @@ class Client:
             self.usage.num_tokens += _number(usage.get("completion_tokens", usage.get("output_tokens")))
 
 
-def _headers(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:
-    """Those of every request: with the key."""
-    key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else None
+def _given_up(error: LLMEvalError, tries: int) -> LLMEvalError:
+    """The error of the last try, with their number."""
+    if tries > 1 and isinstance(error, RequestRefused):
+        return RequestRefused(f"{error} (after {tries} tries)", error.status)
+    return error
+
+
+def _passes(status: int) -> bool:
+    """Whether a later try may be answered."""
+    return status in (408, 409, 429) or (status >= 500 and status != 501)
+
+
+def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
+    """Those of every request: with the key, where there is one."""
     headers = {"user-agent": "pytest-llmeval-suites"}
     if endpoint.protocol == "anthropic":
         headers["anthropic-version"] = _ANTHROPIC_VERSION
-    if key is not None and endpoint.protocol == "anthropic":
+    if key and endpoint.protocol == "anthropic":
         headers["x-api-key"] = key
-    elif key is not None:
+    elif key:
         headers["authorization"] = f"Bearer {key}"
     return headers
 
@@ -302,20 +343,32 @@ def _message(reply: Reply) -> str:
     return one_line(found.strip().partition("\n")[0], _LONGEST_MESSAGE)
 
 
-def _is_quota(reply: Reply) -> bool:
+def _error_in(reply: Reply) -> Mapping[str, Any]:
     error = reply.body.get("error") if isinstance(reply.body, dict) else None
-    if not isinstance(error, dict) or reply.status not in (400, 403, 429):
+    return error if isinstance(error, dict) else {}
+
+
+def _code_within(reply: Reply) -> int | None:
+    """The status of an error that a gateway has wrapped into a 200."""
+    code = _error_in(reply).get("code")
+    return code if isinstance(code, int) and 400 <= code < 600 else None
+
+
+def _is_quota(reply: Reply, status: int) -> bool:
+    """Whether nothing is left to pay requests with. The words "your quota" alone also mean that of a minute."""
+    error = _error_in(reply)
+    if status not in (400, 403, 429):
         return False
     words = f"{error.get('code')} {error.get('type')}"
     return bool(re.search(r"insufficient_quota|billing", words)) or "credit balance" in str(error.get("message"))
 
 
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+def _retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """The wait that the header asks for: seconds, or a date."""
     text = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
         return float(text)
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
     except (TypeError, ValueError, OverflowError):
         return None

@@ -8,6 +8,7 @@ h11, which httpx2 stands on too; httpx2 is asked where a proxy stands between.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import urllib.request
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from pytest_llmeval.models.endpoints import Endpoint
 __all__ = ["Answer", "BrokenConnection", "Connections", "NoAnswer", "NoConnection", "Secret", "connections_to"]
 
 CONNECT_TIMEOUT_S = 5.0
+_COMMON: Mapping[str, str] = {"accept": "application/json", "accept-encoding": "identity"}
+_KEY_HEADERS = ("authorization", "x-api-key")
 _IDLE_S = 4.0
 """A connection that was idle for longer is not used again: many servers close theirs after 5 s."""
 
@@ -75,28 +78,34 @@ class Connections(Protocol):
         ...
 
 
-def connections_to(endpoint: Endpoint, headers: Mapping[str, str]) -> Connections:
+def connections_to(endpoint: Endpoint, headers: Secret) -> Connections:
     """Directly, or through the proxy that the environment names; never through one to this machine itself.
 
-    ``headers`` are sent with every request, and nowhere shown.
+    ``headers``, a mapping, are sent with every request, and nowhere shown. Raises ``NoConnection`` for a proxy that
+    cannot be used.
     """
     parts = urlsplit(endpoint.url)
     proxies = {} if endpoint.is_local else urllib.request.getproxies()
     is_proxied = bool(proxies.get(parts.scheme) or proxies.get("all"))
     if is_proxied and not urllib.request.proxy_bypass(parts.netloc):
-        return _ThroughProxy(endpoint.host, headers)
+        try:
+            return _ThroughProxy(endpoint.host, headers)
+        except Exception as error:  # with the values of its variables, its traceback would show the headers
+            problem = str(error)
+        raise NoConnection(f"the proxy that the environment names cannot be used: {problem}")
     return _Direct(parts.scheme == "https", parts.hostname or "", parts.port, parts.netloc, headers)
 
 
 class _Direct:
     """Connections of our own."""
 
-    def __init__(self, uses_tls: bool, host: str, port: int | None, netloc: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, uses_tls: bool, host: str, port: int | None, netloc: str, headers: Secret) -> None:
         self._uses_tls = uses_tls
         self._host = host
         self._port = port or (443 if uses_tls else 80)
-        common = {"host": netloc, "accept": "application/json", "accept-encoding": "identity", **headers}
-        self._headers = Secret([(name.encode(), value.encode()) for name, value in common.items()])
+        self._headers = Secret(
+            [(name.encode(), value.encode()) for name, value in {"host": netloc, **_COMMON, **headers.reveal()}.items()]
+        )
         self._idle: list[_Connection] = []
         self._tls: ssl.SSLContext | None = None
 
@@ -260,12 +269,13 @@ class _Connection(asyncio.Protocol):
 class _ThroughProxy:
     """httpx2, which knows proxies. A connection serves one request: see the head of this module."""
 
-    def __init__(self, host: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, host: str, headers: Secret) -> None:
         import httpx2
 
+        _mask_logs(headers)
         self._host = host
         self._http = httpx2.AsyncClient(
-            headers={"accept": "application/json", "accept-encoding": "identity", "connection": "close", **headers},
+            headers={**_COMMON, "connection": "close", **headers.reveal()},
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         )
 
@@ -293,6 +303,29 @@ class _ThroughProxy:
     async def close(self) -> None:
         """See ``Connections``."""
         await self._http.aclose()
+
+
+class _Mask(logging.Filter):
+    """Takes secrets out of messages."""
+
+    def __init__(self, secrets: Secret) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        for secret in self._secrets.reveal():
+            message = message.replace(secret, "***")
+        record.msg, record.args = message, None
+        return True
+
+
+def _mask_logs(headers: Secret) -> None:
+    """httpx2 and what it stands on log what a server says, which may be our key."""
+    keys = [value.rpartition(" ")[2] for name, value in headers.reveal().items() if name in _KEY_HEADERS]
+    for name in ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.proxy", "httpcore2.socks"):
+        if keys:
+            logging.getLogger(name).addFilter(_Mask(Secret(keys)))
 
 
 def _reason(error: Exception) -> str:

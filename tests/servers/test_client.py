@@ -1,0 +1,511 @@
+"""The client: what is tried again and for how long, what ends a sample and what ends a model, and what nobody sees."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import gzip
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.models.endpoints import Endpoint
+from pytest_llmeval.models.servers import connections
+from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
+from pytest_llmeval.models.servers.limits import AdaptiveLimit
+from tests.models.support import one_line_of
+from tests.servers.scripted import CLOSE, HANG, ScriptedServer, Step, reply, sent
+
+KEY = "planted-4f7d2a91c0"
+OK = reply({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
+BUSY = reply({"error": {"message": "slow down"}}, 429)
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.sleeps: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.now += seconds
+
+
+Ask = Callable[[Client, ScriptedServer], Awaitable[None]]
+
+
+def talk(*steps: Step, ask: Ask, clock: Clock | None = None, **settings: Any) -> Client:
+    """Have a client ask a server that answers by the steps."""
+    clock = clock or Clock()
+    endpoint = settings.pop("endpoint", {})
+
+    async def main() -> Client:
+        async with ScriptedServer(steps) as server:
+            client = Client(
+                Endpoint(url=server.url, **endpoint),
+                sleep=clock.sleep,
+                clock=clock,
+                wall_clock=clock,
+                jitter=lambda: 1.0,
+                environ={"SOME_VARIABLE": KEY},
+                **settings,
+            )
+            try:
+                await ask(client, server)
+            finally:
+                await client.close()
+        return client
+
+    return asyncio.run(asyncio.wait_for(main(), 60))
+
+
+async def post_once(client: Client, server: ScriptedServer) -> None:
+    assert (await client.post("/completions", {"prompt": "x"}))["choices"] == []
+
+
+def error_of(*steps: Step, clock: Clock | None = None, **settings: Any) -> LLMEvalError:
+    """What one ``post`` raises."""
+    raised: list[LLMEvalError] = []
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        try:
+            await client.post("/completions", {"prompt": "x"})
+        except LLMEvalError as error:
+            raised.append(error)
+
+    talk(*steps, ask=ask, clock=clock, **settings)
+    (error,) = raised
+    return error
+
+
+# What is sent
+
+
+def test_what_is_sent() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        await client.post("/completions", {"prompt": "a\ud800ü", "n": 1})
+        await client.get("/models")
+        await client.get("//version")
+        post, *gets = server.calls
+        assert (post.method, post.path, post.body) == ("POST", "/v1/completions", {"prompt": "a\ud800ü", "n": 1})
+        assert post.headers["content-type"] == "application/json"
+        assert post.headers["host"] == f"127.0.0.1:{server.port}"
+        assert "authorization" not in post.headers
+        assert [(call.method, call.path) for call in gets] == [("GET", "/v1/models"), ("GET", "/version")]
+        assert {call.connection for call in server.calls} == {1}  # kept open
+
+    usage = talk(OK, ask=ask).usage
+    assert (usage.num_requests, usage.num_prompt_tokens, usage.num_tokens, usage.max_in_flight) == (1, 3, 2, 1)
+    assert usage.num_in_flight == 0
+    assert not usage.num_retries
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        ("openai", {"authorization": f"Bearer {KEY}"}),
+        ("anthropic", {"x-api-key": KEY, "anthropic-version": "2023-06-01"}),
+    ],
+)
+def test_keys(protocol: str, expected: dict[str, str]) -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        await post_once(client, server)
+        headers = server.calls[0].headers
+        assert {name: headers[name] for name in expected} == expected
+        assert len({"authorization", "x-api-key"} & headers.keys()) == 1
+
+    talk(OK, ask=ask, endpoint={"api_key_env": "SOME_VARIABLE", "protocol": protocol})
+
+
+@pytest.mark.parametrize("environ", [{}, {"MY_KEY": " "}])
+def test_a_missing_variable_is_named(environ: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"the variable MY_KEY, which holds the key for http://h/v1, is not set"):
+        Client(Endpoint(url="http://h/v1", api_key_env="MY_KEY"), environ=environ)
+
+
+def test_what_cannot_be_a_key_is_not_shown() -> None:
+    with pytest.raises(OptionError) as caught:
+        Client(Endpoint(url="http://h/v1", api_key_env="MY_KEY"), environ={"MY_KEY": f"{KEY}\nx: y"})
+    assert "MY_KEY" in one_line_of(caught.value)
+    assert KEY not in str(caught.value)
+
+
+# What is tried again
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        *((reply({"error": "busy"}, status), str(status)) for status in (408, 409, 429, 500, 502, 503, 504, 529)),
+        (sent(502, b"<html>Bad Gateway</html>", "content-type: text/html"), "502"),
+        (reply({"error": {"code": 502, "message": "wrapped"}}), "502"),
+        (CLOSE, "broken connection"),
+        (sent(200, b'{"choices": [', length=100), "broken connection"),  # cut on the way
+        (sent(200, b'{"choices": ['), "not JSON"),  # cut before it was sent
+        (sent(200, b""), "not JSON"),
+        (reply([1, 2]), "not JSON"),
+        (sent(200, b'{"choices": []}{"choices": []}'), "not JSON"),
+        (OK + OK, "broken connection"),  # comes twice
+        (sent(200, gzip.compress(b"{}"), "content-encoding: gzip"), "not JSON"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "broken connection"),
+    ],
+)
+def test_what_may_pass_is_tried_again(step: bytes, reason: str) -> None:
+    client = talk(step, step, OK, ask=post_once)
+    assert client.usage.num_retries == {reason: 2}
+    assert client.usage.num_requests == 1
+
+
+def test_a_reply_that_comes_twice_does_not_answer_the_next_request() -> None:
+    """Also where the second copy comes late, when the connection is idle."""
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        for expected in range(4):
+            assert await client.post("/x", {"k": expected}) == {"k": expected}
+
+    talk(lambda call: reply(call.body) if call.connection > 2 else reply(call.body) * 2, ask=ask)
+
+
+def test_tries_and_waits() -> None:
+    clock = Clock()
+    error = error_of(reply({"error": {"message": "it is broken"}}, 500), clock=clock)
+    assert isinstance(error, RequestRefused)
+    assert error.status == 500
+    assert one_line_of(error).endswith("/v1: 500: it is broken (after 6 tries)")
+    assert clock.sleeps == [1.0, 2.0, 4.0, 8.0, 16.0]  # with all of the jitter
+
+
+@pytest.mark.parametrize(
+    ("header", "wait_s"),
+    [
+        ("7", 7.0),
+        ("0", 0.0),
+        ("0.5", 0.5),
+        ("9999", 120.0),
+        (email.utils.formatdate(1_000_000 + 30, usegmt=True), 30.0),
+        (email.utils.formatdate(1_000_000 - 30, usegmt=True), 0.0),
+        ("soon", 1.0),
+    ],
+)
+def test_retry_after(header: str, wait_s: float) -> None:
+    clock = Clock()
+    talk(reply({}, 429, f"retry-after: {header}"), OK, ask=post_once, clock=clock)
+    assert clock.sleeps == [wait_s]
+
+
+def test_no_try_begins_after_ten_minutes() -> None:
+    clock = Clock()
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        with pytest.raises(RequestRefused, match="after 3 tries"):
+            await client.post("/x", {})
+
+    def busy(call: object) -> bytes:
+        clock.now += 200.0  # so long does the server take to refuse
+        return reply({}, 429, "retry-after: 90")
+
+    talk(busy, ask=ask, clock=clock)
+    assert clock.sleeps == [90.0, 90.0]
+
+
+def test_a_reply_that_takes_too_long() -> None:
+    client = talk(HANG, OK, ask=post_once, timeout_s=0.05)
+    assert client.usage.num_retries == {"timed out": 1}
+    assert client.usage.num_in_flight == 0
+
+
+def test_fewer_tries_on_request() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        with pytest.raises(RequestRefused):
+            await client.post("/x", {}, tries=1)
+        assert len(server.calls) == 1
+
+    talk(BUSY, OK, ask=ask)
+
+
+def test_refusals_shrink_an_adaptive_limit_once() -> None:
+    limit = AdaptiveLimit(20)
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        await asyncio.gather(*(client.post("/x", {"k": number}) for number in range(10)))
+
+    client = talk(*[BUSY] * 10, OK, ask=ask, limit=limit)
+    assert client.usage.num_retries == {"429": 10}
+    assert limit.width == 16
+
+
+def test_a_connection_that_the_server_closes_between_two_requests() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        for _ in range(3):
+            await post_once(client, server)
+        assert server.num_connections == 3
+
+    assert talk(reply({"choices": []}, 200, "connection: close"), ask=ask).usage.num_retries == {}
+
+
+def test_a_cancelled_request_leaves_nothing_behind() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        task = asyncio.create_task(client.post("/x", {}))
+        while not server.calls:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert client.usage.num_in_flight == 0
+        await post_once(client, server)
+        assert [call.connection for call in server.calls] == [1, 2]
+
+    talk(HANG, OK, ask=ask)
+
+
+# What ends a sample
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 405, 501])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "too long\nand more", "type": "x"}},
+        {"error": "too long"},
+        {"message": "too long"},
+        {"detail": "too long"},
+    ],
+)
+def test_a_request_that_the_server_refuses(status: int, body: object) -> None:
+    error = error_of(reply(body, status))
+    assert isinstance(error, RequestRefused)
+    assert error.status == status
+    assert one_line_of(error).endswith(f"/v1: {status}: too long")
+
+
+def test_a_long_refusal_is_cut() -> None:
+    assert len(str(error_of(reply({"error": "x" * 5000}, 400)))) < 400
+
+
+def test_a_missing_path_is_no_missing_model() -> None:
+    chat_only = "This is a chat model and not supported in the v1/completions endpoint."
+    for body in ({"detail": "Not Found"}, {"error": {"message": chat_only}}):
+        error = error_of(reply(body, 404))
+        assert isinstance(error, RequestRefused)
+        assert error.status == 404
+    assert isinstance(error_of(sent(404, b"<html>", "content-type: text/html")), RequestRefused)
+
+
+# What ends the model
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (reply({"error": {"message": "Incorrect API key"}}, 401), "refuses access (401: Incorrect API key)"),
+        (reply({"detail": "no"}, 403), "refuses access (403: no)"),
+        (reply({"error": {"message": "The model `x` does not exist."}}, 404), "unknown model (404: The model `x` does"),
+        (reply({"type": "error", "error": {"type": "not_found_error", "message": "model: x"}}, 404), "unknown model"),
+        (reply({"error": 'model "x" not found, try pulling it first'}, 404), "unknown model"),
+        (reply({"error": {"code": "insufficient_quota", "message": "You exceeded"}}, 429), "the quota is exhausted"),
+        (reply({"error": {"message": "Your credit balance is too low"}}, 400), "the quota is exhausted"),
+        (reply({"error": {"message": "pay"}}, 402), "the quota is exhausted (402: pay)"),
+        (sent(200, b"<!doctype html><p>", "content-type: text/html"), "is no model server: found an HTML page"),
+        (sent(200, b"  <html>"), "is no model server: found an HTML page"),
+        (reply({}, 301, "location: https://u:p@other.example:1/v1"), "redirects to other.example:1, which is not fol"),
+        (reply({}, 307, "location: /v2/x"), "redirects to 127.0.0.1"),
+    ],
+)
+def test_what_ends_the_model(step: bytes, words: str) -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        messages = []
+        for _ in range(3):
+            with pytest.raises(ModelStopped) as caught:
+                await client.post("/completions", {})
+            messages.append(one_line_of(caught.value))
+        assert len(set(messages)) == 1
+        assert messages[0].startswith(f"{server.url}: ")
+        assert words in messages[0]
+        assert len(server.calls) == 1  # nothing is asked any more
+
+    client = talk(step, OK, ask=ask)
+    assert not client.usage.num_retries
+
+
+def test_a_quota_of_a_minute_passes() -> None:
+    body = {"error": {"code": 429, "message": "You exceeded your current quota, please check your plan and billing."}}
+    assert talk(reply(body, 429), OK, ask=post_once).usage.num_retries == {"429": 1}
+
+
+def test_a_server_without_a_key_says_how_one_is_named() -> None:
+    assert "api_key_env=NAME" in str(error_of(reply({}, 401)))
+    assert "api_key_env" not in str(error_of(reply({}, 401), endpoint={"api_key_env": "SOME_VARIABLE"}))
+
+
+# Looking
+
+
+def test_get_returns_whatever_the_status() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        found = await client.get("//props")
+        assert (found.status, found.body, found.is_html) == (404, {"detail": "Not Found"}, False)
+        page = await client.get("/models")
+        assert (page.status, page.body, page.is_html, page.text) == (200, None, True, "<html>")
+        assert isinstance(client.error_of(page), ModelStopped)
+        assert isinstance(client.error_of(found), RequestRefused)
+        await post_once(client, server)  # to look at an error does not end the model
+
+    talk(reply({"detail": "Not Found"}, 404), sent(200, b"<html>", "content-type: text/html"), OK, ask=ask)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize(("method", "num_sleeps"), [("get", 0), ("post", 5)])
+def test_a_host_that_does_not_answer(method: str, num_sleeps: int) -> None:
+    clock = Clock()
+
+    async def main() -> str:
+        client = Client(Endpoint(url=f"http://127.0.0.1:{free_port()}/v1"), sleep=clock.sleep, clock=clock)
+        with pytest.raises(Unreachable) as caught:
+            await (client.get("/models") if method == "get" else client.post("/completions", {}))
+        assert one_line_of(caught.value).startswith(client.endpoint.url)
+        return str(caught.value)
+
+    assert asyncio.run(main()).endswith("/v1: does not answer: connection refused")
+    assert len(clock.sleeps) == num_sleeps
+
+
+def test_a_host_that_takes_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECT_TIMEOUT_S", 0.05)
+
+    async def main() -> None:
+        async def forever(*_: object, **__: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", forever)
+        with pytest.raises(Unreachable, match=r"^http://host/v1: does not answer: no connection within"):
+            await Client(Endpoint(url="http://host/v1")).get("/models")
+
+    asyncio.run(main())
+
+
+def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    async def main() -> None:
+        with pytest.raises(Unreachable, match=r"^http://hots/v1: does not answer: Name or service not known$"):
+            await Client(Endpoint(url="http://hots/v1")).get("/models")
+
+    asyncio.run(main())
+
+
+def test_https_where_http_is_spoken() -> None:
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(Unreachable, match=r"did you mean http://\?"):
+                await Client(Endpoint(url=f"https://127.0.0.1:{port}/v1")).get("/models")
+
+    asyncio.run(main())
+
+
+def test_tls_trusts_what_httpx_trusts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx2
+
+    made: list[ssl.SSLContext] = []
+    monkeypatch.setattr(httpx2, "create_ssl_context", lambda: made.append(ssl.create_default_context()) or made[0])
+    asyncio.run(_refused_tls())
+    assert made
+    assert made[0].verify_mode is ssl.CERT_REQUIRED
+
+
+async def _refused_tls() -> None:
+    with pytest.raises(Unreachable):
+        await Client(Endpoint(url=f"https://127.0.0.1:{free_port()}/v1")).get("/models")
+
+
+# Proxies
+
+
+def test_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(_: Client, proxy: ScriptedServer) -> None:
+        monkeypatch.setenv("http_proxy", f"http://me:{KEY}@127.0.0.1:{proxy.port}")
+        client = Client(
+            Endpoint(url="http://far.example/v1", api_key_env="SOME_VARIABLE"), environ={"SOME_VARIABLE": KEY}
+        )
+        assert (await client.post("/completions", {"prompt": "x"}))["choices"] == []
+        with pytest.raises(RequestRefused, match=r"^http://far\.example/v1: 400: no$"):
+            await client.post("/completions", {"prompt": "y"})
+        await client.close()
+        assert proxy.calls[0].path == "http://far.example/v1/completions"
+        assert proxy.calls[0].headers["authorization"] == f"Bearer {KEY}"
+        assert [call.connection for call in proxy.calls] == [1, 2]
+
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    talk(OK, reply({"error": "no"}, 400), ask=ask)
+
+
+def test_no_proxy_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("all_proxy", "nonsense://")
+    talk(OK, ask=post_once)
+
+
+# What nobody sees
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        reply({"error": {"message": f"Incorrect API key provided: {KEY}."}}, 401),
+        reply({"error": {"message": f"bad header Bearer {KEY}"}}, 400),
+        reply({"error": f"busy, {KEY}"}, 500),
+        sent(403, f"<html>{KEY}".encode(), "content-type: text/html"),
+        CLOSE,
+        reply({}, 302, f"location: http://x:{KEY}@other/?key={KEY}"),
+    ],
+)
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_no_message_log_or_traceback_holds_the_key(
+    step: bytes, is_proxied: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    endpoint: dict[str, Any] = {"api_key_env": "SOME_VARIABLE"}
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        if is_proxied:
+            monkeypatch.setenv("all_proxy", f"http://127.0.0.1:{server.port}")
+            clock = Clock()
+            client = Client(
+                Endpoint(url="http://far.example/v1", **endpoint),
+                sleep=clock.sleep,
+                environ={"SOME_VARIABLE": KEY},
+            )
+        with pytest.raises(LLMEvalError) as caught:
+            await client.post("/completions", {"prompt": "x"})
+        shown = str(caught.getrepr(showlocals=True, style="long", tbfilter=lambda found: found.traceback[1:]))
+        assert "client.py" in shown
+        assert KEY not in shown + repr(client) + str(caught.value)
+        await client.close()
+
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    talk(step, ask=ask, endpoint=endpoint)
+    assert KEY not in caplog.text
