@@ -108,6 +108,21 @@ class Encoder:
         tokens = self._encode(text, begins_with=self._prefix_text)
         return self.prefix_token, self._checked(tokens) if tokens else ()
 
+    def plain(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text by itself, without special tokens. Raises ``RequestError``."""
+        return tuple(self._tokens(text, add_special_tokens=False))
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether a prompt begins with BOS."""
+        bos = self._tokenizer.bos_token_id
+        return bos is not None and self.prompt("a")[:1] == (bos,)
+
+    @property
+    def bos_text(self) -> str | None:
+        """How a text writes BOS."""
+        return self._tokenizer.bos_token
+
     @property
     def scores_bos(self) -> bool:
         """Whether ``text`` puts the token that stands before a text at its beginning as well, where it is scored."""

@@ -11,7 +11,7 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
 
-__all__ = ["Outcome", "rolling_windows", "score_texts"]
+__all__ = ["Outcome", "rolling_windows", "score_texts", "sum_of_windows"]
 
 Outcome: TypeAlias = LoglikelihoodResponse | RequestError
 
@@ -74,7 +74,7 @@ def _sort_out(
 def _joined(
     index: int, errors: Mapping[int, RequestError], parts: Mapping[int, Sequence[LoglikelihoodResponse]]
 ) -> Outcome:
-    return errors[index] if index in errors else _total(parts[index])
+    return errors[index] if index in errors else sum_of_windows(parts[index])
 
 
 def _tell(
@@ -113,7 +113,8 @@ def _portions(
         yield portion
 
 
-def _total(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:
+def sum_of_windows(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:
+    """The log-likelihood of a text, from those of its windows. A text without tokens has 0, as in lm-eval."""
     return LoglikelihoodResponse(
         loglikelihood=math.fsum(window.loglikelihood for window in windows),
         num_tokens=sum(window.num_tokens for window in windows),

@@ -1,1 +1,1 @@
-"""The ways in which servers are asked."""
+"""How the servers of language models are asked, each in its own way."""

@@ -1,0 +1,84 @@
+"""Which dialect a server speaks: by its list of models, its paths and its headers, unless the user says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.servers.dialects.anthropic import Anthropic
+from pytest_llmeval.models.servers.dialects.base import Dialect
+from pytest_llmeval.models.servers.dialects.completions import what_came
+from pytest_llmeval.models.servers.dialects.generic import Generic
+from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython
+from pytest_llmeval.models.servers.dialects.llama_server import LlamaServer
+from pytest_llmeval.models.servers.dialects.ollama import Ollama
+from pytest_llmeval.models.servers.dialects.openai import OpenAI
+from pytest_llmeval.models.servers.dialects.sglang import SGLang
+from pytest_llmeval.models.servers.dialects.vllm import VLLM
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["DIALECT_CLASSES", "detect"]
+
+DIALECT_CLASSES: Mapping[str, type[Dialect]] = {
+    dialect.name: dialect for dialect in (VLLM, SGLang, LlamaCppPython, LlamaServer, Ollama, OpenAI, Anthropic, Generic)
+}
+
+_HOSTS: Mapping[str, type[Dialect]] = {"api.openai.com": OpenAI, "api.anthropic.com": Anthropic}
+_OWNERS: Mapping[str, type[Dialect]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer, "library": Ollama}
+"""What ``owned_by`` says in an entry of ``/models``."""
+
+
+async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type[Dialect]:
+    """The dialect that the user named, or the server's own. ``has_name``: the user has named a model, which a server
+    without a list of models needs.
+
+    Raises ``ModelError`` for what is no server of models.
+    """
+    if dialect is not None:
+        return DIALECT_CLASSES[dialect]
+    hosted = _HOSTS.get(urlsplit(client.endpoint.url).hostname or "")
+    if hosted is not None:
+        return hosted
+    reply = await client.get("/models")
+    data = reply.body.get("data") if isinstance(reply.body, dict) else None
+    entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+    for entry in entries:
+        if (known := _OWNERS.get(str(entry.get("owned_by")))) is not None:
+            return known
+        if "display_name" in entry and entry.get("type") == "model":
+            return Anthropic
+    if reply.headers.get("server", "").lower().startswith("llama.cpp"):
+        return LlamaServer
+    if (found := await _by_paths(client)) is not None:
+        return found
+    if not entries and not (has_name and reply.status in (404, 405, 501) and "<" not in reply.text[:200]):
+        raise ModelError(f"{client.endpoint.url} is not a model server: {what_came(reply)}")
+    return Generic
+
+
+async def _by_paths(client: Client) -> type[Dialect] | None:
+    """By what the kinds of servers have beside the OpenAI interface."""
+    version = await client.get("//api/version")
+    if version.status == 200 and isinstance(version.body, dict) and "version" in version.body:
+        return Ollama
+    openapi = await client.get("//openapi.json")
+    if openapi.status == 200 and isinstance(openapi.body, dict):
+        info, paths = openapi.body.get("info"), openapi.body.get("paths")
+        title = str(info.get("title", "")) if isinstance(info, dict) else ""
+        if "llama.cpp Python" in title or (isinstance(paths, dict) and "/extras/tokenize" in paths):
+            return LlamaCppPython
+    probe = await client.get("//extras/tokenize")
+    if probe.status in (405, 422):  # it is there, and wants to be posted to
+        return LlamaCppPython
+    for path, key, dialect in (
+        ("//props", "default_generation_settings", LlamaServer),
+        ("//get_model_info", "model_path", SGLang),
+    ):
+        reply = await client.get(path)
+        if reply.status == 200 and isinstance(reply.body, dict) and key in reply.body:
+            return dialect
+    return None

@@ -1,0 +1,76 @@
+"""The hosted Anthropic API (``/messages``): chats only, no seed, no logprobs. A text prompt is one turn of the user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.servers.dialects.base import Dialect, Found, Written, as_messages, choose_model
+from pytest_llmeval.models.servers.dialects.completions import listed_models
+from pytest_llmeval.types import JSON, GenerateRequest
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["Anthropic"]
+
+_COMPLETE = ("end_turn", "stop_sequence", "max_tokens")
+
+
+class Anthropic(Dialect):
+    """``api.anthropic.com`` and what behaves as it does."""
+
+    name = "anthropic"
+    why_no_scores = "the hosted Anthropic API gives no log-likelihoods"
+    takes_text = False
+    continues_chat = True
+    is_hosted = True
+
+    async def identify(self, client: Client, wanted: str | None) -> Found:
+        """See ``Dialect``. The list leaves out aliases such as ``…-latest``, so that a name which is not in it is
+        tried."""
+        models = [str(entry["id"]) for entry in await listed_models(client, wanted)]
+        if wanted is not None and wanted.endswith("-latest"):
+            models = []
+        self.model = choose_model(models, wanted, client.endpoint.url)
+        return Found(model=self.model, models=(self.model,))
+
+    async def write(self, client: Client, request: GenerateRequest) -> Written:
+        turns = as_messages(request.prompt)
+        system = "\n\n".join(
+            str(turn["content"]) for turn in turns if isinstance(turn, dict) and turn["role"] == "system"
+        )
+        fields: dict[str, JSON] = {
+            "messages": [turn for turn in turns if isinstance(turn, dict) and turn["role"] != "system"],
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+        }
+        if system:
+            fields["system"] = system
+        if request.top_p != 1:
+            fields["top_p"] = request.top_p
+        if stop := [string for string in request.stop if string.strip()]:  # white space alone is refused
+            fields["stop_sequences"] = list(stop)
+        reply, seconds = await self.post(client, "/messages", fields)
+        reason, blocks = reply.get("stop_reason"), reply.get("content")
+        if reason not in _COMPLETE:
+            raise RequestError(f"the reply was ended by the server: {reason}")
+        if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+            raise RequestError("the server's reply has no content")
+        texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+        if not all(isinstance(text, str) for text in texts):
+            raise RequestError("the server's reply has something else than text in a text's place")
+        if not texts and reason != "stop_sequence":
+            raise RequestError(f"the server's reply has no text (it ended with {reason}); is max_tokens large enough?")
+        usage = reply.get("usage")
+        counts = usage if isinstance(usage, dict) else {}
+        read = [counts.get(f"{key}input_tokens") for key in ("", "cache_creation_", "cache_read_")]
+        written = counts.get("output_tokens")
+        return Written(
+            text="".join(map(str, texts)),
+            finish_reason="length" if reason == "max_tokens" else "stop",
+            num_prompt_tokens=sum(count for count in read if isinstance(count, int)) or None,
+            num_tokens=written if isinstance(written, int) else None,
+            seconds=seconds,
+            reasoning="".join(str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking"),
+        )

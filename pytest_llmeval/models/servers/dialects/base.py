@@ -1,0 +1,319 @@
+"""A dialect: how one kind of server is asked for texts and log-likelihoods, and what its replies must look like."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.text.wording import expected_one_of
+from pytest_llmeval.types import (
+    JSON,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodResponse,
+    Message,
+    Prompt,
+)
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = [
+    "Dialect",
+    "Found",
+    "NextLogprobs",
+    "ReasoningOnlyError",
+    "Sampled",
+    "Scored",
+    "TextPair",
+    "Written",
+    "as_messages",
+    "checked_logprob",
+    "choose_model",
+    "cut_at_stop",
+    "seed_of",
+]
+
+_ROUNDING = 1e-3
+_LOWEST = -9999.0
+"""vLLM writes this where a logprob is minus infinity."""
+
+
+class ReasoningOnlyError(RequestError):
+    """A reply that ended before the model had finished its reasoning."""
+
+    def __init__(self, max_tokens: int) -> None:
+        super().__init__(
+            f"the model's reasoning took all of its max_tokens ({max_tokens}), and there is no reply; "
+            "raise generate.max_tokens"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TextPair:
+    """Context and continuation for a server that takes no token ids. White space at the end of the context has been
+    moved to the continuation."""
+
+    context: str
+    continuation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a server says of itself.
+
+    ``models``: the names that it serves. ``root``: the folder or hub id of the weights, where it names one. ``build``
+    identifies the weights (a digest, or a path with size); None for a bare name. ``max_length``: tokens of prompt and
+    reply together.
+    """
+
+    model: str
+    models: tuple[str, ...]
+    version: str | None = None
+    root: str | None = None
+    build: str | None = None
+    max_length: int | None = None
+    num_slots: int | None = None
+    details: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The logprob (nats) of each token of a continuation. ``is_greedy`` None: the server did not say."""
+
+    logprobs: tuple[float, ...]
+    is_greedy: bool | None
+    num_context_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Tokens that a server wrote, by id or by text, each with the logprob that it gave them when it wrote them.
+
+    ``num_prompt_tokens`` is how many tokens the server says that the prompt had; None where it does not.
+    """
+
+    tokens: tuple[int, ...] | tuple[str, ...]
+    logprobs: tuple[float, ...]
+    num_prompt_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextLogprobs:
+    """The logprobs of some tokens in one place, and of the likeliest token there."""
+
+    logprobs: Mapping[int, float]
+    largest: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A reply as the server gave it: ``text`` may go on after a stop string. ``reasoning`` is what came before it."""
+
+    text: str
+    finish_reason: Literal["stop", "length"]
+    num_prompt_tokens: int | None
+    num_tokens: int | None
+    seconds: float
+    reasoning: str = ""
+
+    def response(self, stop: Sequence[str]) -> GenerateResponse:
+        """The reply up to the first stop string."""
+        text = cut_at_stop(self.text, stop)
+        return GenerateResponse(
+            text=text,
+            finish_reason="stop" if len(text) < len(self.text) else self.finish_reason,
+            num_prompt_tokens=self.num_prompt_tokens or 0,
+            num_tokens=self.num_tokens or 0,
+            seconds=self.seconds,
+            is_timed=True,
+        )
+
+
+class Dialect(ABC):
+    """One server's way of being asked. An object belongs to one server, whose model it has chosen in ``identify``.
+
+    A setting that the server's API refuses by name is left out from then on and kept in ``left_out``.
+    """
+
+    name: ClassVar[str]
+    scores: Literal["ids", "text"] | None = None
+    """How it is asked for log-likelihoods; None: it cannot give them, for the reason ``why_no_scores``."""
+    why_no_scores: ClassVar[str] = "the server gives no log-likelihoods of a prompt's tokens"
+    takes_text: bool = True
+    """Whether a text prompt reaches the model as it is; else it is sent as one turn of the user."""
+    continues_chat: ClassVar[bool] = False
+    """Whether it continues a last turn of the assistant; else such a chat has to be rendered here."""
+    is_hosted: ClassVar[bool] = False
+    """Whether it is a company's API, where each reply costs money and a name stands for weights that may change."""
+
+    def __init__(
+        self, *, model: str = "", extra_body: Mapping[str, JSON] | None = None, max_tokens_field: str | None = None
+    ) -> None:
+        self.model = model
+        self.extra_body = dict(extra_body or {})
+        self.max_tokens_field = max_tokens_field or "max_tokens"
+        self.left_out: dict[str, str] = {}
+        self.sends_stop_to_chats = True
+        self.max_length: int | None = None
+        self.tries: int | None = None
+
+    @abstractmethod
+    async def identify(self, client: Client, wanted: str | None) -> Found:
+        """Ask what the server is, and choose the model ``wanted`` (None: its only one). Raises ``ModelError``."""
+
+    @abstractmethod
+    async def write(self, client: Client, request: GenerateRequest) -> Written:
+        """Have the model write a text. Raises ``RequestError``."""
+
+    async def generate(self, client: Client, request: GenerateRequest) -> GenerateResponse:
+        """The reply to a request, cut at its first stop string. Raises ``RequestError``."""
+        return (await self.write(client, request)).response(request.stop)
+
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+        """The logprobs of a continuation's tokens. Raises ``RequestError``."""
+        raise RequestError(self.why_no_scores)
+
+    async def loglikelihood(self, client: Client, pair: EncodedPair | TextPair) -> LoglikelihoodResponse:
+        """How likely the continuation is after the context. Raises ``RequestError``."""
+        scored = await self.score(client, pair)
+        return LoglikelihoodResponse(
+            loglikelihood=math.fsum(scored.logprobs),
+            num_tokens=len(scored.logprobs),
+            is_greedy=scored.is_greedy,
+            num_context_tokens=scored.num_context_tokens,
+            seconds=scored.seconds,
+            is_timed=True,
+        )
+
+    async def next_logprobs(
+        self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
+    ) -> NextLogprobs | None:
+        """The logprobs of several tokens after one context, in few requests; None where the server has no such way.
+
+        Raises ``RequestError``.
+        """
+        return None
+
+    async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
+        """Some tokens that the server writes after a text, fewer where the text ends. Raises ``RequestError``."""
+        raise RequestError(self.why_no_scores)
+
+    async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
+        """The server's own token ids of a text; None where it does not tell them. Raises ``RequestError``."""
+        return None
+
+    async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
+        """The text of token ids, special tokens included; None where the server does not tell it."""
+        return None
+
+    async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
+        """A chat by the server's own template, as text; None where it does not tell it. ``is_begun``: the last turn is
+        the assistant's, to be continued."""
+        return None
+
+    # What the dialects share
+
+    def body(self, fields: Mapping[str, JSON]) -> dict[str, JSON]:
+        """A request's body: without what the server has refused, and with the user's own fields last."""
+        return {
+            "model": self.model,
+            **{name: value for name, value in fields.items() if name not in self.left_out},
+            **self.extra_body,
+        }
+
+    async def post(self, client: Client, path: str, fields: Mapping[str, JSON]) -> tuple[dict[str, Any], float]:
+        """The reply to ``fields``, and how many seconds it took.
+
+        A setting that the server says it does not support is left out and the request sent again.
+        """
+        while True:
+            started = time.perf_counter()
+            try:
+                reply = await client.post(path, self.body(self._named(fields)), tries=self.tries)
+                return reply, getattr(reply, "seconds", time.perf_counter() - started)
+            except RequestRefused as error:
+                if not self._adapts(str(error), fields):
+                    raise
+
+    def _named(self, fields: Mapping[str, JSON]) -> dict[str, JSON]:
+        return {self.max_tokens_field if name == "max_tokens" else name: value for name, value in fields.items()}
+
+    def _adapts(self, message: str, fields: Mapping[str, JSON]) -> bool:
+        """Whether the request can be put in another way after this refusal."""
+        message_lower = message.lower()
+        if (
+            "max_completion_tokens" in message
+            and "max_tokens" in fields
+            and self.max_tokens_field != "max_completion_tokens"
+        ):
+            self.max_tokens_field = "max_completion_tokens"
+            return True
+        if not any(word in message_lower for word in ("unsupported", "not support", "deprecated", "unrecognized")):
+            return False
+        for name in ("stop", "stop_sequences", "temperature", "top_p", "seed"):
+            is_named = f"'{name}'" in message or f"`{name}`" in message or f'"{name}"' in message
+            if is_named and name in fields and name not in self.left_out:
+                self.left_out[name] = message
+                return True
+        return False
+
+
+# Parts that several dialects use
+
+
+def as_messages(prompt: Prompt) -> list[JSON]:
+    """A chat's turns as APIs take them; a text is one turn of the user."""
+    turns = prompt if isinstance(prompt, tuple) else (Message(role="user", content=prompt),)
+    return [{"role": turn.role, "content": turn.content} for turn in turns]
+
+
+def cut_at_stop(text: str, stop: Sequence[str]) -> str:
+    """``text`` up to the first of the stop strings in it."""
+    starts = [start for string in stop if string and (start := text.find(string)) >= 0]
+    return text[: min(starts)] if starts else text
+
+
+def seed_of(request: GenerateRequest) -> int:
+    """The seed of one asking: another for each epoch, the same in every run."""
+    if request.epoch == 0 or request.temperature == 0:
+        return request.seed
+    digest = hashlib.sha256(f"{request.seed}:{request.epoch}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def checked_logprob(value: object) -> float:
+    """A logprob of a reply as a number of at most 0. Raises ``RequestError``."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RequestError(f"the server gave {value!r} in a logprob's place")
+    if not math.isfinite(value) or value <= _LOWEST:
+        raise RequestError(f"the server gave the logprob {value}, which is not a finite number")
+    if value > _ROUNDING:
+        raise RequestError(f"the server gave the logprob {value}, and a logprob is at most 0")
+    return min(float(value), 0.0)
+
+
+def choose_model(models: Sequence[str], wanted: str | None, url: str) -> str:
+    """The model to ask: the one that was named, or the server's only one. Raises ``ModelError``."""
+    if wanted is not None:
+        if wanted in models or not models:
+            return wanted
+        if (tagged := f"{wanted}:latest") in models:
+            return tagged
+        raise ModelError(f"{url} has no model {wanted!r}{expected_one_of(wanted, models)}")
+    if len(models) == 1:
+        return models[0]
+    if not models:
+        raise ModelError(f"{url} does not say which models it serves; name one: {url}#NAME")
+    listed = ", ".join(models[:10]) + (", …" if len(models) > 10 else "")
+    raise ModelError(f"{url} serves {len(models)} models, name one of them ({url}#NAME): {listed}")

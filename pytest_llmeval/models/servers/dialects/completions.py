@@ -1,0 +1,242 @@
+"""The OpenAI-style part that many servers share: ``/completions`` and ``/chat/completions``, and reading replies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.servers.dialects.base import (
+    Dialect,
+    Found,
+    ReasoningOnlyError,
+    Sampled,
+    Written,
+    as_messages,
+    checked_logprob,
+    choose_model,
+    seed_of,
+)
+from pytest_llmeval.text.redaction import one_line
+from pytest_llmeval.types import JSON, GenerateRequest
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client, Reply
+
+__all__ = ["CompletionsDialect", "listed_models", "logprob_lists", "only_choice", "token_id", "usage_of", "what_came"]
+
+_TOKEN_ID = re.compile(r"token_id:(\d+)")
+
+
+class CompletionsDialect(Dialect):
+    """A server with OpenAI's ``/models``, ``/completions`` and ``/chat/completions``."""
+
+    plain_sampling: ClassVar[Mapping[str, JSON]] = {}
+    """What switches off the server's own defaults of sampling (penalties, top-k), where it has such settings: a request
+    means temperature, top-p and nothing else."""
+
+    naming_tokens: ClassVar[Mapping[str, JSON]] = {}
+    """What has the server name tokens by their ids, where it can."""
+
+    async def identify(self, client: Client, wanted: str | None) -> Found:
+        models = await listed_models(client, wanted)
+        self.model = choose_model([str(entry["id"]) for entry in models], wanted, client.endpoint.url)
+        return await self.found(client, models, next((e for e in models if e["id"] == self.model), {}))
+
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+        """What else there is to know of the model, whose entry of ``/models`` is ``own``."""
+        root, length = own.get("root"), own.get("max_model_len") or own.get("context_length")
+        return Found(
+            model=self.model,
+            models=tuple(str(entry["id"]) for entry in models),
+            root=root if isinstance(root, str) and root != self.model else None,
+            max_length=length if isinstance(length, int) else None,
+        )
+
+    async def write(self, client: Client, request: GenerateRequest) -> Written:
+        if isinstance(request.prompt, tuple) or not self.takes_text:
+            return await self.write_chat(client, request)
+        fields = {"prompt": request.prompt, **self.settings(request), **self.text_fields(request)}
+        reply, seconds = await self.post(client, "/completions", fields)
+        choice = only_choice(reply)
+        return self.written(reply, choice, text_of(choice, "text"), seconds)
+
+    def text_fields(self, request: GenerateRequest) -> dict[str, JSON]:
+        """What this server takes for a text prompt beside the usual settings."""
+        return {}
+
+    def chat_fields(self, request: GenerateRequest) -> dict[str, JSON]:
+        """What this server takes for a chat beside the usual settings."""
+        return {}
+
+    def settings(self, request: GenerateRequest) -> dict[str, JSON]:
+        """The settings of a request, as the API names them."""
+        fields: dict[str, JSON] = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "seed": seed_of(request),
+            **self.plain_sampling,
+        }
+        if request.top_p != 1:
+            fields["top_p"] = request.top_p
+        if request.stop:
+            fields["stop"] = list(request.stop)
+        return fields
+
+    async def write_chat(self, client: Client, request: GenerateRequest) -> Written:
+        """A reply to a chat.
+
+        Servers look for stop strings in a model's reasoning too, and would end it there. The first reply that has
+        reasoning shows that this is such a model: it is asked again, and from then on its replies are cut here only.
+        """
+        fields = {"messages": as_messages(request.prompt), **self.settings(request), **self.chat_fields(request)}
+        if not self.sends_stop_to_chats:
+            fields.pop("stop", None)
+        reply, seconds = await self.post(client, "/chat/completions", fields)
+        choice = only_choice(reply)
+        message = choice.get("message")
+        if not isinstance(message, dict):
+            raise RequestError("the server's reply has no message")
+        reasoning = next(
+            (r for key in ("reasoning_content", "reasoning") if isinstance(r := message.get(key), str)), ""
+        )
+        if reasoning and "stop" in fields and "stop" not in self.left_out:
+            self.sends_stop_to_chats = False
+            return await self.write_chat(client, request)
+        is_empty = not message.get("content") and choice.get("finish_reason") == "length"
+        if is_empty and (reasoning or has_reasoned(reply)):
+            raise ReasoningOnlyError(request.max_tokens)
+        return self.written(reply, choice, text_of(message, "content"), seconds, reasoning)
+
+    async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
+        fields: dict[str, JSON] = {
+            "prompt": text,
+            "max_tokens": num_tokens,
+            "temperature": temperature,
+            "seed": 1,
+            "logprobs": 1,
+            **self.plain_sampling,
+            **self.naming_tokens,
+        }
+        if temperature:
+            fields["top_p"] = 1.0
+        reply, _ = await self.post(client, "/completions", fields)
+        tokens, logprobs, _, _ = logprob_lists(only_choice(reply))
+        ids = [token_id(token) for token in tokens]
+        return Sampled(
+            tokens=tuple(tokens) if None in ids else tuple(token for token in ids if token is not None),
+            logprobs=tuple(map(checked_logprob, logprobs)),
+            num_prompt_tokens=usage_of(reply)[0],
+        )
+
+    def written(
+        self, reply: Mapping[str, Any], choice: Mapping[str, Any], text: str, seconds: float, reasoning: str = ""
+    ) -> Written:
+        """The reply in the form that all dialects share. Raises ``RequestError``."""
+        num_prompt_tokens, num_tokens = usage_of(reply)
+        return Written(
+            text=text,
+            finish_reason=finish_reason_of(choice),
+            num_prompt_tokens=num_prompt_tokens,
+            num_tokens=num_tokens,
+            seconds=seconds,
+            reasoning=reasoning,
+        )
+
+
+async def listed_models(client: Client, wanted: str | None) -> list[dict[str, Any]]:
+    """The entries of ``/models``; none where a server has no such list and the model is named. Raises ``ModelError``."""
+    reply = await client.get("/models")
+    data = reply.body.get("data") if isinstance(reply.body, dict) else None
+    if reply.status == 200 and isinstance(data, list):
+        return [entry for entry in data if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    if wanted is not None and reply.status in (404, 405, 501):
+        return []
+    raise ModelError(f"{client.endpoint.url} is not a model server: {what_came(reply)}")
+
+
+def what_came(reply: Reply) -> str:
+    """What a server answered to ``/models``, in a few words."""
+    if reply.body is None and "<" in reply.text[:200]:
+        what = "an HTML page"
+    elif reply.body is None:
+        what = f"{one_line(reply.text, 60)!r}" if reply.text.strip() else "nothing"
+    else:
+        what = "JSON without a list of models"
+    return f"GET /models answered {reply.status} with {what}; the URL usually ends in /v1"
+
+
+# Reading replies
+
+
+def only_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """The one choice of a reply. Raises ``RequestError``."""
+    choices = reply.get("choices")
+    if not isinstance(choices, list):
+        raise RequestError(f"the server's reply has no choices: {one_line(str(reply), 120)}")
+    if len(choices) != 1 or not isinstance(choices[0], dict):
+        raise RequestError(f"the server's reply has {len(choices)} choices, expected 1")
+    return choices[0]
+
+
+def text_of(holder: Mapping[str, Any], key: str) -> str:
+    """The text of a reply. Raises ``RequestError`` where there is none."""
+    text = holder.get(key)
+    if text is None:
+        refusal = holder.get("refusal")
+        said = f": the model refused ({one_line(refusal, 120)})" if isinstance(refusal, str) else ""
+        raise RequestError(f"the server's reply has no text ({key} is null){said}")
+    if not isinstance(text, str):
+        raise RequestError(f"the server's reply has {type(text).__name__} in the place of its text")
+    return text
+
+
+def finish_reason_of(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
+    """Why the reply ended. Raises ``RequestError`` where it was not the model or the limit that ended it."""
+    reason = choice.get("finish_reason")
+    if reason in ("content_filter", "safety", "error", "abort"):
+        raise RequestError(f"the reply was ended by the server: {reason}")
+    return "length" if reason == "length" else "stop"
+
+
+def usage_of(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Tokens of prompt and reply, as far as the server counts them."""
+    usage = reply.get("usage")
+    counts = [usage.get(key) if isinstance(usage, dict) else None for key in ("prompt_tokens", "completion_tokens")]
+    prompt, completion = (c if isinstance(c, int) and c >= 0 else None for c in counts)
+    return prompt, completion
+
+
+def has_reasoned(reply: Mapping[str, Any]) -> bool:
+    """Whether the server counts tokens of reasoning, which it may not show."""
+    usage = reply.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    return isinstance(details, dict) and bool(details.get("reasoning_tokens"))
+
+
+def token_id(token: str) -> int | None:
+    """The id in ``token_id:17``, which is how vLLM writes tokens by their ids; None for a token's text."""
+    match = _TOKEN_ID.fullmatch(token)
+    return int(match[1]) if match else None
+
+
+def logprob_lists(choice: Mapping[str, Any]) -> tuple[list[str], list[Any], list[Any], list[Any] | None]:
+    """``tokens``, ``token_logprobs``, ``top_logprobs`` and ``text_offset`` of a completion, all of one length.
+
+    Raises ``RequestError``.
+    """
+    found = choice.get("logprobs")
+    if not isinstance(found, dict):
+        raise RequestError("the server's reply has no logprobs")
+    tokens, logprobs, tops = (found.get(key) for key in ("tokens", "token_logprobs", "top_logprobs"))
+    offsets = found.get("text_offset")
+    if not isinstance(tokens, list) or not isinstance(logprobs, list):
+        raise RequestError("the server's logprobs are not those of /completions (tokens, token_logprobs)")
+    if not isinstance(tops, list) or not tops:
+        tops = [None] * len(tokens)
+    if len(logprobs) != len(tokens) or len(tops) != len(tokens):
+        raise RequestError(f"the server gave {len(tokens)} tokens and {len(logprobs)} logprobs")
+    if not all(isinstance(token, str) for token in tokens):
+        raise RequestError("the server's echo has something else than texts in the place of its tokens")
+    return tokens, logprobs, tops, offsets if isinstance(offsets, list) and len(offsets) == len(tokens) else None

@@ -1,0 +1,35 @@
+"""A server that speaks OpenAI's interface and is not known here: what it can do is what the self-test finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.dialects.base import Scored, TextPair
+from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
+from pytest_llmeval.models.servers.dialects.echo import scored_ids, scored_text
+from pytest_llmeval.types import JSON
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["Generic"]
+
+
+class Generic(CompletionsDialect):
+    """An unknown server. By token ids where a tokenizer is given, else by text; ``scores`` is set when it is tried."""
+
+    name = "generic"
+    scores = "text"
+
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+        is_ids = isinstance(pair, EncodedPair)
+        fields: dict[str, JSON] = {
+            "prompt": [*pair.context, *pair.continuation] if is_ids else pair.context + pair.continuation,  # type: ignore[list-item, operator]
+            "echo": True,
+            "logprobs": 1,
+            "max_tokens": 1,  # 0 is refused by some servers, and taken for «no limit» by others
+            "temperature": 0.0,
+        }
+        reply, seconds = await self.post(client, "/completions", fields)
+        return scored_ids(reply, pair, seconds) if isinstance(pair, EncodedPair) else scored_text(reply, pair, seconds)

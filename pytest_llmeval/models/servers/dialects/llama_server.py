@@ -1,0 +1,211 @@
+"""llama.cpp's llama-server: it refuses ``echo``, so each token of a continuation is forced and its logprob read.
+
+``/completion`` reports the logprobs of the raw logits, whatever ``logit_bias`` made of them; ``cache_prompt`` keeps
+what the tokens of one continuation, and the options of one question, have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.dialects.base import (
+    Found,
+    NextLogprobs,
+    Sampled,
+    Scored,
+    TextPair,
+    Written,
+    checked_logprob,
+    seed_of,
+)
+from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
+from pytest_llmeval.types import JSON, GenerateRequest
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["LlamaServer"]
+
+_FORCE = 1e4
+"""Added to a token's logit, so that no other can be the likeliest."""
+_MOST_LISTED = 100
+"""How many of the likeliest tokens one request tells."""
+
+
+class LlamaServer(CompletionsDialect):
+    """``llama-server``."""
+
+    name = "llama-server"
+    scores = "ids"
+    plain_sampling: ClassVar[Mapping[str, JSON]] = {
+        "top_k": 0,
+        "min_p": 0.0,
+        "repeat_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+        found = await super().found(client, models, own)
+        reply = await client.get("//props")
+        props = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
+        settings = props.get("default_generation_settings")
+        length = settings.get("n_ctx") if isinstance(settings, dict) else None
+        meta = own.get("meta") if isinstance(own.get("meta"), dict) else {}
+        root, version, slots = (props.get(key) for key in ("model_path", "build_info", "total_slots"))
+        size, parameters = (meta.get(key) for key in ("size", "n_params")) if isinstance(meta, dict) else (None, None)
+        self.max_length = length if isinstance(length, int) else None
+        return replace(
+            found,
+            version=version if isinstance(version, str) else None,
+            root=root if isinstance(root, str) else None,
+            build=f"{root} of {size} bytes" if isinstance(root, str) and isinstance(size, int) else None,
+            max_length=self.max_length,
+            num_slots=slots if isinstance(slots, int) else None,
+            details={"num_parameters": parameters} if isinstance(parameters, int) else {},
+        )
+
+    def settings(self, request: GenerateRequest) -> dict[str, JSON]:
+        return {**super().settings(request), "top_p": request.top_p}
+
+    async def write(self, client: Client, request: GenerateRequest) -> Written:
+        """See ``Dialect``. A text goes to ``/completion``, which says whether the prompt was cut."""
+        if isinstance(request.prompt, tuple):
+            return await self.write_chat(client, request)
+        fields: dict[str, JSON] = {
+            "prompt": request.prompt,
+            "n_predict": request.max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "seed": seed_of(request),
+            "stop": list(request.stop),
+            "cache_prompt": True,
+            **self.plain_sampling,
+        }
+        reply, seconds = await self.post(client, "//completion", fields)
+        _check_whole(reply)
+        text = reply.get("content")
+        if not isinstance(text, str):
+            raise RequestError("the server's /completion gave no text")
+        counts = [reply.get(key) for key in ("tokens_evaluated", "tokens_predicted")]
+        prompt, written = (count if isinstance(count, int) else None for count in counts)
+        return Written(
+            text=text,
+            finish_reason="length" if reply.get("stop_type") == "limit" else "stop",
+            num_prompt_tokens=prompt,
+            num_tokens=written,
+            seconds=seconds,
+        )
+
+    async def _next(
+        self, client: Client, prompt: Sequence[int], *, num_listed: int, forced: int | None = None
+    ) -> tuple[dict[str, Any], float]:
+        """The entry of the one token that was written, and its seconds."""
+        fields: dict[str, JSON] = {
+            "prompt": list(prompt),
+            "n_predict": 1,
+            "temperature": 0.0,
+            "n_probs": num_listed,
+            "cache_prompt": True,
+            **self.plain_sampling,
+        }
+        if forced is not None:
+            fields["logit_bias"] = [[forced, _FORCE]]
+        reply, seconds = await self.post(client, "//completion", fields)
+        _check_whole(reply)
+        count = reply.get("tokens_evaluated")
+        if isinstance(count, int) and count != len(prompt):
+            raise RequestError(f"{len(prompt)} tokens were sent and the server read {count}")
+        entries = reply.get("completion_probabilities")
+        if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
+            raise RequestError("the server's /completion gave no probabilities of its token")
+        return entries[0], seconds
+
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+        assert isinstance(pair, EncodedPair)
+        values, total, is_greedy = [], 0.0, True
+        for place, token in enumerate(pair.continuation):
+            prompt = (*pair.context, *pair.continuation[:place])
+            entry, seconds = await self._next(client, prompt, num_listed=1, forced=token)
+            if entry.get("id") != token:
+                raise RequestError(f"token {token} was forced and the server wrote {entry.get('id')}")
+            values.append(checked_logprob(entry.get("logprob")))
+            is_greedy = is_greedy and _listed(entry)[:1] == [(token, values[-1])]
+            total += seconds
+        return Scored(logprobs=tuple(values), is_greedy=is_greedy, num_context_tokens=len(pair.context), seconds=total)
+
+    async def next_logprobs(
+        self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
+    ) -> NextLogprobs | None:
+        entry, total = await self._next(client, context, num_listed=_MOST_LISTED)
+        listed = _listed(entry)
+        if not listed:
+            raise RequestError("the server's /completion lists no likeliest tokens")
+        known = dict(listed)
+        for token in tokens:
+            if token not in known:
+                entry, seconds = await self._next(client, context, num_listed=1, forced=token)
+                if entry.get("id") != token:
+                    raise RequestError(f"token {token} was forced and the server wrote {entry.get('id')}")
+                known[token] = checked_logprob(entry.get("logprob"))
+                total += seconds
+        return NextLogprobs(logprobs={token: known[token] for token in tokens}, largest=listed[0][1], seconds=total)
+
+    async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
+        fields: dict[str, JSON] = {
+            "prompt": text,
+            "n_predict": num_tokens,
+            "temperature": temperature,
+            "top_p": 1.0,
+            "seed": 1,
+            "n_probs": 1,
+            "cache_prompt": True,
+            **self.plain_sampling,
+        }
+        reply, _ = await self.post(client, "//completion", fields)
+        entries, count = reply.get("completion_probabilities"), reply.get("tokens_evaluated")
+        if not isinstance(entries, list) or not all(type(entry.get("id")) is int for entry in entries):
+            raise RequestError("the server's /completion gave no probabilities of its tokens, by their ids")
+        return Sampled(
+            tokens=tuple(entry["id"] for entry in entries),
+            logprobs=tuple(checked_logprob(entry.get("logprob")) for entry in entries),
+            num_prompt_tokens=count if isinstance(count, int) else None,
+        )
+
+    async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
+        tokens = (await client.post("//tokenize", {"content": text, "add_special": add_special_tokens})).get("tokens")
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+            raise RequestError("the server's /tokenize gave no token ids")
+        return tokens
+
+    async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
+        text = (await client.post("//detokenize", {"tokens": list(tokens)})).get("content")
+        if not isinstance(text, str):
+            raise RequestError("the server's /detokenize gave no text")
+        return text
+
+    async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
+        body: dict[str, JSON] = {"messages": [dict(message) for message in messages]}
+        text = (await client.post("//apply-template", body)).get("prompt")
+        if not isinstance(text, str):
+            raise RequestError("the server's /apply-template gave no text")
+        return text
+
+
+def _check_whole(reply: Mapping[str, Any]) -> None:
+    if reply.get("truncated") is True:
+        raise RequestError("the server has cut the prompt: it does not fit into its context (--ctx-size)")
+
+
+def _listed(entry: Mapping[str, Any]) -> list[tuple[int, float]]:
+    """The likeliest tokens of a place, the first first. Raises ``RequestError``."""
+    tops = entry.get("top_logprobs")
+    if not isinstance(tops, list):
+        return []
+    if not all(isinstance(top, dict) and type(top.get("id")) is int for top in tops):
+        raise RequestError("the server's top_logprobs have no token ids")
+    return [(top["id"], checked_logprob(top.get("logprob"))) for top in tops]

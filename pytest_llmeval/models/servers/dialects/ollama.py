@@ -1,0 +1,139 @@
+"""Ollama, through its own interface: there a prompt can be sent raw, and a prompt that is too long refused.
+
+Its OpenAI interface wraps every text into the model's template, and cuts what does not fit without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.servers.dialects.base import (
+    Found,
+    ReasoningOnlyError,
+    Written,
+    as_messages,
+    choose_model,
+    seed_of,
+)
+from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect, listed_models
+from pytest_llmeval.types import JSON, GenerateRequest
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["Ollama"]
+
+
+class Ollama(CompletionsDialect):
+    """Ollama's server."""
+
+    name = "ollama"
+    why_no_scores = "Ollama gives no log-likelihoods of a prompt's tokens"
+    plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+
+    async def identify(self, client: Client, wanted: str | None) -> Found:
+        tags, entries = await client.get("//api/tags"), None
+        if tags.status == 200 and isinstance(tags.body, dict) and isinstance(tags.body.get("models"), list):
+            entries = [entry for entry in tags.body["models"] if isinstance(entry, dict) and "name" in entry]
+            names = [str(entry["name"]) for entry in entries]
+        else:
+            names = [str(entry["id"]) for entry in await listed_models(client, wanted)]
+        self.model = choose_model(names, wanted, client.endpoint.url)
+        own = next((entry for entry in entries or () if entry["name"] == self.model), {})
+        digest, version = own.get("digest"), await client.get("//api/version")
+        return await self._shown(
+            client,
+            Found(
+                model=self.model,
+                models=tuple(names),
+                version=version.body.get("version") if isinstance(version.body, dict) else None,
+                build=digest if isinstance(digest, str) else None,
+            ),
+        )
+
+    async def _shown(self, client: Client, found: Found) -> Found:
+        """With what ``/api/show`` says of the model."""
+        shown = await client.post("//api/show", {"model": self.model})
+        details = shown.get("details") if isinstance(shown.get("details"), dict) else {}
+        kept: dict[str, JSON] = {
+            key: value
+            for key in ("family", "parameter_size", "quantization_level")
+            if isinstance(value := details.get(key) if isinstance(details, dict) else None, str)
+        }
+        return replace(found, details=kept)
+
+    async def write(self, client: Client, request: GenerateRequest) -> Written:
+        """See ``Dialect``."""
+        is_chat = isinstance(request.prompt, tuple)
+        options: dict[str, JSON] = {
+            "num_predict": request.max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "seed": seed_of(request),
+            **self.plain_sampling,
+        }
+        if request.stop and (self.sends_stop_to_chats or not is_chat):
+            options["stop"] = list(request.stop)
+        fields: dict[str, JSON] = {"stream": False, "options": options, "truncate": False, "shift": False}
+        if is_chat:
+            fields["messages"] = as_messages(request.prompt)
+        else:
+            fields |= {"prompt": request.prompt, "raw": True}  # type: ignore[dict-item]
+        reply, seconds = await self.post(client, "//api/chat" if is_chat else "//api/generate", fields)
+        holder = reply.get("message") if is_chat else reply
+        text = holder.get("content" if is_chat else "response") if isinstance(holder, dict) else None
+        if not isinstance(text, str):
+            raise RequestError("the server's reply has no text")
+        thinking = holder.get("thinking") if isinstance(holder, dict) else None
+        if is_chat and thinking and "stop" in options:  # it ends the reasoning too: see write_chat
+            self.sends_stop_to_chats = False
+            return await self.write(client, request)
+        if thinking and not text and reply.get("done_reason") == "length":
+            raise ReasoningOnlyError(request.max_tokens)
+        return await self._whole(client, reply, text, seconds, thinking if isinstance(thinking, str) else "")
+
+    async def _whole(
+        self, client: Client, reply: Mapping[str, Any], text: str, seconds: float, reasoning: str
+    ) -> Written:
+        """The reply, unless its prompt filled the context: then it was cut. Raises ``RequestError``."""
+        prompt, written = (
+            c if isinstance(c := reply.get(k), int) else None for k in ("prompt_eval_count", "eval_count")
+        )
+        if self.max_length is None:  # known once the model is loaded
+            self.max_length = await self._context_length(client)
+        if prompt is not None and self.max_length is not None and prompt >= self.max_length - 1:
+            raise RequestError(
+                f"the prompt fills the server's num_ctx of {self.max_length} tokens: it was cut; raise that with "
+                'extra_body={"options": {"num_ctx": N}}, or OLLAMA_CONTEXT_LENGTH'
+            )
+        return Written(
+            text=text,
+            finish_reason="length" if reply.get("done_reason") == "length" else "stop",
+            num_prompt_tokens=prompt,
+            num_tokens=written,
+            seconds=seconds,
+            reasoning=reasoning,
+        )
+
+    async def _context_length(self, client: Client) -> int | None:
+        own = self.extra_body.get("options")
+        if isinstance(own, dict) and isinstance(length := own.get("num_ctx"), int):
+            return length
+        reply = await client.get("//api/ps")
+        loaded = reply.body.get("models") if isinstance(reply.body, dict) else None
+        for entry in loaded if isinstance(loaded, list) else ():
+            if isinstance(entry, dict) and self.model in (entry.get("name"), entry.get("model")):
+                length = entry.get("context_length")
+                return length if isinstance(length, int) else None
+        return None
+
+    def body(self, fields: Mapping[str, JSON]) -> dict[str, JSON]:
+        """See ``Dialect``. The user's options join ours, the others take the place of ours."""
+        body = super().body(fields)
+        ours, own = fields.get("options"), self.extra_body.get("options")
+        if isinstance(ours, dict) and isinstance(own, dict):
+            body["options"] = {**ours, **own}
+        return body

@@ -1,0 +1,135 @@
+"""vLLM: prompts as token ids, echoed with their logprobs; many single-token options in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.dialects.base import (
+    Found,
+    NextLogprobs,
+    Scored,
+    TextPair,
+    checked_logprob,
+)
+from pytest_llmeval.models.servers.dialects.completions import (
+    CompletionsDialect,
+    logprob_lists,
+    only_choice,
+    token_id,
+    usage_of,
+)
+from pytest_llmeval.models.servers.dialects.echo import scored_ids
+from pytest_llmeval.types import JSON, GenerateRequest, Message
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["VLLM"]
+
+
+class VLLM(CompletionsDialect):
+    """vLLM's OpenAI server, and what is built on it."""
+
+    name = "vllm"
+    scores = "ids"
+    continues_chat = True
+    # Where a request leaves these out, vLLM takes them from the checkpoint's generation_config.json.
+    plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+
+    naming_tokens: ClassVar[Mapping[str, JSON]] = {"return_tokens_as_token_ids": True}
+
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+        found = await super().found(client, models, own)
+        reply = await client.get("//version")
+        version = reply.body.get("version") if isinstance(reply.body, dict) else None
+        # A served name is often the root itself; an adapter's root is its own folder.
+        root = own.get("root")
+        self.max_length = found.max_length
+        return replace(
+            found,
+            version=version if isinstance(version, str) else None,
+            root=root if isinstance(root, str) else None,
+            details={"adapter_of": parent} if isinstance(parent := own.get("parent"), str) else {},
+        )
+
+    def settings(self, request: GenerateRequest) -> dict[str, JSON]:
+        return {**super().settings(request), "top_p": request.top_p}
+
+    def chat_fields(self, request: GenerateRequest) -> dict[str, JSON]:
+        return continued(request)
+
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+        assert isinstance(pair, EncodedPair)
+        fields: dict[str, JSON] = {
+            "prompt": [*pair.context, *pair.continuation],
+            "echo": True,
+            "logprobs": 1,
+            "max_tokens": 0,
+            "temperature": 0.0,
+            **self.naming_tokens,
+        }
+        reply, seconds = await self.post(client, "/completions", fields)
+        return scored_ids(reply, pair, seconds, has_ids=True)
+
+    async def next_logprobs(
+        self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
+    ) -> NextLogprobs | None:
+        fields: dict[str, JSON] = {
+            "prompt": list(context),
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "logprobs": 1,
+            "logprob_token_ids": list(tokens),
+            **self.plain_sampling,
+            **self.naming_tokens,
+        }
+        reply, seconds = await self.post(client, "/completions", fields)
+        num_prompt_tokens, _ = usage_of(reply)
+        if num_prompt_tokens is not None and num_prompt_tokens != len(context):
+            raise RequestError(f"{len(context)} tokens were sent and the server read {num_prompt_tokens}")
+        written, logprobs, tops, _ = logprob_lists(only_choice(reply))
+        if len(written) != 1 or not isinstance(tops[0], dict):
+            raise RequestError(f"the server gave {len(written)} tokens with top logprobs, expected 1")
+        known = {
+            token: checked_logprob(value) for text, value in tops[0].items() if (token := token_id(text)) is not None
+        }
+        if any(token not in known for token in tokens):
+            return None  # a vLLM that does not know logprob_token_ids
+        return NextLogprobs(
+            logprobs={token: known[token] for token in tokens}, largest=checked_logprob(logprobs[0]), seconds=seconds
+        )
+
+    async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
+        return await self._tokens(client, {"prompt": text, "add_special_tokens": add_special_tokens})
+
+    async def _tokens(self, client: Client, fields: Mapping[str, JSON]) -> list[int]:
+        tokens = (await client.post("//tokenize", {"model": self.model, **fields})).get("tokens")
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+            raise RequestError("the server's /tokenize gave no token ids")
+        return tokens
+
+    async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
+        text = (await client.post("//detokenize", {"model": self.model, "tokens": list(tokens)})).get("prompt")
+        if not isinstance(text, str):
+            raise RequestError("the server's /detokenize gave no text")
+        return text
+
+    async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
+        fields: dict[str, JSON] = {
+            "messages": [dict(message) for message in messages],
+            "add_generation_prompt": not is_begun,
+            "continue_final_message": is_begun,
+        }
+        return await self.detokenize(client, await self._tokens(client, fields))
+
+
+def continued(request: GenerateRequest) -> dict[str, JSON]:
+    """What makes vLLM and SGLang continue a last turn of the assistant."""
+    turns = request.prompt
+    if isinstance(turns, tuple) and isinstance(turns[-1], Message) and turns[-1].role == "assistant":
+        return {"continue_final_message": True, "add_generation_prompt": False}
+    return {}

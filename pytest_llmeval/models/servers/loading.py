@@ -1,0 +1,135 @@
+"""Finds out what a server is, tests it, and makes a ``ServerModel`` of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
+from pytest_llmeval.models.encoding import Encoder, Tokenizer
+from pytest_llmeval.models.servers import loop
+from pytest_llmeval.models.servers.arguments import ServerArguments
+from pytest_llmeval.models.servers.client import Client
+from pytest_llmeval.models.servers.detection import detect
+from pytest_llmeval.models.servers.model import ServerModel
+from pytest_llmeval.models.servers.planning import Planner
+from pytest_llmeval.models.servers.replicas import Replica, Replicas
+from pytest_llmeval.models.servers.self_test import Verdict, examine, merged
+from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
+from pytest_llmeval.text.redaction import model_error
+from pytest_llmeval.types import JSON, ModelIdentity
+
+__all__ = ["load_server"]
+
+_WIDTHS: Mapping[str, int] = {"llama-cpp-python": 4, "llama-server": 1, "ollama": 4}
+"""Requests at once, where the user does not say and the server does not tell; 64 of the others."""
+
+
+def load_server(name: str, arguments: ServerArguments) -> ServerModel:
+    """The model behind the servers of ``arguments``, which the user calls ``name``. Takes a few requests.
+
+    Raises ``ModelError`` in one line.
+    """
+    clients: list[Client] = []
+    try:
+        clients += [Client(endpoint, timeout_s=arguments.timeout_s) for endpoint in arguments.endpoints]
+        return _load(name, arguments, clients)
+    except BaseException as error:
+        for client in clients:
+            loop.run(client.close()).result()
+        if isinstance(error, OptionError) or not isinstance(error, LLMEvalError):
+            raise
+        raise model_error(name, str(error)) from None
+
+
+def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> ServerModel:
+    replicas = loop.run(_connect_all(arguments, clients)).result()
+    first = replicas[0]
+    tokenizer: Tokenizer | None = None
+    source = ""
+    if not first.dialect.is_hosted or arguments.tokenizer is not None:
+        tokenizer, source = local_tokenizer(name, arguments.tokenizer, first.found)
+    own = (
+        None
+        if tokenizer is not None or first.dialect.is_hosted
+        else tokenizer_of(first.dialect, first.client, loop.run)
+    )
+    encoder = Encoder(tokenizer or own) if tokenizer is not None or own is not None else None
+    tests = [examine(replica.dialect, replica.client, encoder, source) for replica in replicas]
+    found = loop.run(_all(tests)).result()
+    verdict = merged({replica.client.endpoint.url: verdict for replica, verdict in zip(replicas, found, strict=True)})
+    tokens = source or ("the server's own" if own is not None else None)
+    return ServerModel(
+        identity=_identity(name, arguments, replicas, verdict, tokens),
+        replicas=Replicas(replicas),
+        planner=Planner(first.dialect, encoder, verdict, first.found.max_length),
+        verdict=verdict,
+    )
+
+
+async def _all(coroutines: Sequence[object]) -> list[Verdict]:
+    return list(await asyncio.gather(*coroutines))  # type: ignore[call-overload]
+
+
+async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> list[Replica]:
+    replicas = list(await asyncio.gather(*(_connect(arguments, client) for client in clients)))
+    for replica in replicas[1:]:
+        first = replicas[0]
+        one, other = ((r.dialect.name, r.found.model, r.found.build) for r in (first, replica))
+        if one != other:
+            raise ModelError(
+                f"{first.client.endpoint.url} and {replica.client.endpoint.url} are no replicas of one model: they serve "
+                f"{' '.join(filter(None, one))} and {' '.join(filter(None, other))}"
+            )
+    return replicas
+
+
+async def _connect(arguments: ServerArguments, client: Client) -> Replica:
+    """What a server is, by a few cheap requests."""
+    kind = await detect(client, arguments.dialect, has_name=arguments.model is not None)
+    dialect = kind(extra_body=arguments.extra_body, max_tokens_field=arguments.max_tokens_field)
+    found = await dialect.identify(client, arguments.model)
+    dialect.max_length = dialect.max_length or found.max_length
+    width = found.num_slots or _WIDTHS.get(dialect.name)
+    if client.endpoint.max_connections is None and width is not None:
+        client.limit.set_width(width)
+    return Replica(client=client, dialect=dialect, found=found)
+
+
+def _identity(
+    name: str, arguments: ServerArguments, replicas: Sequence[Replica], verdict: Verdict, tokenizer: str | None
+) -> ModelIdentity:
+    """What the report says of the model. A hosted name has no fingerprint: the weights behind it may change."""
+    dialect, found = replicas[0].dialect, replicas[0].found
+    details: dict[str, JSON] = {
+        "server": dialect.name,
+        "version": found.version,
+        "urls": [replica.client.endpoint.url for replica in replicas],
+        "model": found.model,
+        "root": found.root,
+        "build": found.build,
+        "max_length": found.max_length,
+        "tokenizer": tokenizer,
+        **found.details,
+    }
+    if arguments.extra_body:
+        details["extra_body"] = dict(arguments.extra_body)
+    if dialect.left_out:
+        details["left_out"] = sorted(dialect.left_out)
+    if dialect.is_hosted or (found.build is None and found.root is None):
+        details["alias"] = "the name does not say which weights it stands for: they may change"
+    details = {key: value for key, value in details.items() if value is not None}
+    return ModelIdentity(
+        name=name,
+        backend="server",
+        fingerprint=None if dialect.is_hosted else _fingerprint(details),
+        details={**details, "self_test": verdict.as_json()},
+    )
+
+
+def _fingerprint(details: Mapping[str, JSON]) -> str:
+    """SHA-256 over what the server says of itself and how it is asked; not over where it runs."""
+    parts = {key: value for key, value in details.items() if key not in ("urls", "alias")}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

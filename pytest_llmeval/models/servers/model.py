@@ -1,0 +1,247 @@
+"""A model behind one server or several: ``ServerModel``.
+
+Requests are encoded, grouped and sent at once, as many as the servers' limits allow. Each has a future of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeAlias, TypeVar, cast
+
+from pytest_llmeval.errors import LLMEvalError, RequestError
+from pytest_llmeval.models.base import Backend, Failed
+from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.huggingface.planning.windows import sum_of_windows
+from pytest_llmeval.models.servers import loop
+from pytest_llmeval.models.servers.client import Usage
+from pytest_llmeval.models.servers.dialects.base import Scored
+from pytest_llmeval.models.servers.planning import Options, Pair, Planner, Question, Text, Windows
+from pytest_llmeval.models.servers.replicas import Replica, Replicas
+from pytest_llmeval.models.servers.self_test import Verdict
+from pytest_llmeval.types import (
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    ModelIdentity,
+    Request,
+    Response,
+)
+
+__all__ = ["ServerModel"]
+
+_R = TypeVar("_R", bound=Response)
+_Answers: TypeAlias = "dict[int, Response | Failed]"
+
+_PORTION = 64
+"""Requests that are encoded together; those of one sample stand side by side."""
+_NUM_ENCODERS = 4
+
+
+class ServerModel(Backend):
+    """A model that servers run. ``verdict`` is what their self-test found; ``summary`` says it in one line."""
+
+    def __init__(self, identity: ModelIdentity, replicas: Replicas, planner: Planner, verdict: Verdict) -> None:
+        self.identity = identity
+        self.verdict = verdict
+        self._replicas = replicas
+        self._planner = planner
+        self._encoders = ThreadPoolExecutor(_NUM_ENCODERS, thread_name_prefix="llmeval-encode")
+        self._jobs: set[Future[None]] = set()
+
+    @property
+    def summary(self) -> str:
+        """What the servers are and what their self-test found, for pytest's header."""
+        found, number = self._replicas.members[0], len(self._replicas.members)
+        version = f" {found.found.version}" if found.found.version else ""
+        replicas = f", {number} replicas" if number > 1 else ""
+        return f"{found.dialect.name}{version}, {found.found.model}{replicas}; {self.verdict.summary()}"
+
+    @property
+    def num_concurrent(self) -> int:
+        """How many requests can be open at once."""
+        return self._replicas.num_concurrent
+
+    @property
+    def usage(self) -> Usage:
+        """What was asked so far, over all replicas."""
+        return self._replicas.usage
+
+    def lacks_method(self, suite: str, method: str) -> str | None:
+        """Why the servers cannot be asked for this method of ``Model``, in one line; None where they can."""
+        return self.verdict.refusal(method)
+
+    def close(self) -> None:
+        """Cancel what is under way, and end the connections."""
+        for job in list(self._jobs):
+            job.cancel()
+        for replica in self._replicas.members:
+            loop.run(replica.client.close()).result()
+        self._encoders.shutdown(wait=False, cancel_futures=True)
+
+    # Asking
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
+        """Start asking; one future for each request, in order. Does not wait.
+
+        A future's result is a response, or the ``RequestError`` in its place; it raises ``ModelError`` where the model
+        has ended. Cancelling a future cancels its request.
+        """
+        futures: list[Future[Response | Failed]] = [Future() for _ in requests]
+        if futures:
+            job = loop.run(self._answer(list(requests), futures))
+            self._jobs.add(job)
+            job.add_done_callback(self._jobs.discard)
+        return futures
+
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        return cast("list[LoglikelihoodResponse | Failed]", self._wait(requests))
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest]
+    ) -> list[LoglikelihoodResponse | Failed]:
+        return cast("list[LoglikelihoodResponse | Failed]", self._wait(requests))
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        return cast("list[GenerateResponse | Failed]", self._wait(requests))
+
+    def _wait(self, requests: Sequence[Request]) -> list[Response | Failed]:
+        futures = self.submit(requests)
+
+        def finished() -> _Answers:
+            return {
+                place: future.result()
+                for place, future in enumerate(futures)
+                if future.done() and not future.cancelled() and future.exception() is None
+            }
+
+        try:
+            with self.handing_over(finished):
+                for done, future in enumerate(futures, start=1):
+                    future.result()
+                    if self.on_progress is not None:
+                        self.on_progress(done, len(futures))
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        return [future.result() for future in futures]
+
+    async def _answer(self, requests: Sequence[Request], futures: Sequence[Future[Response | Failed]]) -> None:
+        """Encode portion by portion, and ask what each comes to while the next is encoded."""
+        running = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for first in range(0, len(requests), _PORTION):
+                places = range(first, min(first + _PORTION, len(requests)))
+                wanted = [(place, requests[place]) for place in places if not futures[place].cancelled()]
+                questions, errors = await running.run_in_executor(self._encoders, self._planner.plan, wanted)
+                for place, error in errors.items():
+                    _resolve(futures[place], error)
+                tasks += [self._start(question, futures) for question in questions]
+            await asyncio.gather(*tasks)
+        except BaseException as error:
+            for task in tasks:
+                task.cancel()
+            for future in futures:
+                if not future.done():
+                    _fail(future, error)
+            raise
+
+    def _start(self, question: Question, futures: Sequence[Future[Response | Failed]]) -> asyncio.Task[None]:
+        """A task that answers the question, and ends when nobody wants the answer any more."""
+        running = asyncio.get_running_loop()
+        own = [futures[place] for place in question.places]
+        task = running.create_task(self._settle(question, futures))
+
+        def on_done(future: Future[Response | Failed]) -> None:
+            if future.cancelled() and all(other.cancelled() for other in own):
+                running.call_soon_threadsafe(task.cancel)
+
+        for future in own:
+            future.add_done_callback(on_done)
+        return task
+
+    async def _settle(self, question: Question, futures: Sequence[Future[Response | Failed]]) -> None:
+        try:
+            answers: _Answers = await self._replicas.ask(lambda replica: _ask(question, replica))
+        except RequestError as error:
+            answers = dict.fromkeys(question.places, error)
+        except asyncio.CancelledError as error:
+            for place in question.places:
+                _fail(futures[place], error)
+            if all(futures[place].cancelled() for place in question.places):
+                return
+            raise
+        except Exception as error:  # the model has ended, or a defect of ours: it belongs to these requests
+            for place in question.places:
+                _fail(futures[place], error)
+            return
+        for place, answer in answers.items():
+            _resolve(futures[place], answer)
+
+
+def _resolve(future: Future[Response | Failed], answer: Response | Failed) -> None:
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_result(answer)
+
+
+def _fail(future: Future[Response | Failed], error: BaseException) -> None:
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    elif not future.done() and future.set_running_or_notify_cancel():
+        future.set_exception(error)
+
+
+async def _ask(question: Question, replica: Replica) -> _Answers:
+    """The answers to one question, by place. Raises ``RequestError``."""
+    match question:
+        case Text():
+            return dict.fromkeys(question.places, await _ask_text(question, replica))
+        case Pair():
+            answer = await replica.dialect.loglikelihood(replica.client, question.pair)
+            return dict.fromkeys(question.places, answer)
+        case Options():
+            return await _ask_options(question, replica)
+        case Windows():
+            pairs = [replica.dialect.loglikelihood(replica.client, pair) for pair in question.pairs]
+            return dict.fromkeys(question.places, sum_of_windows(await asyncio.gather(*pairs)))
+
+
+async def _ask_text(question: Text, replica: Replica) -> GenerateResponse:
+    response = await replica.dialect.generate(replica.client, question.request)
+    sent = question.num_prompt_tokens
+    if sent is not None and response.num_prompt_tokens not in (0, sent):
+        raise RequestError(
+            f"the prompt has {sent} tokens and the server read {response.num_prompt_tokens}: it cuts long prompts, or "
+            "changes them"
+        )
+    return response
+
+
+async def _ask_options(question: Options, replica: Replica) -> _Answers:
+    dialect, client = replica.dialect, replica.client
+    shared = Scored(logprobs=(), is_greedy=True, num_context_tokens=len(question.context), seconds=0.0)
+    if question.shared:
+        shared = await dialect.score(client, EncodedPair(question.context, question.shared))
+    found = await dialect.next_logprobs(client, (*question.context, *question.shared), list(question.tokens))
+    if found is None:
+        raise RequestError("the server gave no logprobs of the options' tokens, as it did in its self-test")
+    num_answers = len(question.places)
+    answers: _Answers = {}
+    for token, places in question.tokens.items():
+        logprob = found.logprobs[token]
+        answer = LoglikelihoodResponse(
+            loglikelihood=math.fsum((*shared.logprobs, logprob)),
+            num_tokens=len(question.shared) + 1,
+            is_greedy=None if shared.is_greedy is None else shared.is_greedy and logprob >= found.largest - 1e-9,
+            num_context_tokens=len(question.context),
+            seconds=(shared.seconds + found.seconds) / num_answers,
+            is_timed=num_answers == 1,
+        )
+        answers.update(dict.fromkeys(places, answer))
+    return answers

@@ -1,0 +1,227 @@
+"""From requests to what a server is asked: encoded, grouped, checked for length. No network.
+
+Options of one prompt that differ in their last token alone become one ``Options``; equal pairs are asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from pytest_llmeval.errors import ContextLengthError, RequestError
+from pytest_llmeval.models.encoding import EncodedPair, Encoder
+from pytest_llmeval.models.huggingface.planning.windows import rolling_windows
+from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair
+from pytest_llmeval.models.servers.self_test import Verdict
+from pytest_llmeval.types import (
+    GenerateRequest,
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    Message,
+    Prompt,
+    Request,
+)
+
+__all__ = ["Options", "Pair", "Planner", "Question", "Text", "Windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to be written. ``num_prompt_tokens`` is what the server should count; None where that is not known."""
+
+    places: tuple[int, ...]
+    request: GenerateRequest
+    num_prompt_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A continuation to be scored."""
+
+    places: tuple[int, ...]
+    pair: EncodedPair | TextPair
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Several continuations of one context that differ in their last token alone.
+
+    ``shared`` is what they have in common behind the context; ``tokens`` has, for each last token, whose it is.
+    """
+
+    context: tuple[int, ...]
+    shared: tuple[int, ...]
+    tokens: Mapping[int, tuple[int, ...]]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return tuple(place for places in self.tokens.values() for place in places)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A whole text, in windows of which each token is scored once."""
+
+    places: tuple[int, ...]
+    pairs: tuple[EncodedPair, ...]
+
+
+Question: TypeAlias = Text | Pair | Options | Windows
+
+
+class Planner:
+    """Makes questions for one model. Encoding takes time, and may ask the server: not on the event loop's thread."""
+
+    def __init__(self, dialect: Dialect, encoder: Encoder | None, verdict: Verdict, max_length: int | None) -> None:
+        self._dialect = dialect
+        self._encoder = encoder
+        self._verdict = verdict
+        self._max_length = max_length
+        self._adds_bos: bool | None = None
+
+    def plan(self, requests: Iterable[tuple[int, Request]]) -> tuple[list[Question], dict[int, RequestError]]:
+        """The questions that these requests, each with its place, come to, and the errors of the others."""
+        questions: list[Question] = []
+        errors: dict[int, RequestError] = {}
+        pairs: dict[EncodedPair | TextPair, list[int]] = {}
+        for place, request in requests:
+            try:
+                if isinstance(request, GenerateRequest):
+                    questions.append(self._text(place, request))
+                elif isinstance(request, LoglikelihoodRequest):
+                    pairs.setdefault(self._pair(request), []).append(place)
+                else:
+                    questions.append(self._windows(place, request))
+            except RequestError as error:
+                errors[place] = error
+        questions += self._grouped(pairs)
+        return questions, errors
+
+    # Log-likelihoods
+
+    def _check(self, method: str) -> None:
+        reason = self._verdict.refusal(method)
+        if reason is not None:
+            raise RequestError(f"the self-test has refused this server's log-likelihoods: {reason}")
+
+    def _pair(self, request: LoglikelihoodRequest) -> EncodedPair | TextPair:
+        self._check("loglikelihood")
+        if self._verdict.scores == "text":
+            return self._text_pair(request)
+        assert self._encoder is not None
+        pair = self._encoder.pair(request.context, request.continuation)
+        self._check_room(len(pair.context) + len(pair.continuation), 1)
+        return pair
+
+    def _text_pair(self, request: LoglikelihoodRequest) -> TextPair:
+        """As ``Encoder.pair`` does it, as far as texts go: white space moves to the continuation."""
+        if not request.continuation:
+            raise RequestError("the continuation is empty: there is nothing to score")
+        context = self._rendered(request.context)
+        kept = context.rstrip()
+        pair = TextPair(kept, context[len(kept) :] + request.continuation)
+        for text in (pair.context, pair.continuation):
+            if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+                raise RequestError("the text holds a lone surrogate, which no tokenizer can encode")
+        return pair
+
+    def _check_room(self, num_tokens: int, num_new_tokens: int) -> None:
+        if self._max_length is not None and num_tokens + num_new_tokens > self._max_length:
+            raise ContextLengthError(num_tokens=num_tokens + num_new_tokens, max_tokens=self._max_length)
+
+    def _grouped(self, pairs: Mapping[EncodedPair | TextPair, list[int]]) -> list[Question]:
+        """In the order of the first pair of each group, so that neighbours share what a prefix cache holds."""
+        groups: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EncodedPair, list[int]]] = {}
+        questions: list[Question | tuple[tuple[int, ...], tuple[int, ...]]] = []
+        for pair, places in pairs.items():
+            if isinstance(pair, TextPair) or not self._verdict.uses_next:
+                questions.append(Pair(tuple(places), pair))
+                continue
+            key = (pair.context, pair.continuation[:-1])
+            if key not in groups:
+                questions.append(key)
+            groups.setdefault(key, {})[pair] = places
+        made: list[Question] = []
+        for question in questions:
+            if isinstance(question, Pair):
+                made.append(question)
+            elif isinstance(question, tuple):
+                made += self._options(*question, groups[question])
+        return made
+
+    def _options(
+        self, context: tuple[int, ...], shared: tuple[int, ...], members: Mapping[EncodedPair, list[int]]
+    ) -> list[Question]:
+        """One question where that is fewer requests than one for each: what they share is scored by itself."""
+        if len(members) < (3 if shared else 1):
+            return [Pair(tuple(places), pair) for pair, places in members.items()]
+        tokens = {pair.continuation[-1]: tuple(places) for pair, places in members.items()}
+        return [Options(context, shared, tokens)]
+
+    def _windows(self, place: int, request: LoglikelihoodRollingRequest) -> Windows:
+        self._check("loglikelihood_rolling")
+        assert self._encoder is not None
+        prefix, tokens = self._encoder.text(request.text)
+        # A window has one token more than a model is fed, and the server wants room for one that it writes.
+        length = None if self._max_length is None else self._max_length - 2
+        windows = rolling_windows(tokens, prefix_token=prefix, max_length=length, stride=request.stride)
+        return Windows((place,), tuple(windows))
+
+    # Texts
+
+    def _text(self, place: int, request: GenerateRequest) -> Text:
+        if request.max_tokens < 1:
+            raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
+        if not request.temperature >= 0:
+            raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
+        if not 0 < request.top_p <= 1:
+            raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
+        prompt: Prompt = request.prompt
+        if isinstance(prompt, tuple):
+            if not _is_begun(prompt) or self._dialect.continues_chat or self._dialect.is_hosted:
+                if self._verdict.chat is not None:
+                    raise RequestError(f"the self-test has refused this server's chats: {self._verdict.chat}")
+                return Text((place,), request, None)
+            prompt = self._continued(prompt)
+        else:
+            prompt = self._without_bos(prompt)
+        if self._verdict.text is not None:
+            raise RequestError(f"the self-test has refused this server's texts: {self._verdict.text}")
+        count = None
+        if self._verdict.counts_tokens and self._encoder is not None and self._dialect.takes_text:
+            count = len(self._encoder.prompt(prompt))
+            self._check_room(count, request.max_tokens)
+        return Text((place,), replace(request, prompt=prompt), count)
+
+    def _continued(self, prompt: tuple[Message, ...]) -> str:
+        """A chat whose last turn the assistant has begun, rendered here for a server that cannot continue one."""
+        if self._encoder is None or not self._dialect.takes_text:
+            raise RequestError(
+                "the chat ends with a turn that the assistant has begun, which this server cannot continue; name the "
+                "model's tokenizer (tokenizer=ID_OR_FOLDER), and its chat template is used here"
+            )
+        return self._rendered(prompt)
+
+    def _rendered(self, prompt: Prompt) -> str:
+        if isinstance(prompt, str):
+            return self._without_bos(prompt)
+        if self._encoder is None:
+            raise RequestError(
+                "the prompt is a chat, and the server takes its log-likelihoods by text; name the model's tokenizer "
+                "(tokenizer=ID_OR_FOLDER), and its chat template is used here"
+            )
+        return self._without_bos(self._encoder.render(prompt))
+
+    def _without_bos(self, text: str) -> str:
+        """A text that begins with BOS, for a server that puts one before every text."""
+        if self._encoder is None or not self._dialect.takes_text:
+            return text
+        if self._adds_bos is None:
+            self._adds_bos = self._encoder.adds_bos
+        bos = self._encoder.bos_text
+        return text.removeprefix(bos) if bos and self._adds_bos else text
+
+
+def _is_begun(prompt: tuple[Message, ...]) -> bool:
+    return prompt[-1].role == "assistant"

@@ -1,0 +1,127 @@
+"""Token ids of a model behind a server: from its tokenizer's files, else from the server itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.encoding import Tokenizer
+from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+    from pytest_llmeval.models.servers.dialects.base import Dialect, Found
+
+__all__ = ["ServerTokenizer", "local_tokenizer", "tokenizer_of"]
+
+_T = TypeVar("_T")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+
+
+def local_tokenizer(model: str, given: str | None, found: Found) -> tuple[Tokenizer | None, str]:
+    """The tokenizer that was given, else that of the model's own folder or snapshot, where the server names one that is
+    on this machine; and where it comes from, for the report. Raises ``ModelError``.
+    """
+    if given is not None:
+        return _load(model, given), given
+    for name in filter(None, (found.root, found.model)):
+        folder = Path(name) if Path(name).is_absolute() else _snapshot(name)
+        if folder is not None and any((folder / file).is_file() for file in _TOKENIZER_FILES):
+            try:
+                return _load(model, str(folder)), name
+            except ModelError:
+                continue  # the server has one that works
+    return None, ""
+
+
+def _snapshot(name: str) -> Path | None:
+    return cached_snapshot(name, None) if name.count("/") <= 1 and ".." not in name else None
+
+
+def _load(model: str, location: str) -> Tokenizer:
+    from pytest_llmeval.models.huggingface.tokenizer import load_tokenizer  # imports transformers
+
+    return load_tokenizer(model, location)
+
+
+def tokenizer_of(
+    dialect: Dialect, client: Client, run: Callable[[Coroutine[Any, Any, _T]], Future[_T]]
+) -> ServerTokenizer | None:
+    """The server's own tokenizer, where it has an interface for that. Not from the event loop's thread."""
+    tokenizer = ServerTokenizer(dialect, client, run)
+    try:
+        return tokenizer if tokenizer.looks_sound() else None
+    except RequestError:
+        return None
+
+
+class ServerTokenizer:
+    """What ``Encoder`` uses of a tokenizer, asked of the server; each call waits for its reply.
+
+    Not for the event loop's own thread, which would wait for itself.
+    """
+
+    def __init__(
+        self, dialect: Dialect, client: Client, run: Callable[[Coroutine[Any, Any, Any]], Future[Any]]
+    ) -> None:
+        self._dialect = dialect
+        self._client = client
+        self._run = run
+        self.eos_token_id: int | None = None
+        self.chat_template = "the server's own"
+        self.encode = functools.lru_cache(maxsize=4096)(self._encode)
+
+    def looks_sound(self) -> bool:
+        """Whether the server encodes and decodes."""
+        return bool(self._encode("a b", add_special_tokens=False)) and self._text([0]) is not None
+
+    def _encode(self, text: str, *, add_special_tokens: bool | None = None, verbose: bool = True) -> list[int]:
+        """The tokens of a text; ``add_special_tokens`` None is the server's own habit with prompts."""
+        if not text and add_special_tokens is False:
+            return []
+        adds = add_special_tokens is not False
+        tokens = self._run(self._dialect.tokenize(self._client, text, add_special_tokens=adds)).result()
+        if tokens is None:
+            raise RequestError("the server does not tell the token ids of a text; name its tokenizer (tokenizer=…)")
+        return tokens
+
+    def _text(self, tokens: Sequence[int]) -> str | None:
+        return self._run(self._dialect.detokenize(self._client, tokens)).result()
+
+    def decode(self, tokens: Any, /, **settings: Any) -> str:
+        """The text of token ids, special tokens included."""
+        text = self._text([int(token) for token in tokens])
+        if text is None:
+            raise RequestError("the server does not tell the text of token ids; name its tokenizer (tokenizer=…)")
+        return text
+
+    @functools.cached_property
+    def bos_token_id(self) -> int | None:
+        """The token that the server puts before every text; None where it puts none."""
+        own, other = self.encode("a"), self.encode("a", add_special_tokens=False)
+        return own[0] if own[1:] == other and len(own) == len(other) + 1 else None
+
+    @functools.cached_property
+    def bos_token(self) -> str | None:
+        """Its text."""
+        return None if self.bos_token_id is None else self.decode([self.bos_token_id]) or None
+
+    @functools.cached_property
+    def all_special_ids(self) -> list[int]:
+        """BOS alone, as far as the server tells."""
+        return [] if self.bos_token_id is None else [self.bos_token_id]
+
+    def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> str:
+        """The text of a chat by the server's template."""
+        is_begun = bool(settings.get("continue_final_message"))
+        messages: Sequence[Mapping[str, str]] = conversation
+        text = self._run(self._dialect.render(self._client, messages, is_begun=is_begun)).result()
+        if text is None:
+            raise RequestError(
+                "the server does not tell how it renders a chat; name the model's tokenizer (tokenizer=…)"
+            )
+        return text
