@@ -20,17 +20,21 @@ def method_of(evaluation: Evaluation) -> str:
     return "loglikelihood" if isinstance(request, LoglikelihoodRequest) else "loglikelihood_rolling"
 
 
-def inability(evaluation: Evaluation, model: str, method: str) -> SuiteError:
-    """The error of a suite that needs ``method`` of a model that has none, with the way out."""
+def inability(evaluation: Evaluation, model: str, method: str, reason: str = "") -> SuiteError:
+    """The error of a suite that needs ``method`` of a model that has none, with the way out.
+
+    ``reason`` is why it has none, where that was found out.
+    """
     name = evaluation.scorer.name
+    why = f" ({reason})" if reason else ""
     match method:
         case "generate":
-            message = f"{name} reads a reply, and {model} gives log-likelihoods only"
+            message = f"{name} reads a reply, and {model} gives log-likelihoods only{why}"
         case "loglikelihood":
             way_out = evaluation.suite.spec.score.by_reply(lambda settings: _works(evaluation, settings))
-            message = f"{name} compares log-likelihoods, and {model} gives texts only; {way_out}"
+            message = f"{name} compares log-likelihoods, and {model} gives texts only{why}; {way_out}"
         case _:
-            message = f"{name} needs the log-likelihood of whole texts, which {model} does not give"
+            message = f"{name} needs the log-likelihood of whole texts, which {model} does not give{why}"
     return evaluation.suite.error(message, keys=("score",))
 
 

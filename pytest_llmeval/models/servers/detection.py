@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.servers.dialects.anthropic import Anthropic
-from pytest_llmeval.models.servers.dialects.base import Dialect
+from pytest_llmeval.models.servers.dialects.base import Dialect, looked_up
 from pytest_llmeval.models.servers.dialects.completions import what_came
 from pytest_llmeval.models.servers.dialects.generic import Generic
 from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython
@@ -44,6 +44,8 @@ async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type
     if hosted is not None:
         return hosted
     reply = await client.get("/models")
+    if reply.status in (401, 402, 403):
+        raise client.error_of(reply)
     data = reply.body.get("data") if isinstance(reply.body, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
     for entry in entries:
@@ -62,23 +64,11 @@ async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type
 
 async def _by_paths(client: Client) -> type[Dialect] | None:
     """By what the kinds of servers have beside the OpenAI interface."""
-    version = await client.get("//api/version")
-    if version.status == 200 and isinstance(version.body, dict) and "version" in version.body:
+    if "version" in await looked_up(client, "//api/version"):
         return Ollama
-    openapi = await client.get("//openapi.json")
-    if openapi.status == 200 and isinstance(openapi.body, dict):
-        info, paths = openapi.body.get("info"), openapi.body.get("paths")
-        title = str(info.get("title", "")) if isinstance(info, dict) else ""
-        if "llama.cpp Python" in title or (isinstance(paths, dict) and "/extras/tokenize" in paths):
-            return LlamaCppPython
-    probe = await client.get("//extras/tokenize")
-    if probe.status in (405, 422):  # it is there, and wants to be posted to
+    openapi = await looked_up(client, "//openapi.json")
+    if isinstance(paths := openapi.get("paths"), dict) and "/extras/tokenize" in paths:
         return LlamaCppPython
-    for path, key, dialect in (
-        ("//props", "default_generation_settings", LlamaServer),
-        ("//get_model_info", "model_path", SGLang),
-    ):
-        reply = await client.get(path)
-        if reply.status == 200 and isinstance(reply.body, dict) and key in reply.body:
-            return dialect
-    return None
+    if "default_generation_settings" in await looked_up(client, "//props"):
+        return LlamaServer
+    return SGLang if "model_path" in await looked_up(client, "//get_model_info") else None

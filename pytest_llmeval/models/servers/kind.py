@@ -35,6 +35,7 @@ class _Remote(ModelKind):
 
     model_args = SERVER_ARGS.keys()
     is_remote = True
+    checks_suites = True  # what a server can do is known when it was asked
     dialect: ClassVar[str | None] = None
     """How its servers are asked, where that is known."""
     is_spoken_elsewhere: ClassVar[bool] = False
@@ -101,7 +102,7 @@ class _Remote(ModelKind):
                 raise model_error(spec.name, str(error)) from None
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        from pytest_llmeval.models.servers.model import load_server
+        from pytest_llmeval.models.servers.loading import load_server
 
         arguments = self.server_arguments(spec, settings.model_args)
         return load_server(spec.name, replace(arguments, shared_folder=settings.shared_folder))

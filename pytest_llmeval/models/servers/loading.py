@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
@@ -34,7 +35,7 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
     """
     clients: list[Client] = []
     try:
-        clients += [Client(endpoint, timeout_s=arguments.timeout_s) for endpoint in arguments.endpoints]
+        clients += [Client(endpoint, timeout_s=arguments.timeout_s, shared=arguments.shared_folder) for endpoint in arguments.endpoints]
         return _load(name, arguments, clients)
     except BaseException as error:
         for client in clients:
@@ -56,7 +57,8 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> S
         if tokenizer is not None or first.dialect.is_hosted
         else tokenizer_of(first.dialect, first.client, loop.run)
     )
-    encoder = Encoder(tokenizer or own) if tokenizer is not None or own is not None else None
+    used = tokenizer if tokenizer is not None else own
+    encoder = None if used is None else Encoder(cast("Tokenizer", used))
     tests = [examine(replica.dialect, replica.client, encoder, source) for replica in replicas]
     found = loop.run(_all(tests)).result()
     verdict = merged({replica.client.endpoint.url: verdict for replica, verdict in zip(replicas, found, strict=True)})
@@ -80,7 +82,7 @@ async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) ->
         one, other = ((r.dialect.name, r.found.model, r.found.build) for r in (first, replica))
         if one != other:
             raise ModelError(
-                f"{first.client.endpoint.url} and {replica.client.endpoint.url} are no replicas of one model: they serve "
+                f"{first.client.endpoint.url} and {replica.client.endpoint.url} are no replicas: they serve "
                 f"{' '.join(filter(None, one))} and {' '.join(filter(None, other))}"
             )
     return replicas
@@ -93,7 +95,7 @@ async def _connect(arguments: ServerArguments, client: Client) -> Replica:
     found = await dialect.identify(client, arguments.model)
     dialect.max_length = dialect.max_length or found.max_length
     width = found.num_slots or _WIDTHS.get(dialect.name)
-    if client.endpoint.max_connections is None and width is not None:
+    if client.endpoint.max_connections is None and width is not None and not dialect.is_hosted:
         client.limit.set_width(width)
     return Replica(client=client, dialect=dialect, found=found)
 
@@ -103,10 +105,11 @@ def _identity(
 ) -> ModelIdentity:
     """What the report says of the model. A hosted name has no fingerprint: the weights behind it may change."""
     dialect, found = replicas[0].dialect, replicas[0].found
+    urls: list[JSON] = [replica.client.endpoint.url for replica in replicas]
     details: dict[str, JSON] = {
         "server": dialect.name,
         "version": found.version,
-        "urls": [replica.client.endpoint.url for replica in replicas],
+        "urls": urls,
         "model": found.model,
         "root": found.root,
         "build": found.build,
@@ -117,7 +120,7 @@ def _identity(
     if arguments.extra_body:
         details["extra_body"] = dict(arguments.extra_body)
     if dialect.left_out:
-        details["left_out"] = sorted(dialect.left_out)
+        details["left_out"] = [*sorted(dialect.left_out)]
     if dialect.is_hosted or (found.build is None and found.root is None):
         details["alias"] = "the name does not say which weights it stands for: they may change"
     details = {key: value for key, value in details.items() if value is not None}

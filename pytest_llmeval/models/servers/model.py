@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias, TypeVar, cast
 
-from pytest_llmeval.errors import LLMEvalError, RequestError
+from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.windows import sum_of_windows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from pytest_llmeval.errors import RequestError
@@ -32,10 +32,17 @@ _MOST_MEAN_NOISE = 0.05
 
 _PROBES = (
     "The sun rises in the east and sets in the west. In the morning the first light",
-    "Question: Which of these animals lives in the sea?\nA. horse\nB. whale\nC. eagle\nAnswer:",
-    "Once upon a time there was a small village at the foot of a mountain, and",
-    "A recipe: take two eggs, some flour and a little milk, and then",
+    "purple seven quickly Tuesday river not",
+    "x = 3; y = 8; the",
+    "list: apple, table, cloud,",
 )
+"""Most are such that no token is nearly certain: near 0 all logprobs are the same, whatever is wrong with them."""
+_FRESH_PROBE = (
+    "Notes of the meeting on Tuesday: the bridge stays closed until the end of May, the library gets 12 new chairs, "
+    "and the baker asked who had moved his sign. The next meeting is about",
+    (" purple", " purple elephants", " purple elephants dance slowly"),
+)
+"""A text that was not sent before, with an unlikely continuation and the beginnings of it."""
 _TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
 _NUM_SAMPLED = 4
 _NUM_WRITTEN = 12
@@ -164,14 +171,16 @@ async def _judge_chat(dialect: Dialect, client: Client) -> str | None:
 
 
 async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str | None:
-    request = GenerateRequest(_PROBES[0], max_tokens=_NUM_WRITTEN)
     try:
-        written = await dialect.write(client, request)
-        _check_length(written, request)
-        if (stop := _stop_in(written.text)) is not None:
-            stopped = await dialect.write(client, GenerateRequest(_PROBES[0], max_tokens=_NUM_WRITTEN, stop=(stop,)))
-            if stop in stopped.text.removesuffix(stop):
-                notes.append("the server does not obey stop strings: its replies are cut here")
+        for probe in _PROBES:
+            request = GenerateRequest(probe, max_tokens=_NUM_WRITTEN)
+            written = await dialect.write(client, request)
+            _check_length(written, request)
+            if (stop := _stop_in(written.text)) is not None:
+                stopped = await dialect.write(client, replace(request, stop=(stop,)))
+                if stop in stopped.text.removesuffix(stop):
+                    notes.append("the server does not obey stop strings: its replies are cut here")
+                break
     except (RequestError, _Untrue) as error:
         return _reason(error)
     return None
@@ -185,7 +194,7 @@ def _check_length(written: Written, request: GenerateRequest) -> None:
 def _stop_in(text: str) -> str | None:
     """A piece from inside a reply, which a stop string can be made of: it stands in it, and more behind it."""
     body = text.strip()
-    if len(body) < 8:
+    if len(body) < 6:
         return None
     piece = body[len(body) // 2 - 1 : len(body) // 2 + 1]
     return piece if piece.strip() else body[len(body) // 2 - 2 : len(body) // 2 + 2]
@@ -222,11 +231,8 @@ class _Loglikelihoods:
         if self._dialect.scores is None:
             await self._check_counts_only()
             return self._dialect.why_no_scores
-        ways = (
-            ["ids", "text"]
-            if isinstance(self._dialect, Generic) and self._encoder is not None
-            else [self._dialect.scores]
-        )
+        is_unknown = isinstance(self._dialect, Generic) and self._encoder is not None
+        ways = ["ids", "text"] if is_unknown else [self._dialect.scores]
         reasons = []
         for way in ways:
             self._dialect.scores = "ids" if way == "ids" else "text"
@@ -254,8 +260,9 @@ class _Loglikelihoods:
             raise _Untrue("the model's tokenizer is not known; name it: tokenizer=ID_OR_FOLDER")
         await self._check_first()
         await self._check_tokenizer()
-        cases, first = await self._cases()
-        for case, values in zip(cases, first, strict=True):
+        fresh = await self._check_beginnings()
+        cases = await self._cases()
+        for case, values in cases:
             self.compared.add(values, case.logprobs)
         if not self.compared.is_close:
             raise _Untrue(
@@ -263,16 +270,40 @@ class _Loglikelihoods:
                 "tokens when the server writes them (shifted, without BOS, or processed)"
             )
         orders = _Compared()
-        for case, values in list(zip(cases, first, strict=True))[::-1]:
-            orders.add((await self._dialect.score(self._client, case.pair)).logprobs, values)
+        for pair, values in ((fresh[0], fresh[1]), *((case.pair, values) for case, values in reversed(cases))):
+            orders.add((await self._dialect.score(self._client, pair)).logprobs, values)
         if not orders.is_close:
             raise _Untrue(f"logprobs depend on what was asked before: the same prompt differs by {orders.largest:.2g}")
         self.compared.differences += orders.differences
+        await self._check_next(*cases[0])
         if self.compared.largest > TOLERANCE:
             self._notes.append(
                 f"logprobs of one token differ by up to {self.compared.largest:.1g}: the precision of the server"
             )
-        await self._check_next(cases, first)
+
+    async def _check_beginnings(self) -> tuple[EncodedPair | TextPair, tuple[float, ...]]:
+        """Whether a token's logprob is the same in a short prompt and in a longer one that begins with it.
+
+        Numbers that belong to a neighbouring token are not. Returns the longest prompt, with its logprobs.
+        """
+        text, beginnings = _FRESH_PROBE
+        pairs = [await self._pair(text, continuation) for continuation in beginnings]
+        whole = (await self._dialect.score(self._client, pairs[-1])).logprobs
+        compared = _Compared()
+        for pair in pairs[:-1]:
+            values = (await self._dialect.score(self._client, pair)).logprobs
+            if isinstance(pair, EncodedPair):
+                same = pairs[-1].continuation[: len(values)] == pair.continuation
+            else:
+                same = len(values) < len(whole)
+            if same:
+                compared.add(values, whole[: len(values)])
+        if not compared.is_close:
+            raise _Untrue(
+                f"the logprob of a token changes by up to {compared.largest:.2g} with what stands behind it: the "
+                "numbers are shifted, or depend on what was asked before"
+            )
+        return pairs[-1], whole
 
     async def _check_first(self) -> None:
         """Refuse at once, and not after all tries, what the server says it does not do."""
@@ -319,29 +350,28 @@ class _Loglikelihoods:
             return TextPair(text, continuation)
         return await asyncio.to_thread(cast("Encoder", self._encoder).pair, text, continuation)
 
-    async def _cases(self) -> tuple[list[_Case], list[tuple[float, ...]]]:
+    async def _cases(self) -> list[tuple[_Case, tuple[float, ...]]]:
         """Probes with what the server wrote behind them, and the echo's logprobs of that.
 
-        The first has the likeliest tokens, the others drawn ones: near 0 all logprobs are alike. Drawn tokens need not
-        be those that their text is encoded to; asked by text, such a probe says nothing.
+        The first has the likeliest tokens, the others drawn ones. Drawn tokens need not be those that their text is
+        encoded to; asked by text, such a probe says nothing.
         """
-        cases, scores = [], []
+        cases = []
         for number, probe in enumerate(_PROBES):
-            temperature = 1.0 if number else 0.0
-            num_tokens = _NUM_SAMPLED if self._dialect.scores == "ids" else _NUM_SAMPLED - number
-            sampled = await self._dialect.sample(self._client, probe, num_tokens=num_tokens, temperature=temperature)
+            sampled = await self._dialect.sample(
+                self._client, probe, num_tokens=_NUM_SAMPLED, temperature=1.0 if number else 0.0
+            )
             case = await self._case(probe, sampled)
             if case is None:
                 continue
             scored = await self._dialect.score(self._client, case.pair)
             if len(scored.logprobs) == len(case.logprobs):
-                cases.append(case)
-                scores.append(scored.logprobs)
+                cases.append((case, scored.logprobs))
             elif isinstance(case.pair, EncodedPair):
                 raise _Untrue(f"the echo has {len(scored.logprobs)} logprobs of {len(case.logprobs)} tokens")
-        if not any(value < -_MOST_NOISE for case in cases for value in case.logprobs):
+        if not any(value < -_MOST_NOISE for case, _ in cases for value in case.logprobs):
             raise _Untrue("no token that the server wrote could be compared with its echo")
-        return cases, scores
+        return cases
 
     async def _case(self, probe: str, sampled: Sampled) -> _Case | None:
         if not sampled.tokens:
@@ -365,7 +395,7 @@ class _Loglikelihoods:
     async def _case_of_texts(self, context: tuple[int, ...], sampled: Sampled) -> _Case | None:
         """Of a server that names tokens by their texts, asked by ids: as far as each text is one token."""
         encoder = cast("Encoder", self._encoder)
-        known = []
+        known: list[int] = []
         for text in map(str, sampled.tokens):
             tokens = await asyncio.to_thread(encoder.plain, text)
             if len(tokens) != 1:
@@ -373,30 +403,28 @@ class _Loglikelihoods:
             known += tokens
         return _Case(EncodedPair(context, tuple(known)), sampled.logprobs[: len(known)]) if known else None
 
-    async def _check_next(self, cases: Sequence[_Case], first: Sequence[Sequence[float]]) -> None:
-        """Whether several tokens can be asked for in one request, with the numbers of the echo."""
-        pair = cases[0].pair
-        if not isinstance(pair, EncodedPair):
+    async def _check_next(self, case: _Case, scored: Sequence[float]) -> None:
+        """Whether several tokens can be asked for in one request, and have the numbers of the echo there."""
+        if not isinstance(case.pair, EncodedPair):
             return
-        others = [case.pair.continuation[0] for case in cases[1:] if isinstance(case.pair, EncodedPair)]
-        tokens = list(dict.fromkeys([pair.continuation[0], *others]))
+        first, other = case.pair.continuation[0], case.pair.context[-1]
         try:
-            found = await self._dialect.next_logprobs(self._client, pair.context, tokens)
-            if found is None:
-                return
-            compared = _Compared()
-            compared.add([found.logprobs[tokens[0]]], [first[0][0]])
-            scored = await self._dialect.score(self._client, EncodedPair(pair.context, (tokens[-1],)))
-            compared.add([found.logprobs[tokens[-1]]], scored.logprobs)
+            found = await self._dialect.next_logprobs(self._client, case.pair.context, [first, other])
         except RequestError as error:
             self._notes.append(f"options are asked for one by one ({_reason(error)})")
             return
-        if compared.is_close:
-            self.uses_next = True
-        else:
-            self._notes.append(
-                f"options are asked for one by one (together they differ by {compared.largest:.2g} from the echo)"
+        if found is None:
+            return
+        unlikely = await self._dialect.score(self._client, EncodedPair(case.pair.context, (other,)))
+        compared = _Compared()
+        compared.add([found.logprobs[first], found.logprobs[other]], [scored[0], unlikely.logprobs[0]])
+        if not compared.is_close:
+            raise _Untrue(
+                f"the logprob of a token in the prompt differs by {compared.largest:.2g} from that of the same token "
+                "when the server writes it"
             )
+        self.compared.differences += compared.differences
+        self.uses_next = True
 
 
 def merged(verdicts: Mapping[str, Verdict]) -> Verdict:

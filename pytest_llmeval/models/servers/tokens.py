@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import Tokenizer
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerTokenizer", "local_tokenizer", "tokenizer_of"]
 
-_T = TypeVar("_T")
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Future[Any]]
+"""Starts a coroutine on the event loop."""
+
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
@@ -45,12 +47,11 @@ def _snapshot(name: str) -> Path | None:
 def _load(model: str, location: str) -> Tokenizer:
     from pytest_llmeval.models.huggingface.tokenizer import load_tokenizer  # imports transformers
 
-    return load_tokenizer(model, location)
+    tokenizer: Tokenizer = load_tokenizer(model, location)
+    return tokenizer
 
 
-def tokenizer_of(
-    dialect: Dialect, client: Client, run: Callable[[Coroutine[Any, Any, _T]], Future[_T]]
-) -> ServerTokenizer | None:
+def tokenizer_of(dialect: Dialect, client: Client, run: Run) -> ServerTokenizer | None:
     """The server's own tokenizer, where it has an interface for that. Not from the event loop's thread."""
     tokenizer = ServerTokenizer(dialect, client, run)
     try:
@@ -84,13 +85,15 @@ class ServerTokenizer:
         if not text and add_special_tokens is False:
             return []
         adds = add_special_tokens is not False
+        tokens: list[int] | None
         tokens = self._run(self._dialect.tokenize(self._client, text, add_special_tokens=adds)).result()
         if tokens is None:
             raise RequestError("the server does not tell the token ids of a text; name its tokenizer (tokenizer=…)")
         return tokens
 
     def _text(self, tokens: Sequence[int]) -> str | None:
-        return self._run(self._dialect.detokenize(self._client, tokens)).result()
+        text: str | None = self._run(self._dialect.detokenize(self._client, tokens)).result()
+        return text
 
     def decode(self, tokens: Any, /, **settings: Any) -> str:
         """The text of token ids, special tokens included."""
@@ -120,7 +123,7 @@ class ServerTokenizer:
         is_begun = bool(settings.get("continue_final_message"))
         messages: Sequence[Mapping[str, str]] = conversation
         text = self._run(self._dialect.render(self._client, messages, is_begun=is_begun)).result()
-        if text is None:
+        if not isinstance(text, str):
             raise RequestError(
                 "the server does not tell how it renders a chat; name the model's tokenizer (tokenizer=…)"
             )

@@ -180,4 +180,4 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
         with calling(spec.kind, "lacks_method"):
             is_lacking = spec.kind.lacks_method(spec, method) if lacks is None else lacks(evaluation.suite.name, method)
         if is_lacking:
-            raise inability(evaluation, spec.name, method)
+            raise inability(evaluation, spec.name, method, is_lacking if isinstance(is_lacking, str) else "")

@@ -28,7 +28,8 @@ class Anthropic(Dialect):
 
     async def identify(self, client: Client, wanted: str | None) -> Found:
         """See ``Dialect``. The list leaves out aliases such as ``…-latest``, so that a name which is not in it is
-        tried."""
+        tried.
+        """
         models = [str(entry["id"]) for entry in await listed_models(client, wanted)]
         if wanted is not None and wanted.endswith("-latest"):
             models = []

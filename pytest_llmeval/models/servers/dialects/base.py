@@ -39,6 +39,7 @@ __all__ = [
     "checked_logprob",
     "choose_model",
     "cut_at_stop",
+    "looked_up",
     "seed_of",
 ]
 
@@ -60,7 +61,8 @@ class ReasoningOnlyError(RequestError):
 @dataclass(frozen=True, slots=True)
 class TextPair:
     """Context and continuation for a server that takes no token ids. White space at the end of the context has been
-    moved to the continuation."""
+    moved to the continuation.
+    """
 
     context: str
     continuation: str
@@ -219,7 +221,8 @@ class Dialect(ABC):
 
     async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
         """A chat by the server's own template, as text; None where it does not tell it. ``is_begun``: the last turn is
-        the assistant's, to be continued."""
+        the assistant's, to be continued.
+        """
         return None
 
     # What the dialects share
@@ -301,6 +304,15 @@ def checked_logprob(value: object) -> float:
     if value > _ROUNDING:
         raise RequestError(f"the server gave the logprob {value}, and a logprob is at most 0")
     return min(float(value), 0.0)
+
+
+async def looked_up(client: Client, path: str) -> dict[str, Any]:
+    """The JSON object that stands at a path which not every server has; empty where there is none."""
+    try:
+        reply = await client.get(path)
+    except RequestRefused:
+        return {}
+    return reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
 
 
 def choose_model(models: Sequence[str], wanted: str | None, url: str) -> str:

@@ -79,14 +79,18 @@ def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Sco
     tokens, logprobs, tops, offsets = logprob_lists(choice)
     if offsets is None:
         raise RequestError("the server's echo has no text_offset, so its tokens cannot be matched with the text")
-    if not str(choice.get("text", "")).startswith(sent):
-        raise RequestError("the server's reply does not begin with the text that was sent: it ignores echo")
+    if sent not in str(choice.get("text", "")):
+        raise RequestError("the server's reply lacks the text that was sent: it ignores echo")
+    has_bos = bool(tokens) and not sent.startswith(tokens[0]) and logprobs[0] is None and len(tokens) > 1
+    if has_bos:  # an entry of its own, before the text
+        start = offsets[1]
+        tokens, logprobs, tops, offsets = tokens[1:], logprobs[1:], tops[1:], [offset - start for offset in offsets[1:]]
     _check_offsets(tokens, offsets, sent)
     num_sent = sum(offset < len(sent) for offset in offsets)
     num_prompt_tokens, _ = usage_of(reply)
     if num_prompt_tokens is not None and num_prompt_tokens - num_sent not in (0, 1):  # 1: BOS is not echoed
         raise RequestError(f"the server read {num_prompt_tokens} tokens and its echo has {num_sent}")
-    if not logprobs or logprobs[0] is not None:
+    if not has_bos and logprobs[0] is not None:
         raise RequestError("the server's echo has a logprob for the first token, which has nothing before it")
     first = next((i for i, offset in enumerate(offsets) if offset >= len(pair.context)), len(offsets))
     if first >= num_sent or offsets[first] != len(pair.context):
@@ -94,7 +98,7 @@ def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Sco
             "one of the server's tokens has both an end of the context and a beginning of the continuation; "
             "put a space or a line break between the two, or ask a server that takes token ids"
         )
-    if first == 0:
+    if first == 0 and not has_bos:
         raise RequestError("the context is empty, and this server gives no logprob for the first token of a text")
     values = tuple(checked_logprob(value) for value in logprobs[first:num_sent])
     return Scored(

@@ -23,9 +23,13 @@ class Generic(CompletionsDialect):
     scores = "text"
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
-        is_ids = isinstance(pair, EncodedPair)
+        prompt: JSON
+        if isinstance(pair, EncodedPair):
+            prompt = [*pair.context, *pair.continuation]
+        else:
+            prompt = pair.context + pair.continuation
         fields: dict[str, JSON] = {
-            "prompt": [*pair.context, *pair.continuation] if is_ids else pair.context + pair.continuation,  # type: ignore[list-item, operator]
+            "prompt": prompt,
             "echo": True,
             "logprobs": 1,
             "max_tokens": 1,  # 0 is refused by some servers, and taken for «no limit» by others

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.servers.dialects.base import Found, Scored, TextPair
+from pytest_llmeval.models.servers.dialects.base import Found, Scored, TextPair, looked_up
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialects.echo import scored_text
 from pytest_llmeval.types import JSON
@@ -33,8 +33,7 @@ class LlamaCppPython(CompletionsDialect):
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
         found = await super().found(client, models, own)
-        reply = await client.get("//openapi.json")
-        info = reply.body.get("info") if isinstance(reply.body, dict) else None
+        info = (await looked_up(client, "//openapi.json")).get("info")
         version = info.get("version") if isinstance(info, dict) else None
         # Without an alias the model's name is the path of its file.
         is_path = self.model.endswith(".gguf")

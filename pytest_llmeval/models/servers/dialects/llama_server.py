@@ -20,6 +20,7 @@ from pytest_llmeval.models.servers.dialects.base import (
     TextPair,
     Written,
     checked_logprob,
+    looked_up,
     seed_of,
 )
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
@@ -51,8 +52,7 @@ class LlamaServer(CompletionsDialect):
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
         found = await super().found(client, models, own)
-        reply = await client.get("//props")
-        props = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
+        props = await looked_up(client, "//props")
         settings = props.get("default_generation_settings")
         length = settings.get("n_ctx") if isinstance(settings, dict) else None
         meta = own.get("meta") if isinstance(own.get("meta"), dict) else {}

@@ -16,6 +16,7 @@ from pytest_llmeval.models.servers.dialects.base import (
     Written,
     as_messages,
     choose_model,
+    looked_up,
     seed_of,
 )
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect, listed_models
@@ -35,21 +36,19 @@ class Ollama(CompletionsDialect):
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
 
     async def identify(self, client: Client, wanted: str | None) -> Found:
-        tags, entries = await client.get("//api/tags"), None
-        if tags.status == 200 and isinstance(tags.body, dict) and isinstance(tags.body.get("models"), list):
-            entries = [entry for entry in tags.body["models"] if isinstance(entry, dict) and "name" in entry]
-            names = [str(entry["name"]) for entry in entries]
-        else:
-            names = [str(entry["id"]) for entry in await listed_models(client, wanted)]
+        tags = (await looked_up(client, "//api/tags")).get("models")
+        entries = [entry for entry in tags if isinstance(entry, dict) and "name" in entry] if isinstance(tags, list) else []
+        names = [str(entry["name"]) for entry in entries]
+        names = names or [str(entry["id"]) for entry in await listed_models(client, wanted)]
         self.model = choose_model(names, wanted, client.endpoint.url)
-        own = next((entry for entry in entries or () if entry["name"] == self.model), {})
-        digest, version = own.get("digest"), await client.get("//api/version")
+        own = next((entry for entry in entries if entry["name"] == self.model), {})
+        digest, version = own.get("digest"), (await looked_up(client, "//api/version")).get("version")
         return await self._shown(
             client,
             Found(
                 model=self.model,
                 models=tuple(names),
-                version=version.body.get("version") if isinstance(version.body, dict) else None,
+                version=version if isinstance(version, str) else None,
                 build=digest if isinstance(digest, str) else None,
             ),
         )
@@ -122,8 +121,7 @@ class Ollama(CompletionsDialect):
         own = self.extra_body.get("options")
         if isinstance(own, dict) and isinstance(length := own.get("num_ctx"), int):
             return length
-        reply = await client.get("//api/ps")
-        loaded = reply.body.get("models") if isinstance(reply.body, dict) else None
+        loaded = (await looked_up(client, "//api/ps")).get("models")
         for entry in loaded if isinstance(loaded, list) else ():
             if isinstance(entry, dict) and self.model in (entry.get("name"), entry.get("model")):
                 length = entry.get("context_length")

@@ -19,6 +19,7 @@ from pytest_llmeval.models.servers.dialects.base import (
     Scored,
     TextPair,
     checked_logprob,
+    looked_up,
 )
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialects.vllm import continued
@@ -43,8 +44,7 @@ class SGLang(CompletionsDialect):
         found = await super().found(client, models, own)
         info: dict[str, Any] = {}
         for path in ("//get_model_info", "//get_server_info"):
-            reply = await client.get(path)
-            info |= reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
+            info |= await looked_up(client, path)
         root, version, weights = (info.get(key) for key in ("model_path", "version", "weight_version"))
         self.max_length = found.max_length
         return replace(
@@ -74,7 +74,7 @@ class SGLang(CompletionsDialect):
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
         assert isinstance(pair, EncodedPair)
-        sent = [*pair.context, *pair.continuation]
+        sent: list[JSON] = [*pair.context, *pair.continuation]
         # The first entry is that of the last token before the continuation; it has no logprob.
         start = len(pair.context) - 1
         meta, seconds = await self._generate(client, {"input_ids": sent, "logprob_start_len": start}, 0)

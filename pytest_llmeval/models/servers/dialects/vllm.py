@@ -14,6 +14,7 @@ from pytest_llmeval.models.servers.dialects.base import (
     Scored,
     TextPair,
     checked_logprob,
+    looked_up,
 )
 from pytest_llmeval.models.servers.dialects.completions import (
     CompletionsDialect,
@@ -44,8 +45,7 @@ class VLLM(CompletionsDialect):
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
         found = await super().found(client, models, own)
-        reply = await client.get("//version")
-        version = reply.body.get("version") if isinstance(reply.body, dict) else None
+        version = (await looked_up(client, "//version")).get("version")
         # A served name is often the root itself; an adapter's root is its own folder.
         root = own.get("root")
         self.max_length = found.max_length

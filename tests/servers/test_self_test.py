@@ -1,0 +1,135 @@
+"""The self-test finds each fault of numbers, and says in one line what is refused and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.huggingface.kind import demo_folder
+from pytest_llmeval.models.registry import load_model, parse_model_spec
+from pytest_llmeval.models.servers.model import ServerModel
+from pytest_llmeval.models.settings import ModelSettings
+from tests.servers.stub import StubServer
+
+SCORING = ("vllm", "sglang", "llama-server", "llama-cpp-python")
+
+
+def load(url: str, **arguments: str) -> ServerModel:
+    text = "&".join(f"{name}={value}" for name, value in arguments.items())
+    model = load_model(parse_model_spec(f"{url}?{text}" if text else url), ModelSettings())
+    assert isinstance(model, ServerModel)
+    return model
+
+
+def refusal(dialect: str, *faults: str, **arguments: str) -> str | None:
+    """Why the log-likelihoods of a server with these faults are refused."""
+    with StubServer(dialect, faults=faults) as stub:
+        model = load(stub.url, **arguments)
+        model.close()
+    return model.verdict.loglikelihood
+
+
+@pytest.mark.parametrize("dialect", SCORING)
+def test_sound(dialect: str) -> None:
+    with StubServer(dialect) as stub:
+        model = load(stub.url)
+        model.close()
+    verdict = model.verdict
+    assert (verdict.text, verdict.chat, verdict.loglikelihood, verdict.notes) == (None, None, None, ())
+    assert verdict.largest_difference is not None
+    assert verdict.largest_difference < 1e-4
+    assert verdict.uses_next == (dialect != "llama-cpp-python")
+    assert model.identity.details["server"] == dialect
+    assert model.identity.details["self_test"] == verdict.as_json()
+    assert model.identity.fingerprint is not None
+    assert "self-test: text, chat, log-likelihoods (echo and generation within" in model.summary
+    assert stub.num_questions < (80 if dialect == "llama-server" else 40)  # which is asked token by token
+
+
+FAULTS = {
+    "echo-ignored": "tokens were sent and the server's echo has 0",
+    "shifted": "changes by up to",
+    "no-bos": "tokens of a text than the server",
+    "doubled-bos": "tokens of a text than the server",
+    "nulls": "None in a logprob's place",
+    "texts-for-ids": "by their texts, and not by their ids",
+    "ids-as-text": "tokens were sent and the server",
+    "order-dependent": "or depend on what was asked before",
+    "processed": "when the server writes them",
+    "wrong-count": "the server's echo has 26",
+    "wrong-choices": "0 choices, expected 1",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_vllm(fault: str) -> None:
+    assert FAULTS[fault] in str(refusal("vllm", fault))
+
+
+@pytest.mark.parametrize("fault", ["shifted", "order-dependent", "processed", "nulls", "ids-as-text", "doubled-bos"])
+def test_faults_of_sglang(fault: str) -> None:
+    assert refusal("sglang", fault)
+
+
+@pytest.mark.parametrize("fault", ["shifted", "order-dependent", "processed", "texts-for-ids", "echo-ignored"])
+def test_faults_of_llama_server(fault: str) -> None:
+    assert refusal("llama-server", fault)
+
+
+@pytest.mark.parametrize("fault", ["shifted", "order-dependent", "processed", "echo-ignored", "no-bos", "doubled-bos"])
+def test_faults_of_llama_cpp_python(fault: str) -> None:
+    assert refusal("llama-cpp-python", fault)
+
+
+def test_missing_logits() -> None:
+    reason = str(refusal("llama-cpp-python", "no-logits-all"))
+    assert reason.endswith("start it with --logits_all true")
+
+
+@pytest.mark.parametrize("fault", ["no-bos", "doubled-bos"])
+def test_local_tokenizer_and_server_disagree(fault: str) -> None:
+    """Of the server's own tokenizer these faults are habits; a tokenizer that was named shows them."""
+    reason = str(refusal("llama-server", fault, tokenizer=str(demo_folder())))
+    assert "makes 69 other tokens of a text than the server" in reason
+
+
+@pytest.mark.parametrize("arguments", [{}, {"tokenizer": str(demo_folder())}])
+def test_unknown_server(arguments: dict[str, str]) -> None:
+    """It is tried by ids where a tokenizer is known, and by text."""
+    assert refusal("generic", **arguments) is None
+    assert refusal("generic", "shifted", **arguments)
+
+
+def test_no_echo_at_all() -> None:
+    with StubServer("transformers") as stub:
+        model = load(stub.url)
+        model.close()
+    assert "404" in str(model.verdict.loglikelihood)
+    assert model.lacks_method("suite", "loglikelihood") == model.verdict.loglikelihood
+    assert model.lacks_method("suite", "generate") is None
+    assert any("sent as one turn of the user" in note for note in model.verdict.notes)
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "ollama"])
+def test_obedience(dialect: str) -> None:
+    with StubServer(dialect, faults=["stop-ignored"]) as stub:
+        model = load(stub.url)
+        model.close()
+    assert any("does not obey stop strings" in note for note in model.verdict.notes)
+    with StubServer(dialect, faults=["max-tokens-ignored"]) as stub:
+        model = load(stub.url)
+        model.close()
+    assert "max_tokens was 12" in str(model.verdict.text)
+    assert "max_tokens was 12" in str(model.lacks_method("suite", "generate"))
+
+
+def test_is_no_model_server() -> None:
+    with StubServer("vllm", faults=["html"]) as stub, pytest.raises(ModelError) as caught:
+        load(stub.url)
+    assert "is not a model server: GET /models answered 200 with an HTML page" in str(caught.value)
+
+
+def test_name_with_a_typo() -> None:
+    with StubServer("vllm", name="llama-8b") as stub, pytest.raises(ModelError) as caught:
+        load(stub.url, model="lama-8b")
+    assert str(caught.value).endswith("has no model 'lama-8b'; did you mean 'llama-8b'?")
