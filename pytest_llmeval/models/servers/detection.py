@@ -66,8 +66,8 @@ async def _by_paths(client: Client) -> type[Dialect] | None:
     """By what the kinds of servers have beside the OpenAI interface."""
     if "version" in await looked_up(client, "//api/version"):
         return Ollama
-    openapi = await looked_up(client, "//openapi.json")
-    if isinstance(paths := openapi.get("paths"), dict) and "/extras/tokenize" in paths:
+    info = (await looked_up(client, "//openapi.json")).get("info")
+    if isinstance(info, dict) and "llama.cpp Python" in str(info.get("title")):
         return LlamaCppPython
     if "default_generation_settings" in await looked_up(client, "//props"):
         return LlamaServer

@@ -35,7 +35,10 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
     """
     clients: list[Client] = []
     try:
-        clients += [Client(endpoint, timeout_s=arguments.timeout_s, shared=arguments.shared_folder) for endpoint in arguments.endpoints]
+        clients += [
+            Client(endpoint, timeout_s=arguments.timeout_s, shared=arguments.shared_folder)
+            for endpoint in arguments.endpoints
+        ]
         return _load(name, arguments, clients)
     except BaseException as error:
         for client in clients:

@@ -37,7 +37,9 @@ class Ollama(CompletionsDialect):
 
     async def identify(self, client: Client, wanted: str | None) -> Found:
         tags = (await looked_up(client, "//api/tags")).get("models")
-        entries = [entry for entry in tags if isinstance(entry, dict) and "name" in entry] if isinstance(tags, list) else []
+        entries = (
+            [entry for entry in tags if isinstance(entry, dict) and "name" in entry] if isinstance(tags, list) else []
+        )
         names = [str(entry["name"]) for entry in entries]
         names = names or [str(entry["id"]) for entry in await listed_models(client, wanted)]
         self.model = choose_model(names, wanted, client.endpoint.url)
