@@ -137,6 +137,7 @@ def _variable_name(key: str, text: str, where: str) -> str:
 
 def _dialect(key: str, text: str, where: str) -> str:
     name = text.lower().replace("_", "-").replace(".", "-")
+    name = "llama-server" if name in ("llama-cpp", "llamacpp") else name
     if name not in DIALECTS:
         raise OptionError(f"{where}: {key}: found {quoted(text)}{expected_one_of(name, DIALECTS)}")
     return name

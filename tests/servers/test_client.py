@@ -429,10 +429,15 @@ def test_tls_trusts_what_httpx_trusts(monkeypatch: pytest.MonkeyPatch) -> None:
     import httpx2
 
     made: list[ssl.SSLContext] = []
-    monkeypatch.setattr(httpx2, "create_ssl_context", lambda: made.append(ssl.create_default_context()) or made[0])
+    create = httpx2.create_ssl_context
+
+    def remember() -> ssl.SSLContext:
+        made.append(create())
+        return made[0]
+
+    monkeypatch.setattr(httpx2, "create_ssl_context", remember)
     asyncio.run(_refused_tls())
-    assert made
-    assert made[0].verify_mode is ssl.CERT_REQUIRED
+    assert [context.verify_mode for context in made] == [ssl.CERT_REQUIRED]
 
 
 async def _refused_tls() -> None:

@@ -105,5 +105,6 @@ def check_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) 
 
 
 def hide_keys(text: str) -> str:
-    """A model's name before it was checked: without what might be a key in the place of a variable's name."""
-    return re.sub(r"(api_key_env\s*=)[^,&#]*", r"\1***", text)
+    """A model's name before it was checked: without what might be a key, wherever it was put."""
+    text = re.sub(r"://[^?#&,\s]*@", "://", text)
+    return re.sub(r"(api_key_env\s*=)[^,&#]*|(extra_body\s*=)[^&#]*", r"\1\2***", text)
