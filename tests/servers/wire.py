@@ -423,6 +423,13 @@ class LlamaCppPython(Wire):
                 code="context_length_exceeded",
             )
 
+    def token_name(self, token: int, body: Body) -> str:
+        return self.decoded([token])
+
+    def decoded(self, tokens: Sequence[int]) -> str:
+        """The text of tokens: what is not a whole character is left out, and so are special tokens."""
+        return self.words.decode(tokens, special=False).replace("\ufffd", "")
+
     def completions(self, body: Body) -> Any:
         prompt = body.get("prompt", "")
         if isinstance(prompt, list) and (len(prompt) != 1 or not isinstance(prompt[0], str)):
@@ -445,8 +452,8 @@ class LlamaCppPython(Wire):
         found = super().logprobs([BOS, *own], reply, body, text_offset)
         if found:
             found = {key: values[1:] for key, values in found.items()}
-            names = found["tokens"]
-            found["text_offset"] = list(itertools.accumulate(map(len, names), initial=0))[: len(names)]
+            scored = [*own, *reply.tokens][: len(found["tokens"])]
+            found["text_offset"] = [len(self.decoded(scored[:end])) for end in range(len(scored))]
             if not has_bos:  # it takes the rows from the first on, which is right behind a BOS only
                 rows = log_softmax(self.numbers.model.rows(tuple(prompt)))
                 found["token_logprobs"][: len(own)] = [float(row[token]) for row, token in zip(rows, own, strict=True)]

@@ -1,0 +1,36 @@
+"""Fixtures of the tests of servers: the demo model in this process, and models behind stub servers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pytest
+
+from pytest_llmeval.models.registry import load_model, parse_model_spec
+from pytest_llmeval.models.settings import ModelSettings
+from tests.servers.stub import StubServer
+
+Connect: TypeAlias = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def demo() -> Any:
+    """The demo model, in this process."""
+    return load_model(parse_model_spec("demo"), ModelSettings(device="cpu"))
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Makes models: ``connect(stub, "tokenizer=…", …)`` or ``connect(url)``. They are closed behind the test."""
+    with contextlib.ExitStack() as stack:
+
+        def load(server: StubServer | str, *arguments: str) -> Any:
+            url = server if isinstance(server, str) else server.url
+            spec = "?".join([url, "&".join(arguments)] if arguments else [url])
+            model = load_model(parse_model_spec(spec), ModelSettings())
+            stack.callback(getattr(model, "close"))  # noqa: B009
+            return model
+
+        yield load
