@@ -384,6 +384,19 @@ def test_a_host_that_does_not_answer(method: str, num_sleeps: int) -> None:
     assert len(clock.sleeps) == num_sleeps
 
 
+def test_a_server_that_has_gone_is_not_waited_for_again() -> None:
+    clock = Clock()
+
+    async def main() -> None:
+        endpoint = Endpoint(url=f"http://127.0.0.1:{free_port()}/v1", max_connections=2)
+        client = Client(endpoint, sleep=clock.sleep, clock=clock)
+        found = await asyncio.gather(*(client.post("/x", {}) for _ in range(50)), return_exceptions=True)
+        assert {type(error) for error in found} == {Unreachable}
+
+    asyncio.run(main())
+    assert len(clock.sleeps) <= 10  # two were under way
+
+
 def test_a_host_that_takes_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECT_TIMEOUT_S", 0.05)
 

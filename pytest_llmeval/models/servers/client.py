@@ -146,7 +146,7 @@ class Client:
         self._key, self._headers = Secret(key), Secret(_headers(endpoint, key))
         self._api, self._root = urlsplit(endpoint.url).path, urlsplit(endpoint.root).path
         self._sleep, self._clock, self._wall_clock, self._jitter = sleep, clock, wall_clock, jitter
-        self._stopped: str | None = None
+        self._ended: ModelStopped | Unreachable | None = None
         self._connections: Connections | None = None
 
     async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
@@ -159,7 +159,7 @@ class Client:
     async def post(self, path: str, body: Mapping[str, JSON], *, tries: int | None = None) -> dict[str, Any]:
         """The JSON object that the server answers ``body`` with.
 
-        Raises ``RequestRefused``, ``ModelStopped`` and ``Unreachable``.
+        Raises ``RequestRefused``; ``ModelStopped`` and ``Unreachable``, which every later call raises at once.
         """
         content = json.dumps(body, separators=(",", ":")).encode()
         async with self.limit.slot() as ticket:
@@ -168,6 +168,9 @@ class Client:
             self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
             try:
                 found = await self._repeat(lambda: self._post(path, content, ticket), tries or NUM_TRIES)
+            except (ModelStopped, Unreachable) as error:
+                self._ended = self._ended or type(error)(str(error))  # without its traceback
+                raise
             finally:
                 self.usage.num_in_flight -= 1
         self._count_tokens(found)
@@ -201,15 +204,13 @@ class Client:
             self.limit.answered(ticket)
             return reply.body
         found = self._judge(reply)
-        if isinstance(found, ModelStopped):
-            self._stopped = str(found)
-        elif reply.status == 429:
+        if reply.status == 429 and isinstance(found, _Passing):
             self.limit.refused(ticket)
         raise found
 
     async def _exchange(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Reply:
-        if self._stopped is not None:
-            raise ModelStopped(self._stopped)
+        if self._ended is not None:
+            raise type(self._ended)(str(self._ended))
         try:
             if self._connections is None:
                 self._connections = connections_to(self.endpoint, self._headers)

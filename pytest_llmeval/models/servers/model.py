@@ -168,7 +168,8 @@ class ServerModel(Backend):
 
     async def _settle(self, question: Question, futures: Sequence[Future[Response | Failed]]) -> None:
         try:
-            answers: _Answers = await self._replicas.ask(lambda replica: _ask(question, replica))
+            prompt = question.pair.context if isinstance(question, Pair) else None
+            answers: _Answers = await self._replicas.ask(lambda replica: _ask(question, replica), prompt)
         except RequestError as error:
             answers = dict.fromkeys(question.places, error)
         except asyncio.CancelledError as error:

@@ -1,8 +1,9 @@
-"""The servers of one model: who is asked next, and what happens when one dies."""
+"""The servers of one model: which is asked next, and what happens when one dies."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +14,9 @@ from pytest_llmeval.models.servers.dialects.base import Dialect, Found
 __all__ = ["Replica", "Replicas"]
 
 _T = TypeVar("_T")
+_SLACK = 4
+"""So many questions more than its share may a server have that has read their prompt: as many as have options."""
+_NUM_REMEMBERED = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,14 +39,16 @@ class Replicas:
 
     def __init__(self, members: Sequence[Replica]) -> None:
         self.members = tuple(members)
+        self._readers: OrderedDict[Hashable, Replica] = OrderedDict()
 
-    async def ask(self, question: Callable[[Replica], Awaitable[_T]]) -> _T:
+    async def ask(self, question: Callable[[Replica], Awaitable[_T]], prompt: Hashable = None) -> _T:
         """What the question's server answers. A server that is gone, or refuses to go on, is not asked again.
 
-        Raises ``RequestError``, and what ended the last server.
+        The server that was last asked about the same ``prompt`` has read it already: it is asked again if it has
+        little more to do than the others. Raises ``RequestError``, and what ended the last server.
         """
         while True:
-            replica = self._next()
+            replica = self._next(prompt)
             replica.num_open += 1
             try:
                 return await question(replica)
@@ -51,13 +57,22 @@ class Replicas:
             finally:
                 replica.num_open -= 1
 
-    def _next(self) -> Replica:
+    def _next(self, prompt: Hashable) -> Replica:
         alive = [replica for replica in self.members if replica.error is None]
         if not alive:
             error = self.members[-1].error
             assert error is not None
             raise ModelStopped(str(error))
-        return min(alive, key=lambda replica: replica.load)
+        chosen = min(alive, key=lambda replica: replica.load)
+        if prompt is None or len(alive) == 1:
+            return chosen
+        reader = self._readers.pop(prompt, chosen)
+        if reader.error is None and reader.num_open - _SLACK <= chosen.load * reader.client.limit.width:
+            chosen = reader
+        self._readers[prompt] = chosen
+        if len(self._readers) > _NUM_REMEMBERED:
+            self._readers.popitem(last=False)
+        return chosen
 
     @property
     def num_concurrent(self) -> int:
