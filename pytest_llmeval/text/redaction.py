@@ -34,7 +34,9 @@ _LONGEST_MESSAGE = 1000
 
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
     """``text`` without values of environment variables named like secrets, tokens, and credentials in URLs."""
-    for name, value in (os.environ if environ is None else environ).items():
+    environ = os.environ if environ is None else environ
+    for name in list(environ):
+        value = environ.get(name, "")  # another thread may have taken it away, as pytest does with its own
         if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET and os.sep not in value:
             text = text.replace(value, "***")
     for pattern, replacement in _SECRET_TEXT:

@@ -179,6 +179,8 @@ class StubServer:
         model: LanguageModel = _instant_model() if instant else _demo_model()
         numbers = Numbers(model, _words(), self.faults)
         settings: dict[str, Any] = {"num_slots": num_slots} if dialect == "llama-server" else {}
+        if instant:
+            settings["root"] = "/no/such/folder"  # so that no tokenizer is loaded from it
         self.wire = WIRES[dialect](numbers, name=name, max_length=max_length, key=key, **settings)
         self._record = _Record(keep)
         self._on_death = on_death

@@ -43,13 +43,22 @@ class Wire:
     software: ClassVar[str] = "uvicorn"
     """What the header ``Server`` says."""
 
-    def __init__(self, numbers: Numbers, *, name: str = "demo", max_length: int = 4096, key: str | None = None) -> None:
+    def __init__(
+        self,
+        numbers: Numbers,
+        *,
+        name: str = "demo",
+        max_length: int = 4096,
+        key: str | None = None,
+        root: str = str(DEMO),
+    ) -> None:
         self.numbers = numbers
         self.words = numbers.words
         self.faults = numbers.faults
         self.name = name
         self.max_length = max_length
         self.key = key
+        self.root = root
         self.routes: dict[tuple[str, str], Handler] = {
             ("GET", "/v1/models"): lambda _: {"object": "list", "data": [self.model_card()]},
             ("POST", "/v1/completions"): self.completions,
@@ -262,7 +271,7 @@ class Vllm(Wire):
             raise Refused(401, {"error": "Unauthorized"})
 
     def model_card(self) -> Body:
-        return {**super().model_card(), "root": str(DEMO), "parent": None, "max_model_len": self.max_length}
+        return {**super().model_card(), "root": self.root, "parent": None, "max_model_len": self.max_length}
 
     def tokenize(self, body: Body) -> Body:
         if "messages" in body:
@@ -298,7 +307,7 @@ class Sglang(Wire):
 
     def __init__(self, numbers: Numbers, **settings: Any) -> None:
         super().__init__(numbers, **settings)
-        info = {"model_path": str(DEMO), "tokenizer_path": str(DEMO), "served_model_name": self.name}
+        info = {"model_path": self.root, "tokenizer_path": self.root, "served_model_name": self.name}
         server = {**info, "version": "0.5.9", "context_length": self.max_length, "max_total_num_tokens": 100_000}
         self.routes |= {
             ("GET", "/get_server_info"): lambda _: server,
