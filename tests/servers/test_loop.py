@@ -66,6 +66,23 @@ def test_shutdown_cancels_tasks_then_closes() -> None:
     assert all(future.cancelled() for future in futures)
 
 
+def test_it_ends_with_its_last_user() -> None:
+    async def close() -> None: ...
+
+    async def use() -> None:
+        loop.at_shutdown(close)
+
+    async def end() -> None:
+        loop.forget(close)
+
+    loop.run(use()).result()
+    loop.shutdown_if_unused()
+    assert threads() == ["llmeval-servers"]
+    loop.run(end()).result()
+    loop.shutdown_if_unused()
+    assert threads() == []
+
+
 def test_cancelling_a_future_cancels_its_coroutine() -> None:
     begun, ended = threading.Event(), threading.Event()
 

@@ -179,6 +179,7 @@ class Client:
     async def close(self) -> None:
         """Close all connections."""
         if self._connections is not None:
+            loop.forget(self.close)
             connections, self._connections = self._connections, None
             await connections.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-__all__ = ["at_shutdown", "run", "shutdown"]
+__all__ = ["at_shutdown", "forget", "run", "shutdown", "shutdown_if_unused"]
 
 _T = TypeVar("_T")
 _PATIENCE_S = 5.0
@@ -25,7 +25,7 @@ class LoopThread:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._main, name="llmeval-servers", daemon=True)
-        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self.closers: list[Callable[[], Awaitable[None]]] = []
         self._thread.start()
 
     def _main(self) -> None:
@@ -43,10 +43,6 @@ class LoopThread:
         """Whether this is called from its own thread."""
         return threading.current_thread() is self._thread
 
-    def at_shutdown(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Have ``close`` awaited at the end, after all tasks."""
-        self._closers.append(close)
-
     def shutdown(self) -> None:
         """Cancel what still runs, close what was to be closed, and end the thread."""
         if self._loop.is_closed() or not self._thread.is_alive():
@@ -62,8 +58,8 @@ class LoopThread:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        while self._closers:
-            await self._closers.pop()()
+        while self.closers:
+            await self.closers.pop()()
         await self._loop.shutdown_asyncgens()
 
 
@@ -88,7 +84,13 @@ def run(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
 def at_shutdown(close: Callable[[], Awaitable[None]]) -> None:
     """On this process's loop: have ``close`` awaited when it ends, after all tasks. On another loop nothing happens."""
     if _current is not None and _current.is_running_here():
-        _current.at_shutdown(close)
+        _current.closers.append(close)
+
+
+def forget(close: Callable[[], Awaitable[None]]) -> None:
+    """Take back what was given to ``at_shutdown``."""
+    if _current is not None and close in _current.closers:
+        _current.closers.remove(close)
 
 
 def shutdown() -> None:
@@ -98,6 +100,12 @@ def shutdown() -> None:
         thread, _current = _current, None
     if thread is not None and thread.pid == os.getpid():
         thread.shutdown()
+
+
+def shutdown_if_unused() -> None:
+    """End this process's loop where nothing is left that is to be closed at its end."""
+    if _current is not None and not _current.closers:
+        shutdown()
 
 
 def _after_fork() -> None:

@@ -82,6 +82,7 @@ class ServerModel(Backend):
         for replica in self._replicas.members:
             loop.run(replica.client.close()).result()
         self._encoders.shutdown(wait=False, cancel_futures=True)
+        loop.shutdown_if_unused()
 
     # Asking
 
