@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,25 @@ _FINISHED = re.compile(
 
 
 def run_lm_eval(
-    work: Work, model: Path, folder: Path, variables: dict[str, str], *, batch_size: int, log_samples: bool = True
+    work: Work,
+    model: Path,
+    folder: Path,
+    variables: dict[str, str],
+    *,
+    batch_size: int,
+    log_samples: bool = True,
+    model_arguments: Sequence[str] = (),
 ) -> Outcome:
-    """Run ``work`` in a process of its own; ``folder`` is empty and takes all files. Raises ``CommandFailed``."""
+    """Run ``work`` in a process of its own; ``folder`` is empty and takes all files. Raises ``CommandFailed``.
+
+    ``model_arguments`` stand in the place of those that load ``model`` by transformers.
+    """
     data = folder / "prompts.jsonl"
     work.write(data)
     (folder / "task.yaml").write_text(yaml.safe_dump(_task(work, data), sort_keys=False), encoding="utf-8")
     command = [
-        *(sys.executable, "-m", "lm_eval", "--model", "hf"),
-        *("--model_args", f"pretrained={model},dtype=float32", "--device", "cpu"),
+        *(sys.executable, "-m", "lm_eval"),
+        *(model_arguments or ("--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu")),
         *("--tasks", work.name, "--include_path", str(folder), "--batch_size", str(batch_size)),
         *("--output_path", str(folder / "results")),
         *(["--log_samples"] if log_samples else []),

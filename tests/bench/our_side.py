@@ -18,11 +18,11 @@ __all__ = ["run_pytest"]
 
 
 def run_pytest(
-    work: Work, model: Path, folder: Path, variables: dict[str, str], *, arguments: Sequence[str] = ()
+    work: Work, model: Path | str, folder: Path, variables: dict[str, str], *, arguments: Sequence[str] = ()
 ) -> Outcome:
     """Run ``work`` in a process of its own; ``folder`` is empty and takes all files. Raises ``CommandFailed``.
 
-    ``arguments`` are more options of pytest's.
+    ``arguments`` are more options of pytest's. ``model`` is a folder, or what else ``--llm-model`` takes.
     """
     work.write(folder / "prompts.jsonl")
     (folder / "suite.yaml").write_text(yaml.safe_dump(_suite(work), sort_keys=False), encoding="utf-8")

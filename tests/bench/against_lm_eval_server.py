@@ -1,0 +1,150 @@
+"""Requests per second to one server: ``pytest`` with this plugin against lm-evaluation-harness's local-completions.
+
+    pip install 'lm_eval[api]'
+    python -m tests.bench.against_lm_eval_server URL --tokenizer FOLDER         # prints JSON lines
+    python -m tests.bench.against_lm_eval_server URL --tokenizer FOLDER --text  # a server that takes no token ids
+
+``URL`` is the API root of a server that runs already, ``http://127.0.0.1:8000/v1``, whose prompt logprobs both sides
+ask for; ``FOLDER`` the model's tokenizer, which both sides use. The works are those of ``against_lm_eval``, on the same
+rendered prompts. Each side is a process of its own; the two take turns. lm-eval sends as many requests at once as ours
+may, and is given the best of the batch sizes 1 and 8 (requests to llama-cpp-python cannot be batched: give
+``--batch-size 1``).
+
+Of each process the time of the same process with one question is taken off, which is importing, connecting and our
+self-test: ``requests_per_s`` is of the rest. ``ratio`` is ours by lm-eval's. ``largest_difference`` is between
+log-likelihoods of single requests, in nats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.lm_eval_side import run_lm_eval
+from tests.bench.measured_process import CommandFailed, environment
+from tests.bench.models_for_bench import token_counter
+from tests.bench.our_side import run_pytest
+from tests.bench.side_of_bench import Outcome, equal_texts, largest_difference
+from tests.bench.works_for_bench import Sizes, Work, data_problem, make_work
+
+__all__ = ["main"]
+
+_WORKS = ("letters_one_header", "letters_several_headers", "commonsense_qa_texts", "gsm8k_generation")
+
+
+@dataclass(slots=True)
+class Bench:
+    """One server, and where the runs' files go."""
+
+    url: str
+    name: str
+    tokenizer: Path
+    width: int
+    takes_ids: bool
+    folder: Path
+    _runs: int = field(default=0, init=False)
+
+    def ours(self, work: Work) -> Outcome:
+        """Our side's run."""
+        folder, variables = self._next()
+        model = f"{self.url}#{self.name}?tokenizer={self.tokenizer}&max_connections={self.width}"
+        return run_pytest(work, model, folder, variables)
+
+    def theirs(self, work: Work, batch_size: int) -> Outcome:
+        """lm-eval's run."""
+        folder, variables = self._next()
+        settings = {
+            "model": self.name,
+            "base_url": f"{self.url}/completions",
+            "tokenizer": str(self.tokenizer),
+            "tokenized_requests": self.takes_ids,
+            "num_concurrent": self.width,
+            "max_retries": 3,
+        }
+        arguments = ",".join(f"{key}={value}" for key, value in settings.items())
+        model_arguments = ("--model", "local-completions", "--model_args", arguments)
+        variables["OPENAI_API_KEY"] = "none"
+        return run_lm_eval(
+            work, self.tokenizer, folder, variables, batch_size=batch_size, model_arguments=model_arguments
+        )
+
+    def _next(self) -> tuple[Path, dict[str, str]]:
+        self._runs += 1
+        folder = self.folder / f"{self._runs:03d}"
+        folder.mkdir(parents=True)
+        return folder, environment(self.folder, num_threads=1)
+
+
+def compare(bench: Bench, work: Work, *, repeat: int, batch_sizes: Sequence[int]) -> dict[str, object]:
+    """Time both sides."""
+    one = work.first(1)
+    our_start, their_start = bench.ours(one).process_seconds, bench.theirs(one, batch_sizes[0]).process_seconds
+    tried = {size: bench.theirs(work, size) for size in batch_sizes}
+    best = min(tried, key=lambda size: tried[size].process_seconds)
+    ours, theirs = [bench.ours(work)], [tried[best]]
+    while len(ours) < repeat:
+        ours.append(bench.ours(work))
+        theirs.append(bench.theirs(work, best))
+    num_requests = work.num_requests - one.num_requests
+    our_rate = num_requests / (statistics.median(side.process_seconds for side in ours) - our_start)
+    their_rate = num_requests / (statistics.median(side.process_seconds for side in theirs) - their_start)
+    line: dict[str, object] = {
+        "work": work.name,
+        "questions": len(work.prompts),
+        "requests": work.num_requests,
+        "runs": repeat,
+        "ours_requests_per_s": round(our_rate, 2),
+        "lm_eval_requests_per_s": round(their_rate, 2),
+        "ratio": round(our_rate / their_rate, 2),
+        "ours_process_s": round(statistics.median(side.process_seconds for side in ours), 2),
+        "lm_eval_process_s": round(statistics.median(side.process_seconds for side in theirs), 2),
+        "lm_eval_batch_size": best,
+    }
+    if work.kind == "generation":
+        return line | {"equal_generations": equal_texts(ours[0], theirs[0])}
+    return line | {"largest_difference": float(f"{largest_difference(ours[0], theirs[0]):.2g}")}
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--text", action="store_true", help="lm-eval sends prompts as text")
+    parser.add_argument("--only", action="append", choices=_WORKS)
+    parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--max-length", type=int, default=512, metavar="TOKENS", help="of the server's context")
+    parser.add_argument("--width", type=int, default=8, help="requests at once, of both sides")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--batch-size", type=int, action="append", help="lm-eval's; default: 1 and 8")
+    options = parser.parse_args(given)
+    if problem := data_problem():
+        parser.error(problem)
+    with urllib.request.urlopen(f"{options.url}/models") as reply:
+        name = json.loads(reply.read())["data"][0]["id"]
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(
+            options.url, name, options.tokenizer.resolve(), options.width, not options.text, Path(folder) / "runs"
+        )
+        sizes = Sizes(max_length=options.max_length, num_questions=options.questions)
+        for work_name in options.only or _WORKS:
+            try:
+                work = make_work(work_name, sizes, token_counter(options.tokenizer))
+                line = compare(bench, work, repeat=options.repeat, batch_sizes=options.batch_size or [1, 8])
+            except CommandFailed as failure:
+                failed += 1
+                line = {"work": work_name, "failed": str(failure)[-1000:]}
+            print(json.dumps({"measured": "against_lm_eval_server", "url": options.url} | line), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
