@@ -1,8 +1,8 @@
 """Open connections to one host, each with one request at a time.
 
-A request through httpx2 costs about 1 ms of processor time, more than many servers take to answer a short one, and its
-connections take bytes that follow a reply for the beginning of the next. So requests go directly over sockets with
-h11, which httpx2 stands on too; httpx2 is asked where a proxy stands between.
+A request through httpx2 costs over 1 ms of processor time, more than many servers take to answer a short one, and its
+connections take bytes that follow a reply for the beginning of the next. So requests go directly over sockets; httpx2
+is asked where a proxy stands between, and which certificates are trusted.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-import h11
-
 from pytest_llmeval.models.endpoints import Endpoint
+from pytest_llmeval.models.servers.http1 import BadReply, ReplyReader
 
 __all__ = ["Answer", "BrokenConnection", "Connections", "NoAnswer", "NoConnection", "Secret", "connections_to"]
 
@@ -103,9 +102,8 @@ class _Direct:
         self._uses_tls = uses_tls
         self._host = host
         self._port = port or (443 if uses_tls else 80)
-        self._headers = Secret(
-            [(name.encode(), value.encode()) for name, value in {"host": netloc, **_COMMON, **headers.reveal()}.items()]
-        )
+        lines = [f"{name}: {value}\r\n" for name, value in {"host": netloc, **_COMMON, **headers.reveal()}.items()]
+        self._lines = Secret("".join(lines).encode("ascii"))
         self._idle: list[_Connection] = []
         self._tls: ssl.SSLContext | None = None
 
@@ -114,7 +112,7 @@ class _Direct:
         connection = self._take_idle() or await self._connect()
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await connection.exchange(self._request(method, path, content), content)
+                answer = await connection.exchange(self._request(method, path, content))
         except TimeoutError:
             raise NoAnswer(f"no reply within {timeout_s:g} s") from None
         finally:
@@ -130,14 +128,11 @@ class _Direct:
         await asyncio.sleep(0)  # transports close in the loop's next round
 
     def _request(self, method: str, path: str, content: bytes | None) -> Secret:
-        headers = self._headers.reveal()
-        if content is not None:
-            headers = [
-                *headers,
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(content)).encode()),
-            ]
-        return Secret(h11.Request(method=method, target=path, headers=headers))
+        first = f"{method} {path} HTTP/1.1\r\n".encode("ascii")
+        if content is None:
+            return Secret(b"%s%s\r\n" % (first, self._lines.reveal()))
+        kind = b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(content)
+        return Secret(b"".join((first, self._lines.reveal(), kind, content)))
 
     def _take_idle(self) -> _Connection | None:
         """The connection that was used last; where that has expired, so have all the others."""
@@ -172,10 +167,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._http = h11.Connection(h11.CLIENT)
+        self._reader = ReplyReader()
         self._done: asyncio.Future[None] | None = None
-        self._head: h11.Response | None = None
-        self._body: list[bytes] = []
         self._idle_since = 0.0
 
     @property
@@ -190,34 +183,24 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def exchange(self, request: Secret, content: bytes | None) -> Answer:
+    async def exchange(self, request: Secret) -> Answer:
         """Send one request and wait for its reply."""
-        assert self._transport is not None
-        if not self.is_usable:
+        if self._transport is None or not self.is_usable:
             raise BrokenConnection("the server closed it")
-        self._done, self._head, self._body = self._loop.create_future(), None, []
-        self._transport.write(self._sent(request, content))
+        self._done, self._reader = self._loop.create_future(), ReplyReader()
+        self._transport.write(request.reveal())
         await self._done
-        head: h11.Response | None = self._head
-        assert head is not None
-        if self._http.trailing_data[0]:
-            self.close()
+        if self._reader.has_more:
             raise BrokenConnection("more came than one reply")
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-        return Answer(head.status_code, headers, b"".join(self._body))
+        return Answer(self._reader.status, self._reader.headers, self._reader.body)
 
     def release(self) -> None:
         """Make it ready for the next request, or close it, where its reply has not ended or it is to be the last."""
-        self._done, self._body = None, []
-        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE and self.is_usable:
-            self._http.start_next_cycle()
+        reader, self._done, self._reader = self._reader, None, ReplyReader()
+        if reader.is_done and reader.keeps_open and not reader.has_more:
             self._idle_since = self._loop.time()
         else:
             self.close()
-
-    def _sent(self, request: Secret, content: bytes | None) -> bytes:
-        parts = (request.reveal(), *([h11.Data(data=content)] if content else []), h11.EndOfMessage())
-        return b"".join(self._http.send(part) or b"" for part in parts)
 
     # What the loop calls
 
@@ -228,38 +211,28 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._done is None:  # nothing was asked: whatever this is, it must not pass for the next reply
             self.close()
-        else:
-            self._http.receive_data(data)
-            self._read_events()
+            return
+        try:
+            self._reader.feed(data)
+        except BadReply as error:
+            self._fail(str(error))
+            return
+        self._notice()
 
     def eof_received(self) -> None:
-        if self._done is not None:
-            self._http.receive_data(b"")
-            self._read_events()
+        try:
+            self._reader.feed_end()
+        except BadReply as error:
+            self._fail(str(error))
+            return
+        self._notice()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._fail("the server closed it" if error is None else _reason(error))
 
-    def _read_events(self) -> None:
-        try:
-            while True:
-                event = self._http.next_event()
-                if event is h11.NEED_DATA or event is h11.PAUSED:
-                    return
-                if isinstance(event, h11.Response):
-                    self._head = event
-                elif isinstance(event, h11.Data):
-                    self._body.append(bytes(event.data))
-                elif isinstance(event, h11.EndOfMessage):
-                    if self._done is not None and not self._done.done():
-                        self._done.set_result(None)
-                    return
-                elif isinstance(event, h11.ConnectionClosed):
-                    self._fail("the server closed it")
-                    return
-        except h11.RemoteProtocolError as error:
-            self._fail(str(error))
-            self.close()
+    def _notice(self) -> None:
+        if self._reader.is_done and self._done is not None and not self._done.done():
+            self._done.set_result(None)
 
     def _fail(self, problem: str) -> None:
         if self._done is not None and not self._done.done():
