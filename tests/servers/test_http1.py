@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import h11
@@ -49,7 +50,7 @@ def read_by_h11(pieces: Sequence[bytes], ends: bool) -> tuple[int, bytes] | str:
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     bounds = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[first:last] for first, last in zip(bounds, bounds[1:], strict=False) if last > first]
+    return [data[first:last] for first, last in itertools.pairwise(bounds) if last > first]
 
 
 def chunked(parts: Sequence[bytes], trailers: bytes) -> bytes:

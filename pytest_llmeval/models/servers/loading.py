@@ -45,7 +45,7 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
             loop.run(client.close()).result()
         if isinstance(error, OptionError) or not isinstance(error, LLMEvalError):
             raise
-        raise model_error(name, str(error)) from None
+        raise model_error(name, str(error).removeprefix(f"{name}: ")) from None
 
 
 def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> ServerModel:
