@@ -94,6 +94,14 @@ class Reply:
         return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
 
 
+class TimedReply(dict[str, Any]):
+    """A JSON object, and the seconds from its request, which had waited for its turn, to its end."""
+
+    def __init__(self, body: Mapping[str, Any], *, seconds: float) -> None:
+        super().__init__(body)
+        self.seconds = seconds
+
+
 @dataclass(slots=True, kw_only=True)
 class Usage:
     """What was asked of a server so far. ``num_retries`` counts by reason: ``429``, ``500``, ``timed out``, …"""
@@ -156,7 +164,7 @@ class Client:
         """
         return await self._repeat(lambda: self._get(path, timeout_s), tries)
 
-    async def post(self, path: str, body: Mapping[str, JSON], *, tries: int | None = None) -> dict[str, Any]:
+    async def post(self, path: str, body: Mapping[str, JSON], *, tries: int | None = None) -> TimedReply:
         """The JSON object that the server answers ``body`` with.
 
         Raises ``RequestRefused``; ``ModelStopped`` and ``Unreachable``, which every later call raises at once.
@@ -199,11 +207,12 @@ class Client:
             raise found
         return reply
 
-    async def _post(self, path: str, content: bytes, ticket: Ticket) -> dict[str, Any]:
+    async def _post(self, path: str, content: bytes, ticket: Ticket) -> TimedReply:
+        started = time.perf_counter()
         reply = await self._exchange("POST", path, content, None)
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             self.limit.answered(ticket)
-            return reply.body
+            return TimedReply(reply.body, seconds=time.perf_counter() - started)
         found = self._judge(reply)
         if reply.status == 429 and isinstance(found, _Passing):
             self.limit.refused(ticket)
@@ -298,10 +307,12 @@ class Client:
         return one_line(f"{self.endpoint.url}: {problem}", 2 * _LONGEST_MESSAGE)
 
     def _count_tokens(self, body: Mapping[str, Any]) -> None:
-        usage = body.get("usage")
-        if isinstance(usage, dict):
-            self.usage.num_prompt_tokens += _number(usage.get("prompt_tokens", usage.get("input_tokens")))
-            self.usage.num_tokens += _number(usage.get("completion_tokens", usage.get("output_tokens")))
+        """OpenAI's and Anthropic's ``usage``, SGLang's ``meta_info``, and what llama-server and Ollama have instead."""
+        counts = next((found for key in ("usage", "meta_info") if isinstance(found := body.get(key), dict)), body)
+        for read in ("prompt_tokens", "input_tokens", "tokens_evaluated", "prompt_eval_count"):
+            self.usage.num_prompt_tokens += _number(counts.get(read))
+        for written in ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count"):
+            self.usage.num_tokens += _number(counts.get(written))
 
 
 def _given_up(error: LLMEvalError, tries: int) -> LLMEvalError:

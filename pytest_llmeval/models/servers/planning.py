@@ -26,6 +26,10 @@ from pytest_llmeval.types import (
 __all__ = ["Options", "Pair", "Planner", "Question", "Text", "Windows"]
 
 
+_MOST_TOKENS = 100
+"""Options in one request; vLLM takes 128."""
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A text to be written. ``num_prompt_tokens`` is what the server should count; None where that is not known."""
@@ -156,8 +160,9 @@ class Planner:
         """One question where that is fewer requests than one for each: what they share is scored by itself."""
         if len(members) < (3 if shared else 1):
             return [Pair(tuple(places), pair) for pair, places in members.items()]
-        tokens = {pair.continuation[-1]: tuple(places) for pair, places in members.items()}
-        return [Options(context, shared, tokens)]
+        tokens = [(pair.continuation[-1], tuple(places)) for pair, places in members.items()]
+        parts = (tokens[first : first + _MOST_TOKENS] for first in range(0, len(tokens), _MOST_TOKENS))
+        return [Options(context, shared, dict(part)) for part in parts]
 
     def _windows(self, place: int, request: LoglikelihoodRollingRequest) -> Windows:
         self._check("loglikelihood_rolling")

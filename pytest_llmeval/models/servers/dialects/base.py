@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -241,10 +240,9 @@ class Dialect(ABC):
         A setting that the server says it does not support is left out and the request sent again.
         """
         while True:
-            started = time.perf_counter()
             try:
                 reply = await client.post(path, self.body(self._named(fields)), tries=self.tries)
-                return reply, getattr(reply, "seconds", time.perf_counter() - started)
+                return reply, reply.seconds
             except RequestRefused as error:
                 if not self._adapts(str(error), fields):
                     raise

@@ -1,0 +1,277 @@
+"""What dialects make of replies: each that is not what was asked for is an error of its sample, and no number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.endpoints import Endpoint
+from pytest_llmeval.models.servers.client import Client, Reply, RequestRefused, TimedReply
+from pytest_llmeval.models.servers.detection import DIALECT_CLASSES
+from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair, seed_of
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
+
+PAIR = EncodedPair((0, 11), (12, 13))
+CHAT = (Message(role="user", content="Hello"),)
+
+
+class FakeClient:
+    """Answers each post with what ``reply`` makes of its body, and keeps the bodies."""
+
+    def __init__(self, reply: Callable[[Mapping[str, Any]], Any] | Any) -> None:
+        self.endpoint = Endpoint(url="http://fake/v1")
+        self.bodies: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self._reply = reply
+
+    async def post(self, path: str, body: Mapping[str, Any], *, tries: int | None = None) -> TimedReply:
+        self.paths.append(path)
+        self.bodies.append(dict(body))
+        found = self._reply(body) if callable(self._reply) else self._reply
+        if isinstance(found, Exception):
+            raise found
+        return TimedReply(found, seconds=0.5)
+
+    async def get(self, path: str, **settings: Any) -> Reply:
+        return Reply(status=404, headers={}, body=None, text="")
+
+
+def dialect_of(name: str, **settings: Any) -> Dialect:
+    return DIALECT_CLASSES[name](model="m", **settings)
+
+
+def generate(name: str, reply: Any, request: GenerateRequest, **settings: Any) -> tuple[GenerateResponse, FakeClient]:
+    client = FakeClient(reply)
+    return asyncio.run(dialect_of(name, **settings).generate(cast("Client", client), request)), client
+
+
+def chat_reply(**message: Any) -> dict[str, Any]:
+    choice = {"message": {"role": "assistant", **message}, "finish_reason": message.pop("finish", "stop")}
+    return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
+
+
+def echo(tokens: list[str], logprobs: list[Any], **more: Any) -> dict[str, Any]:
+    tops = [None if value is None else {token: value} for token, value in zip(tokens, logprobs, strict=False)]
+    found = {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, **more}
+    choice = {"text": "".join(tokens), "logprobs": found, "finish_reason": "length"}
+    return {"choices": [choice], "usage": {"prompt_tokens": len(tokens), "completion_tokens": 0}}
+
+
+IDS = ["token_id:0", "token_id:11", "token_id:12", "token_id:13"]
+
+
+def test_echo_of_ids() -> None:
+    client = FakeClient(echo(IDS, [None, -1.0, -2.0, -3.0]))
+    response = asyncio.run(dialect_of("vllm").loglikelihood(cast("Client", client), PAIR))
+    assert (response.loglikelihood, response.num_tokens, response.num_context_tokens) == (-5.0, 2, 2)
+    assert (response.is_greedy, response.seconds, response.is_timed) == (True, 0.5, True)
+    assert client.bodies[0]["prompt"] == [0, 11, 12, 13]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "reason"),
+    [
+        (IDS[:3], [None, -1.0, -2.0], "4 tokens were sent and the server's echo has 3"),
+        (IDS, [None, -1.0, -2.0], "4 tokens and 3 logprobs"),
+        ([*IDS[:3], "token_id:14"], [None, -1.0, -2.0, -3.0], "other tokens than were sent"),
+        (["a", "b", "c", "d"], [None, -1.0, -2.0, -3.0], "by their texts, and not by their ids"),
+        (IDS, [-0.5, -1.0, -2.0, -3.0], "a logprob for the first token"),
+        (IDS, [None, None, -2.0, -3.0], "None in a logprob's place"),
+        (IDS, [None, -1.0, -2.0, float("nan")], "not a finite number"),
+        (IDS, [None, -1.0, -2.0, float("-inf")], "not a finite number"),
+        (IDS, [None, -1.0, -2.0, -9999.0], "not a finite number"),
+        (IDS, [None, -1.0, -2.0, 0.2], "a logprob is at most 0"),
+        (IDS, [None, -1.0, -2.0, "-3.0"], "'-3.0' in a logprob's place"),
+    ],
+)
+def test_echo_that_is_refused(tokens: list[str], logprobs: list[Any], reason: str) -> None:
+    client = FakeClient(echo(tokens, logprobs))
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(dialect_of("vllm").score(cast("Client", client), PAIR))
+    assert reason in str(caught.value)
+
+
+def test_prompt_that_the_server_reads_otherwise() -> None:
+    reply = echo(IDS, [None, -1.0, -2.0, -3.0])
+    reply["usage"]["prompt_tokens"] = 5
+    with pytest.raises(RequestError, match="4 tokens were sent and the server read 5"):
+        asyncio.run(dialect_of("vllm").score(cast("Client", FakeClient(reply)), PAIR))
+
+
+def text_echo(tokens: list[str], offsets: list[int], logprobs: list[float | None]) -> dict[str, Any]:
+    reply = echo(tokens, logprobs, text_offset=offsets)
+    reply["usage"] = {"prompt_tokens": len(tokens), "completion_tokens": 1}
+    return reply
+
+
+def test_echo_of_text() -> None:
+    """The last token was written behind the text; the server has read a BOS more than it echoes."""
+    client = FakeClient(text_echo(["The", " sun", " is", " hot"], [0, 3, 7, 10], [None, -1.0, -2.0, -3.0]))
+    pair = TextPair("The", " sun is")
+    scored = asyncio.run(dialect_of("llama-cpp-python").score(cast("Client", client), pair))
+    assert (scored.logprobs, scored.num_context_tokens) == ((-1.0, -2.0), 2)
+    assert (client.bodies[0]["prompt"], client.bodies[0]["max_tokens"]) == ("The sun is", 1)
+
+
+def test_echo_with_parts_of_a_character() -> None:
+    """Their texts are empty; their logprobs count."""
+    tokens, offsets = ["A", " caf", "", "", " x", "!"], [0, 1, 5, 5, 6, 8]
+    reply = text_echo(tokens, offsets, [None, -1.0, -2.0, -3.0, -4.0, -5.0])
+    reply["choices"][0]["text"] = "A café x!"
+    scored = asyncio.run(
+        dialect_of("llama-cpp-python").score(cast("Client", FakeClient(reply)), TextPair("A", " café x"))
+    )
+    assert scored.logprobs == (-1.0, -2.0, -3.0, -4.0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "offsets", "pair", "reason"),
+    [
+        (["The", " sun", "!"], [0, 3, 7], TextPair("The s", "un"), "both an end of the context and a beginning"),
+        (["The", " sun", "!"], [0, 3, 7], TextPair("", "The sun"), "the context is empty"),
+        (["Tha", " sun", "!"], [0, 3, 7], TextPair("The", " sun"), "it ignores echo"),
+        (["The", " sun", "!"], [0, 4, 7], TextPair("The", " sun"), "do not join back"),
+        (["The", " sun", "!"], [1, 3, 7], TextPair("The", " sun"), "do not rise from 0"),
+        (["The", "!"], [0, 3], TextPair("The", " sun"), "it ignores echo"),
+    ],
+)
+def test_text_that_cannot_be_matched(tokens: list[str], offsets: list[int], pair: TextPair, reason: str) -> None:
+    reply = text_echo(tokens, offsets, [None, *[-1.0] * (len(tokens) - 1)])
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(dialect_of("llama-cpp-python").score(cast("Client", FakeClient(reply)), pair))
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (chat_reply(content=None), "content is null"),
+        (chat_reply(content=None, refusal="I cannot."), "the model refused (I cannot.)"),
+        (chat_reply(content=["a"]), "list in the place of its text"),
+        ({"choices": [], "usage": {}}, "0 choices, expected 1"),
+        ({"choices": [*chat_reply(content="a")["choices"] * 2]}, "2 choices, expected 1"),
+        ({"object": "error"}, "has no choices"),
+        ({"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}, "content_filter"),
+    ],
+)
+def test_chat_without_a_reply(reply: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        generate("generic", reply, GenerateRequest(CHAT))
+    assert reason in str(caught.value)
+
+
+def test_reply_is_cut_at_the_first_stop_string() -> None:
+    response, _ = generate(
+        "openai", chat_reply(content="one\ntwo END three"), GenerateRequest(CHAT, stop=("END", "\n"))
+    )
+    assert (response.text, response.finish_reason) == ("one", "stop")
+
+
+def test_reasoning_does_not_meet_stop_strings() -> None:
+    """The server would end it there: the request is sent again without them, as are all that follow."""
+
+    def reply(body: Mapping[str, Any]) -> dict[str, Any]:
+        return chat_reply(content="" if "stop" in body else "4\nSure.", reasoning_content="Two and\ntwo …")
+
+    response, client = generate("vllm", reply, GenerateRequest(CHAT, stop=("\n",)))
+    assert response.text == "4"
+    assert ["stop" in body for body in client.bodies] == [True, False]
+
+
+def test_reasoning_alone_is_no_reply() -> None:
+    reply = chat_reply(content=None, reasoning_content="Hm …")
+    reply["choices"][0]["finish_reason"] = "length"
+    with pytest.raises(RequestError, match="reasoning took all of its max_tokens"):
+        generate("vllm", reply, GenerateRequest(CHAT))
+
+
+def test_fields_that_a_model_refuses() -> None:
+    """They are left out, or named otherwise, from then on."""
+
+    def reply(body: Mapping[str, Any]) -> Any:
+        if "max_tokens" in body:
+            return RequestRefused("400: 'max_tokens' is not supported; use 'max_completion_tokens' instead.", 400)
+        if "temperature" in body:
+            return RequestRefused("400: Unsupported value: 'temperature' does not support 0.", 400)
+        return chat_reply(content="Yes")
+
+    client = FakeClient(reply)
+    dialect = dialect_of("openai")
+    for _ in range(2):
+        asyncio.run(dialect.generate(cast("Client", client), GenerateRequest(CHAT, max_tokens=7)))
+    assert [sorted(body) for body in client.bodies[2:]] == [["max_completion_tokens", "messages", "model", "seed"]] * 2
+    assert list(dialect.left_out) == ["temperature"]
+
+
+def test_other_refusals_are_the_samples() -> None:
+    with pytest.raises(RequestRefused, match="too long"):
+        generate("openai", RequestRefused("400: the prompt is too long", 400), GenerateRequest(CHAT))
+
+
+def test_users_fields_come_last() -> None:
+    _, client = generate(
+        "vllm", chat_reply(content="a"), GenerateRequest(CHAT), extra_body={"top_k": 5}, max_tokens_field="limit"
+    )
+    assert (client.bodies[0]["top_k"], client.bodies[0]["limit"]) == (5, 256)
+
+
+def test_begun_turn_is_continued() -> None:
+    prompt = (*CHAT, Message(role="assistant", content="The answer is"))
+    for name in ("vllm", "sglang"):
+        _, client = generate(name, chat_reply(content=" 4"), GenerateRequest(prompt))
+        assert client.bodies[0]["continue_final_message"] is True
+        assert client.bodies[0]["add_generation_prompt"] is False
+    with pytest.raises(RequestError, match="cannot continue one"):
+        generate("openai", chat_reply(content=" 4"), GenerateRequest(prompt))
+
+
+def test_each_epoch_has_a_seed_of_its_own() -> None:
+    seeds = [seed_of(GenerateRequest("a", temperature=1.0, seed=3, epoch=epoch)) for epoch in range(4)]
+    assert len(set(seeds)) == 4
+    assert seeds[0] == 3
+    assert {seed_of(GenerateRequest("a", seed=3, epoch=epoch)) for epoch in range(4)} == {3}
+
+
+def anthropic_reply(*blocks: dict[str, Any], stop_reason: str = "end_turn") -> dict[str, Any]:
+    return {"content": [*blocks], "stop_reason": stop_reason, "usage": {"input_tokens": 5, "output_tokens": 2}}
+
+
+def test_anthropic() -> None:
+    prompt = (Message(role="system", content="Be brief."), *CHAT)
+    blocks = ({"type": "thinking", "thinking": "Hm.\n"}, {"type": "text", "text": "Hi\nthere"})
+    response, client = generate("anthropic", anthropic_reply(*blocks), GenerateRequest(prompt, stop=("\n", "x")))
+    assert (response.text, response.num_prompt_tokens, response.num_tokens) == ("Hi", 5, 2)
+    body = client.bodies[0]
+    assert (body["system"], body["stop_sequences"], "seed" in body) == ("Be brief.", ["x"], False)
+    assert body["messages"] == [{"role": "user", "content": "Hello"}]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (anthropic_reply(), "has no text"),
+        (anthropic_reply({"type": "text", "text": ""}, stop_reason="refusal"), "ended by the server: refusal"),
+        (anthropic_reply({"type": "text", "text": None}), "something else than text"),
+    ],
+)
+def test_anthropic_without_a_reply(reply: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        generate("anthropic", reply, GenerateRequest(CHAT))
+    assert reason in str(caught.value)
+
+
+def test_ollama_is_asked_raw_and_may_not_cut() -> None:
+    reply = {"response": "4\nSure", "done_reason": "stop", "prompt_eval_count": 7, "eval_count": 3}
+    response, client = generate(
+        "ollama", reply, GenerateRequest("2 + 2 =", stop=("\n",)), extra_body={"options": {"num_ctx": 64}}
+    )
+    body = client.bodies[0]
+    assert (response.text, client.paths, body["raw"], body["truncate"]) == ("4", ["//api/generate"], True, False)
+    assert (body["options"]["num_ctx"], body["options"]["num_predict"]) == (64, 256)
+    with pytest.raises(RequestError, match="num_ctx of 8 tokens"):
+        generate("ollama", reply, GenerateRequest("2 + 2 ="), extra_body={"options": {"num_ctx": 8}})
