@@ -43,6 +43,7 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
     except BaseException as error:
         for client in clients:
             loop.run(client.close()).result()
+        loop.shutdown_if_unused()
         if isinstance(error, OptionError) or not isinstance(error, LLMEvalError):
             raise
         raise model_error(name, str(error).removeprefix(f"{name}: ")) from None

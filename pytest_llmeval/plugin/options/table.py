@@ -53,7 +53,8 @@ OPTIONS: tuple[Option, ...] = (
         metavar="SPEC",
         parse=parsers.model,
         help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, a checkpoint folder, "
-        "replay:FILE (replies from a file), python:MODULE:NAME (a function or class), random or majority (guessing). "
+        "http://HOST:PORT/v1 (a server), openai:NAME, anthropic:NAME, ollama:NAME, replay:FILE (replies from a file), "
+        "python:MODULE:NAME (a function or class), random or majority (guessing). "
         "Given several times, every suite runs on each, and they are compared with the first.",
     ),
     Option(
@@ -105,7 +106,10 @@ OPTIONS: tuple[Option, ...] = (
         metavar="KEY=VALUE",
         parse=parsers.of("models.settings:parse_model_arg"),
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
-        "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. Can be given several times.",
+        "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. How a server is asked: base_url=URL "
+        "(several share the work), api_key_env=VARIABLE, dialect=NAME, tokenizer=ID, max_connections=N, "
+        "timeout=SECONDS, extra_body={…}, max_tokens_field=NAME, price_in=PRICE, price_out=PRICE. Can be given several "
+        "times.",
     ),
     Option(
         name="set",
