@@ -67,7 +67,7 @@ class ModelKind:
     needs_device: bool = False
     """Whether a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
     is_remote: bool = False
-    """Whether a server runs it, which the processes of a session share."""
+    """Whether a server runs it, which the processes of a session share; not asked where no test runs."""
     imports_from_project: bool = False
     """Whether its code may be a module in the current folder or the rootdir."""
     checks_suites: bool = False

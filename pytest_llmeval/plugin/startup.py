@@ -46,6 +46,10 @@ def _check(config: pytest.Config, settings: Settings) -> None:
     if settings.models:
         from pytest_llmeval.plugin.models.loading import check_model_options
 
+        if any(spec.kind.is_remote for spec in settings.model_specs):
+            from pytest_llmeval.models.servers.kind import close_connected
+
+            config.add_cleanup(close_connected)
         check_model_options(settings, loads=is_run)
     from pytest_llmeval.plugin.gate_options import check_gates, read_baseline
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from pytest_llmeval.errors import LLMEvalError, ModelError, RequestError
+from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers.connections import (
@@ -62,7 +62,7 @@ class RequestRefused(RequestError):
         super().__init__(message)
 
 
-class ModelStopped(ModelError):
+class ModelStopped(ModelStoppedError):
     """The server will answer no request of this model: a wrong key, an unknown model, an exhausted quota."""
 
 

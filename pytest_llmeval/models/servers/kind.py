@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from pytest_llmeval.errors import OptionError
@@ -22,12 +22,25 @@ from pytest_llmeval.text.redaction import model_error, redact
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["Anthropic", "NotAURL", "Ollama", "OpenAI", "Server"]
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.model import ServerModel
+
+__all__ = ["Anthropic", "NotAURL", "Ollama", "OpenAI", "Server", "close_connected"]
 
 _OLLAMA_PORT = 11434
 _HOST_AND_PORT = re.compile(
     r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:]+\]|[\w-]+(?:\.[\w-]+)*):\d{1,5}(?:[/?#].*)?"
 )
+
+
+_connected: dict[tuple[int, str, str], ServerModel] = {}
+"""Models by process, name and arguments."""
+
+
+def close_connected() -> None:
+    """End the connections of all models that this process has."""
+    for key in list(_connected):
+        _connected.pop(key).close()
 
 
 class _Remote(ModelKind):
@@ -94,22 +107,34 @@ class _Remote(ModelKind):
         return spec.location
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        """See ``ModelKind``. The variables of keys are looked for; no server is asked."""
+        """See ``ModelKind``. The variables of keys are looked for, and the servers asked what they are and tested."""
         for endpoint in self.server_arguments(spec, settings.model_args).endpoints:
             try:
                 check_variable(endpoint, os.environ)
             except OptionError as error:
                 raise model_error(spec.name, str(error)) from None
+        self._connected(spec, settings)
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        from pytest_llmeval.models.servers.loading import load_server
+        """The model that was tested when it was checked."""
+        return self._connected(spec, settings)
 
-        arguments = self.server_arguments(spec, settings.model_args)
-        return load_server(spec.name, replace(arguments, shared_folder=settings.shared_folder))
+    def _connected(self, spec: ModelSpec, settings: ModelSettings) -> ServerModel:
+        """Connect once in a process: each test costs requests."""
+        arguments = replace(self.server_arguments(spec, settings.model_args), shared_folder=settings.shared_folder)
+        key = (os.getpid(), spec.name, repr(arguments))
+        if _connected.get(key) is None or _connected[key].is_closed:
+            from pytest_llmeval.models.servers.loading import load_server
+
+            _connected[key] = load_server(spec.name, arguments)
+        return _connected[key]
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        endpoints = self.server_arguments(spec, settings.model_args).endpoints
-        return "a server" if len(endpoints) == 1 else f"{len(endpoints)} servers"
+        """What its servers are and what their test found, where they were asked."""
+        arguments = replace(self.server_arguments(spec, settings.model_args), shared_folder=settings.shared_folder)
+        if (model := _connected.get((os.getpid(), spec.name, repr(arguments)))) is not None:
+            return model.summary
+        return "a server" if len(arguments.endpoints) == 1 else f"{len(arguments.endpoints)} servers"
 
 
 class Server(_Remote):

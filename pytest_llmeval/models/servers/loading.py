@@ -72,6 +72,7 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> S
         replicas=Replicas(replicas),
         planner=Planner(first.dialect, encoder, verdict, first.found.max_length),
         verdict=verdict,
+        prices=(arguments.price_in, arguments.price_out),
     )
 
 

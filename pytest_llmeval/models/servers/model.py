@@ -30,6 +30,7 @@ from pytest_llmeval.types import (
     ModelIdentity,
     Request,
     Response,
+    ServerUse,
 )
 
 __all__ = ["ServerModel"]
@@ -43,13 +44,26 @@ _NUM_ENCODERS = 4
 
 
 class ServerModel(Backend):
-    """A model that servers run. ``verdict`` is what their self-test found; ``summary`` says it in one line."""
+    """A model that servers run. ``verdict`` is what their self-test found; ``summary`` says it in one line.
 
-    def __init__(self, identity: ModelIdentity, replicas: Replicas, planner: Planner, verdict: Verdict) -> None:
+    ``prices`` are those of a million tokens, of prompts and of what is generated.
+    """
+
+    def __init__(
+        self,
+        identity: ModelIdentity,
+        replicas: Replicas,
+        planner: Planner,
+        verdict: Verdict,
+        *,
+        prices: tuple[float | None, float | None] = (None, None),
+    ) -> None:
         self.identity = identity
         self.verdict = verdict
         self._replicas = replicas
         self._planner = planner
+        self._prices = prices
+        self.is_closed = False
         self._encoders = ThreadPoolExecutor(_NUM_ENCODERS, thread_name_prefix="llmeval-encode")
         self._jobs: set[Future[None]] = set()
 
@@ -71,12 +85,32 @@ class ServerModel(Backend):
         """What was asked so far, over all replicas."""
         return self._replicas.usage
 
+    @property
+    def num_in_flight(self) -> int:
+        """How many requests are open now."""
+        return self.usage.num_in_flight
+
+    @property
+    def server_use(self) -> ServerUse:
+        """What was asked so far, and what it costs."""
+        usage = self.usage
+        tokens = usage.num_prompt_tokens, usage.num_tokens
+        costs = [price * count / 1e6 for price, count in zip(self._prices, tokens, strict=True) if price is not None]
+        return ServerUse(
+            num_requests=usage.num_requests,
+            retries=dict(sorted(usage.num_retries.items())),
+            num_prompt_tokens=usage.num_prompt_tokens,
+            num_tokens=usage.num_tokens,
+            cost=math.fsum(costs) if costs else None,
+        )
+
     def lacks_method(self, suite: str, method: str) -> str | None:
         """Why the servers cannot be asked for this method of ``Model``, in one line; None where they can."""
         return self.verdict.refusal(method)
 
     def close(self) -> None:
         """Cancel what is under way, and end the connections."""
+        self.is_closed = True
         for job in list(self._jobs):
             job.cancel()
         for replica in self._replicas.members:

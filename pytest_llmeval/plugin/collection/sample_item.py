@@ -14,7 +14,7 @@ import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import identify
+from pytest_llmeval.models.base import answers_in_background, identify
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import SampleKey, is_sample_key, lookahead_key, model_key, record_key
@@ -242,7 +242,7 @@ class SampleItem(pytest.Function):
             details=_details(presented, score),
             num_prompt_tokens=_num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
-            seconds=sum((response.seconds for response in responses), 0.0),
+            seconds=_seconds(model, responses),
             is_timed=bool(responses) and all(response.is_timed for response in responses),
             **_phases(responses),
             fingerprint=self.file.fingerprints[sample.id],
@@ -340,6 +340,12 @@ def shown_prompt(prompt: Any, how: str) -> Any:
         return shown
     text = shown if isinstance(shown, str) else json.dumps(shown)
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _seconds(model: object, responses: Sequence[Response]) -> float:
+    """The model's time for a sample. One that answers in the background is asked all of a sample's requests at once."""
+    seconds = [response.seconds for response in responses]
+    return max(seconds, default=0.0) if answers_in_background(model) else sum(seconds, 0.0)
 
 
 def _phases(responses: Sequence[Response]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.process import runs_tests
 from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
 
@@ -154,6 +155,8 @@ def check_replies(node: pytest.Collector, suite: str, samples: Callable[[], Sequ
     """
     config = node.config
     for spec in config.stash[settings_key].model_specs:
+        if spec.kind.is_remote and not runs_tests(config):
+            continue
         if spec.kind.checks_suites and not is_overridden(node):
             loaded = load_or_take(config, spec.name, "cpu")
             config.stash.setdefault(_early_key, {})[spec.name] = loaded

@@ -155,12 +155,15 @@ def _speed(report: Report) -> Iterator[str]:
     num_prompt_tokens = sum(suite.num_prompt_tokens for suite in report.suites)
     num_tokens = sum(suite.num_tokens for suite in report.suites)
     seconds = sum(suite.seconds for suite in report.suites)
+    whose = "of the model's time"
+    if seconds > report.seconds and any(map(use_of_model, report.models)):
+        seconds, whose = report.seconds, "from start to end"  # a server answers many at once
     if not num_samples or not num_tokens or seconds <= 0:
         return
     yield (
         f"{num_samples:,} sample{'' if num_samples == 1 else 's'}, "
         f"{num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
-        f"in {seconds:.1f} s of the model's time: {num_samples / seconds:,.1f} samples/s, "
+        f"in {seconds:.1f} s {whose}: {num_samples / seconds:,.1f} samples/s, "
         f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
     )
     yield from phase_lines(report.suites)

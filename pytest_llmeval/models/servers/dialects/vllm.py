@@ -84,6 +84,7 @@ class VLLM(CompletionsDialect):
             "temperature": 0.0,
             "logprobs": 1,
             "logprob_token_ids": list(tokens),
+            "ignore_eos": True,  # a text that may end here has a next token too
             **self.plain_sampling,
             **self.naming_tokens,
         }
