@@ -231,6 +231,8 @@ def parse_url(text: str, where: str) -> str:
     try:
         parts = urlsplit(text)
         port = parts.port
+        if not (parts.hostname or "").isascii():
+            parts = parts._replace(netloc=parts.netloc.encode("idna").decode("ascii"))
     except ValueError:
         raise OptionError(f"{where}: found a URL that cannot be read, expected http://HOST:PORT/v1") from None
     if "@" in parts.netloc:

@@ -46,6 +46,7 @@ def urls(arguments: ServerArguments) -> list[str]:
         ("http://localhost:8000/v1/", "http://localhost:8000/v1", None),
         ("https://host:443/v1", "https://host/v1", None),
         ("http://[::1]:8000", "http://[::1]:8000/v1", None),
+        ("http://bücher.example:1/v1", "http://xn--bcher-kva.example:1/v1", None),
         ("https://host/openai/v4", "https://host/openai/v4", None),
         ("http://h:1/v1#org/name", "http://h:1/v1", "org/name"),
         ("http://h:1/v1?model=org/name:8b", "http://h:1/v1", "org/name:8b"),

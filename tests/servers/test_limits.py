@@ -240,6 +240,15 @@ def test_models_of_one_host_share_its_limit() -> None:
     assert limit_for(Endpoint(url="http://host:2/v1"), None) is not one
 
 
+@pytest.mark.parametrize("url", ["http://host:3/v1", "https://api.example.com/v1"])
+def test_of_two_models_on_a_host_the_smaller_number_counts(url: str) -> None:
+    limit = limit_for(Endpoint(url=url), None)
+    limit_for(Endpoint(url=url, max_connections=7), None)
+    limit_for(Endpoint(url=url, max_connections=9), None)
+    assert limit.width == 7
+    assert isinstance(limit, FixedLimit) or limit._most == 7  # type: ignore[attr-defined]
+
+
 # Several processes
 
 

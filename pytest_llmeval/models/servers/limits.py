@@ -80,6 +80,11 @@ class Limit:
         """Have exactly so many slots from now on."""
         raise NotImplementedError
 
+    def cap(self, most: int) -> None:
+        """Have no more slots than ``most`` from now on."""
+        if most < self.width:
+            self.set_width(most)
+
     def refused(self, ticket: Ticket) -> None:
         """Learn that a request was answered with 429."""
 
@@ -200,6 +205,13 @@ class AdaptiveLimit(Limit):
             change.width = Width(width, change.width.episode)
         self._refresh(change.width)
         self._fill()
+
+    def cap(self, most: int) -> None:
+        """See ``Limit``."""
+        self._least, self._most = min(self._least, most), min(self._most, most)
+        with self._store.changing(self._width) as change:
+            change.width = Width(min(change.width.value, most), change.width.episode)
+        self._refresh(change.width)
 
     def refused(self, ticket: Ticket) -> None:
         """See ``Limit``."""
@@ -409,13 +421,16 @@ _limits_lock = threading.Lock()
 def limit_for(endpoint: Endpoint, shared: Path | None) -> Limit:
     """The limit of the endpoint's host; one for all models on it. ``shared`` is the folder of the session's processes.
 
-    ``max_connections`` is the width of a server of one's own, and the most of a hosted one.
+    ``max_connections`` is the width of a server of one's own, and the most of a hosted one; of several models on one
+    host the smallest counts.
     """
     with _limits_lock:
         key = (endpoint.host, shared)
         limit = _limits.get(key)
         if limit is None:
             limit = _limits[key] = _make_limit(endpoint, shared)
+        elif endpoint.max_connections is not None:
+            limit.cap(endpoint.max_connections)
         return limit
 
 
