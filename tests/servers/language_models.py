@@ -150,8 +150,12 @@ def generate(
     temperature: float = 0.0,
     seed: int | None = None,
     bias: dict[int, float] | None = None,
+    keep_end: bool = False,
 ) -> Generated:
-    """Continue ``prompt``, greedily where ``temperature`` is 0. ``bias`` is added to the logits of some tokens."""
+    """Continue ``prompt``, greedily where ``temperature`` is 0. ``bias`` is added to the logits of some tokens.
+
+    ``keep_end`` counts the end-of-text token among the reply's, which has no text.
+    """
     step, token = model.start(prompt), prompt[-1]
     random = np.random.default_rng(0 if seed is None else abs(seed))
     tokens: list[int] = []
@@ -167,7 +171,10 @@ def generate(
         else:
             token = int(chosen_from.argmax())
         if token == EOS and not bias:
-            return Generated(tokens=tokens, rows=rows, text=words.decode(tokens), reason="eos")
+            text = words.decode(tokens)
+            if keep_end:
+                tokens, rows = [*tokens, token], [*rows, row]
+            return Generated(tokens=tokens, rows=rows, text=text, reason="eos")
         tokens.append(token)
         rows.append(row)
         text = words.decode(tokens)

@@ -40,6 +40,8 @@ class Wire:
 
     owned_by: ClassVar[str] = "me"
     default_max_tokens: ClassVar[int] = 16
+    counts_end: ClassVar[bool] = False
+    """Whether the end-of-text token is one of a reply's."""
     software: ClassVar[str] = "uvicorn"
     """What the header ``Server`` says."""
 
@@ -130,6 +132,7 @@ class Wire:
             stop=[stop] if isinstance(stop, str) else stop,
             temperature=float(body.get("temperature", 1.0)),
             seed=body.get("seed"),
+            keep_end=self.counts_end,
             **more,
         )
 
@@ -256,6 +259,7 @@ class Vllm(Wire):
     """vLLM 0.32."""
 
     owned_by = "vllm"
+    counts_end = True
 
     def __init__(self, numbers: Numbers, **settings: Any) -> None:
         super().__init__(numbers, **settings)
@@ -291,7 +295,7 @@ class Vllm(Wire):
         if body["max_tokens"] == 0 and not body.get("echo"):
             raise self.error(400, "max_tokens must be at least 1, got 0.", param="max_tokens")
         if body.get("logprob_token_ids") and body.get("logprobs") is None:
-            raise self.error(400, "`logprob_token_ids` requires `logprobs` to be set.")
+            raise self.error(400, "when using `logprob_token_ids`, `logprobs` must be set.")
         choice = super().completion(text, tokens, reply, body, index)
         return {**choice, "stop_reason": reply.stop, "prompt_logprobs": None, "token_ids": None}
 
@@ -304,6 +308,7 @@ class Sglang(Wire):
     """SGLang: OpenAI's paths, where ``logprobs: 0`` has no prompt logprobs, and its own ``/generate``."""
 
     owned_by = "sglang"
+    counts_end = True
 
     def __init__(self, numbers: Numbers, **settings: Any) -> None:
         super().__init__(numbers, **settings)
