@@ -91,3 +91,18 @@ def test_no_key_in_anything_that_a_session_writes(
     files = [path for path in suite.path.rglob("*") if path.is_file()]
     assert {"log.txt", "junit.xml"} <= {path.name for path in files}
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+def test_workers_share_one_limit(llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers, each with more samples than slots: never are more than three requests open at the server."""
+    monkeypatch.setenv("SOME_VARIABLE", KEY)
+    samples = "".join(f'  - {{id: s{number}, question: "{number} + 1 =", target: 2}}\n' for number in range(60))
+    llm_pytester.makefile(".yaml", sums=f"suite: sums\nsamples:\n{samples}score: number\n")
+    with StubServer("openai", instant=True, key=KEY, delay_s=0.01) as stub:
+        model = f"--llm-model={stub.url}?dialect=openai&api_key_env=SOME_VARIABLE&max_connections=3#demo"
+        result = llm_pytester.runpytest("-n2", model, "sums.yaml")
+        summary = stub.summary()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*60 samples, *"])
+    assert summary["num_questions"] >= 60
+    assert summary["max_open"] <= 3
