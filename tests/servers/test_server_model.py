@@ -1,0 +1,115 @@
+"""``ServerModel``: futures, groups of options, cancelled requests, a model that stops, and a session with it."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, wait
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
+from tests.servers.conftest import Connect
+from tests.servers.stub import StubServer
+
+_QUESTION = "Question: Which of these animals lives in the sea?\nA. horse\nB. whale\nC. eagle\nAnswer:"
+
+
+def test_options_that_share_their_beginning(connect: Connect, demo: Any) -> None:
+    """Each is what it is alone: by one request for what they share, and one for their last tokens."""
+    requests = [LoglikelihoodRequest("The sun is", f" very {word}") for word in ("hot", "cold", "old")]
+    expected = demo.loglikelihood(requests)
+    with StubServer("vllm") as stub:
+        model = connect(stub)
+        before = stub.num_questions
+        found = model.loglikelihood(requests)
+        assert stub.num_questions - before == 2
+    for own, other in zip(found, expected, strict=True):
+        assert isinstance(own, LoglikelihoodResponse)
+        assert own.loglikelihood == pytest.approx(other.loglikelihood, abs=1e-4)
+        assert (own.num_tokens, own.is_greedy) == (other.num_tokens, other.is_greedy)
+        assert own.is_timed is False
+
+
+def test_equal_requests_are_asked_once(connect: Connect) -> None:
+    with StubServer("llama-cpp-python") as stub:
+        model = connect(stub)
+        before = stub.num_questions
+        found = model.loglikelihood([LoglikelihoodRequest(_QUESTION, " B")] * 3)
+        assert stub.num_questions - before == 1
+    assert len({response.loglikelihood for response in found}) == 1
+
+
+def test_submit_does_not_wait_and_cancelled_requests_are_not_sent(connect: Connect) -> None:
+    with StubServer("vllm", instant=True, delay_s=0.2) as stub:
+        model = connect(stub, "max_connections=2")
+        before = stub.num_questions
+        started = time.perf_counter()
+        futures: list[Future[Any]] = model.submit([GenerateRequest(f"number {n}", max_tokens=1) for n in range(40)])
+        assert time.perf_counter() - started < 0.15
+        assert model.num_concurrent == 2
+        wait(futures[:2])
+        for future in futures[2:]:
+            future.cancel()
+        assert all(isinstance(future.result(), GenerateResponse) for future in futures[:2])
+        time.sleep(0.6)
+        assert stub.num_questions - before <= 8
+
+
+def test_error_belongs_to_its_request(connect: Connect) -> None:
+    with StubServer("vllm") as stub:
+        good, bad = connect(stub).loglikelihood(
+            [LoglikelihoodRequest(_QUESTION, " B"), LoglikelihoodRequest(_QUESTION, "")]
+        )
+    assert isinstance(good, LoglikelihoodResponse)
+    assert isinstance(bad, RequestError)
+
+
+def test_model_that_stops_fails_all_that_follows_with_one_line(connect: Connect) -> None:
+    with StubServer("vllm") as stub:
+        model = connect(stub)
+        stub.faults["unauthorized"] = 1.0
+        lines = set()
+        for _ in range(2):
+            with pytest.raises(ModelError) as caught:
+                model.generate("The sun is", max_tokens=1)
+            lines.add(str(caught.value))
+        before = stub.num_questions
+        with pytest.raises(ModelError):
+            model.generate("The sun is", max_tokens=1)
+        assert stub.num_questions == before
+    assert len(lines) == 1
+    assert "\n" not in lines.pop()
+
+
+SUITE = """\
+suite: animals
+samples:
+  - {question: "Which lives in the sea?", target: 1}
+choices: [horse, whale]
+prompt: {template: "{{ question }}\\nAnswer:"}
+score: choice
+"""
+
+
+def test_session_says_what_the_self_test_found(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".yaml", animals=SUITE)
+    with StubServer("vllm") as stub:
+        result = pytester.runpytest(f"--llm-model={stub.url}", "animals.yaml", "--llm-report=report.json")
+    result.stdout.fnmatch_lines(
+        [f"llm-model: {stub.url}: vllm 0.32.0, demo; self-test: text, chat, log-likelihoods (echo and generation*"]
+    )
+    assert '"log-likelihoods": "works"' in (pytester.path / "report.json").read_text("utf-8")
+
+
+def test_suite_that_needs_log_likelihoods_is_refused_with_the_reason(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".yaml", animals=SUITE)
+    with StubServer("vllm", faults=["shifted"]) as stub:
+        result = pytester.runpytest(f"--llm-model={stub.url}", "animals.yaml")
+    result.stdout.fnmatch_lines(
+        [
+            f"*animals.yaml:6: score: choice compares log-likelihoods, and {stub.url} gives texts only (the logprob of*letter*"
+        ]
+    )
+    assert result.ret == pytest.ExitCode.INTERRUPTED
