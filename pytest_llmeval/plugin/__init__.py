@@ -73,14 +73,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return startup.header_lines(config)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    if config.get_verbosity() < 0 or "pytest_llmeval.plugin.models.loading" not in sys.modules:
-        return []
-    from pytest_llmeval.plugin.models.loading import describe_loaded
-
-    return describe_loaded(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if not parent.config.stash[settings_key].suite:

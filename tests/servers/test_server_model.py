@@ -95,21 +95,21 @@ score: choice
 
 def test_session_says_what_the_self_test_found(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", animals=SUITE)
-    with StubServer("vllm") as stub:
+    with StubServer("vllm", instant=True) as stub:
         result = llm_pytester.runpytest_subprocess(
             f"--llm-model={stub.url}", "animals.yaml", "--llm-report=report.json"
         )
     result.stdout.fnmatch_lines(
-        [f"llm-model: {stub.url}: vllm 0.32.0, demo; self-test: text, chat, log-likelihoods (echo and generation*"]
+        [f"llm-model: {stub.url} (vllm 0.32.0, demo; self-test: text, chat, log-likelihoods (echo and generation*"]
     )
     assert '"log-likelihoods": "works"' in (llm_pytester.path / "report.json").read_text("utf-8")
 
 
 def test_suite_that_needs_log_likelihoods_is_refused_with_the_reason(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", animals=SUITE)
-    with StubServer("vllm", faults=["shifted"]) as stub:
+    with StubServer("vllm", faults=["echo-ignored"], instant=True) as stub:
         result = llm_pytester.runpytest_subprocess(f"--llm-model={stub.url}", "animals.yaml")
     result.stdout.fnmatch_lines(
-        ["*animals.yaml:6: score: choice compares log-likelihoods, and http* gives texts only (the *: letter*"]
+        ["*animals.yaml:6: score: choice compares log-likelihoods, and http* gives texts only (27 tokens*: letter*"]
     )
     assert result.ret == pytest.ExitCode.INTERRUPTED

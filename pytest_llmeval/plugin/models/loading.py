@@ -30,7 +30,6 @@ __all__ = [
     "check_abilities",
     "check_model_options",
     "check_replies",
-    "describe_loaded",
     "describe_models",
     "device_for",
     "find_device",
@@ -86,13 +85,6 @@ def describe_models(settings: Settings) -> list[str]:
         with calling(spec.kind, "describe"):
             lines.append(f"{spec.name} ({spec.kind.describe(spec, model_settings)})")
     return lines
-
-
-def describe_loaded(config: pytest.Config) -> list[str]:
-    """What models that were loaded for the collection of suites found out, such as the self-test of a server."""
-    loaded = config.stash.get(_early_key, {})
-    found = ((name, getattr(model, "summary", None)) for name, model in loaded.items())
-    return [f"llm-model: {name}: {summary}" for name, summary in found if isinstance(summary, str)]
 
 
 def make_importable(config: pytest.Config) -> None:
