@@ -90,7 +90,7 @@ def test_each_kind_of_request(server: tuple[str, str]) -> None:
         GenerateRequest(question, max_tokens=24, stop=("\n",)),
         GenerateRequest((Message(role="user", content=question),), max_tokens=24, stop=("\n",)),
     ]
-    demo = load_model(parse_model_spec("demo"), ModelSettings(device="cpu"))
+    demo: Any = load_model(parse_model_spec("demo"), ModelSettings(device="cpu"))
     model: Any = load_model(parse_model_spec(url), ModelSettings())
     try:
         for found, expected in zip(model.loglikelihood(REQUESTS), demo.loglikelihood(REQUESTS), strict=True):
