@@ -105,6 +105,11 @@ class ModelKind:
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
         """Refuse, within milliseconds, a model that cannot be loaded. Raises ``ModelError`` or ``OptionError``."""
 
+    def connect(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """Find out elsewhere what ``describe`` is to say, and whether the model can be loaded; called once, before
+        anything runs, in the process that shows the header. Raises ``ModelError`` or ``OptionError``.
+        """
+
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
         """The model, ready to be asked. Raises ``ModelError`` or ``OptionError``."""
         raise NotImplementedError

@@ -107,16 +107,19 @@ class _Remote(ModelKind):
         return spec.location
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        """See ``ModelKind``. The variables of keys are looked for, and the servers asked what they are and tested."""
+        """See ``ModelKind``. The variables of keys are looked for; no server is asked."""
         for endpoint in self.server_arguments(spec, settings.model_args).endpoints:
             try:
                 check_variable(endpoint, os.environ)
             except OptionError as error:
                 raise model_error(spec.name, str(error)) from None
+
+    def connect(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        """See ``ModelKind``. The servers are asked what they are, and tested."""
         self._connected(spec, settings)
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        """The model that was tested when it was checked."""
+        """The model, of servers that were tested."""
         return self._connected(spec, settings)
 
     def _connected(self, spec: ModelSpec, settings: ModelSettings) -> ServerModel:

@@ -75,6 +75,9 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     if loads:
         for spec in settings.model_specs:
             check_model(spec, model_settings)
+        for spec in settings.model_specs:
+            with calling(spec.kind, "connect"):
+                spec.kind.connect(spec, model_settings)
 
 
 def describe_models(settings: Settings) -> list[str]:
