@@ -282,7 +282,7 @@ def test_naming_a_server_imports_no_library_of_the_network() -> None:
         "import sys; from pytest_llmeval.models.registry import check_model, parse_model_spec\n"
         "from pytest_llmeval.models.settings import ModelSettings\n"
         "check_model(parse_model_spec('http://h/v1?timeout=3'), ModelSettings())\n"
-        "print(sorted({'httpx2', 'h11', 'asyncio', 'ssl', 'filelock', 'torch'} & set(sys.modules)))"
+        "print(sorted({'aiohttp', 'asyncio', 'ssl', 'filelock', 'torch'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert found.stdout == "[]\n"

@@ -26,7 +26,6 @@ from pytest_llmeval.models.servers.connections import (
     NoAnswer,
     NoConnection,
     Secret,
-    connections_to,
 )
 from pytest_llmeval.models.servers.limits import Limit, Ticket, limit_for
 from pytest_llmeval.text.redaction import one_line
@@ -223,7 +222,7 @@ class Client:
             raise type(self._ended)(str(self._ended))
         try:
             if self._connections is None:
-                self._connections = connections_to(self.endpoint, self._headers)
+                self._connections = Connections(self.endpoint, self._headers)
                 loop.at_shutdown(self.close)
             patience_s = timeout_s or self._timeout_s
             answer = self._masked(await self._connections.exchange(method, self._path(path), content, patience_s))
