@@ -90,7 +90,7 @@ def test_a_suite_that_needs_more_than_it_has(llm_pytester: pytest.Pytester) -> N
     ("given", "message"),
     [
         ("--llm-model=fixed:", "--llm-model fixed:: expected fixed:LOCATION"),
-        ("--llm-model=fixde:2", "*random, majority or fixed:LOCATION"),
+        ("--llm-model=fixde:2", "*ollama:NAME or fixed:LOCATION"),
     ],
 )
 def test_what_it_does_not_take(llm_pytester: pytest.Pytester, workers: list[str], given: str, message: str) -> None:
@@ -106,7 +106,9 @@ def test_a_conftest_that_is_read_too_late(llm_pytester: pytest.Pytester) -> None
     llm_pytester.makefile(".yaml", sums=SUMS)
     result = llm_pytester.runpytest("--llm-model=fixed:2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*majority; a conftest.py adds kinds only from the rootdir, or from a folder named *"])
+    result.stderr.fnmatch_lines(
+        ["*ollama:NAME; a conftest.py adds kinds only from the rootdir, or from a folder named *"]
+    )
 
 
 def test_a_prefix_belongs_to_one_kind(project: pytest.Pytester, workers: list[str]) -> None:

@@ -115,7 +115,7 @@ _BY_TEXT = (
 _FAULTS = [
     *(("vllm", fault) for fault in (*_IDS, "ids-as-text")),
     *(("sglang", fault) for fault in (*_IDS, "ids-as-text")),
-    *(("generic", fault) for fault in (*_IDS, "ids-as-text")),
+    *(("generic", fault) for fault in _IDS),
     *(("llama-cpp-python", fault) for fault in (*_BY_TEXT, "doubled-bos", "no-logits-all")),
     *(("llama-server", fault) for fault in ("echo-ignored", "shifted", "processed", "nulls", "wrong-count")),
     ("llama-server", "order-dependent"),
@@ -129,6 +129,15 @@ def test_a_fault_of_numbers_is_found(dialect: str, fault: str, connect: Connect)
         reason = refused(model)
         assert "\n" not in reason
         assert stub.num_questions < 60
+
+
+def test_an_unknown_server_that_reads_ids_as_text_is_asked_by_text(connect: Connect, demo: Any) -> None:
+    with StubServer("generic", faults=["ids-as-text"]) as stub:
+        model = connect(stub, f"tokenizer={DEMO}")
+        assert model.verdict.scores == "text"
+        requests = [LoglikelihoodRequest(_CONTEXT, f" {letter}") for letter in "ABCD"]
+        found, expected = model.loglikelihood(requests), demo.loglikelihood(requests)
+    assert [value for value, _ in values(found)] == pytest.approx([value for value, _ in values(expected)], abs=1e-4)
 
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang"])

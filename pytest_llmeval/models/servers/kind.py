@@ -29,7 +29,7 @@ __all__ = ["Anthropic", "NotAURL", "Ollama", "OpenAI", "Server", "close_connecte
 
 _OLLAMA_PORT = 11434
 _HOST_AND_PORT = re.compile(
-    r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:]+\]|[\w-]+(?:\.[\w-]+)*):\d{1,5}(?:[/?#].*)?"
+    r"(?:localhost|\[[0-9a-fA-F:]+\]|[\w-]+(?:\.[\w-]+)+):\d{1,5}(?:[/?#].*)?|[\w-]+:\d{2,5}/.*"
 )
 
 

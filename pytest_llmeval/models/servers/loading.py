@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import ServerArguments
-from pytest_llmeval.models.servers.client import Client
+from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.detection import detect
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.servers.planning import Planner
@@ -65,7 +66,11 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> S
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
     tests = [examine(replica.dialect, replica.client, encoder, source) for replica in replicas]
     found = loop.run(_all(tests)).result()
+    answering = {replica.client.endpoint.url for replica in replicas}
+    absent = [client.endpoint.url for client in clients if client.endpoint.url not in answering]
     verdict = merged({replica.client.endpoint.url: verdict for replica, verdict in zip(replicas, found, strict=True)})
+    notes = (*verdict.notes, *(f"{url} does not answer: left out" for url in absent))
+    verdict = dataclasses.replace(verdict, notes=notes)
     tokens = source or ("the server's own" if own is not None else None)
     return ServerModel(
         identity=_identity(name, arguments, replicas, verdict, tokens),
@@ -81,7 +86,13 @@ async def _all(coroutines: Sequence[object]) -> list[Verdict]:
 
 
 async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> list[Replica]:
-    replicas = list(await asyncio.gather(*(_connect(arguments, client) for client in clients)))
+    """Those that answer: a worker may begin when one has died, whose requests are for the others."""
+    connecting = (_connect(arguments, client) for client in clients)
+    found = await asyncio.gather(*connecting, return_exceptions=True)
+    replicas = [one for one in found if isinstance(one, Replica)]
+    for error in found:
+        if isinstance(error, BaseException) and not (replicas and isinstance(error, Unreachable)):
+            raise error
     for replica in replicas[1:]:
         first = replicas[0]
         one, other = ((r.dialect.name, r.found.model, r.found.build) for r in (first, replica))

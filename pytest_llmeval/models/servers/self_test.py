@@ -46,6 +46,7 @@ _FRESH_PROBE = (
 _TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
 _NUM_SAMPLED = 4
 _NUM_WRITTEN = 12
+_NUM_SHORT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,10 @@ class _Untrue(Exception):
     """What a server does not do as it must; the message is the reason."""
 
 
+class _Disobeyed(_Untrue):
+    """A server that writes more than it was asked for."""
+
+
 @dataclass(slots=True)
 class _Compared:
     """How far the two numbers of each token were apart."""
@@ -128,7 +133,10 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     """
     notes: list[str] = []
     chat = await _judge_chat(dialect, client)
-    text = await _judge_text(dialect, client, notes) if dialect.takes_text else chat
+    try:
+        text = await _judge_text(dialect, client, notes) if dialect.takes_text else chat
+    except _Disobeyed as error:
+        text = chat = _reason(error)
     if text is not None and chat is None and dialect.takes_text:
         dialect.takes_text = False
         notes.append(f"no text completions ({text}): a text prompt is sent as one turn of the user")
@@ -161,8 +169,8 @@ async def _judge_chat(dialect: Dialect, client: Client) -> str | None:
     prompt = (Message(role="user", content="Name a colour of the rainbow."),)
     request = GenerateRequest(prompt, max_tokens=_NUM_WRITTEN, stop=() if not dialect.is_hosted else ("\n\n\n",))
     try:
-        written = await dialect.write(client, request)
-        _check_length(written, request)
+        for limited in (request, replace(request, max_tokens=_NUM_SHORT)):
+            _check_length(await dialect.write(client, limited), limited)
     except ReasoningOnlyError:
         return None
     except (RequestError, _Untrue) as error:
@@ -180,7 +188,12 @@ async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str
                 stopped = await dialect.write(client, replace(request, stop=(stop,)))
                 if stop in stopped.text.removesuffix(stop):
                     notes.append("the server does not obey stop strings: its replies are cut here")
+                # what the model itself ends after a few tokens says nothing of a higher limit
+                short = replace(request, max_tokens=_NUM_SHORT)
+                _check_length(await dialect.write(client, short), short)
                 break
+    except _Disobeyed:
+        raise
     except (RequestError, _Untrue) as error:
         return _reason(error)
     return None
@@ -188,7 +201,7 @@ async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str
 
 def _check_length(written: Written, request: GenerateRequest) -> None:
     if written.num_tokens is not None and written.num_tokens > request.max_tokens:
-        raise _Untrue(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
+        raise _Disobeyed(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
 
 
 def _stop_in(text: str) -> str | None:

@@ -18,7 +18,7 @@ _COMPLETE = ("end_turn", "stop_sequence", "max_tokens")
 
 
 class Anthropic(Dialect):
-    """``api.anthropic.com`` and what behaves as it does."""
+    """Anthropic's own API, and what behaves as it does."""
 
     name = "anthropic"
     why_no_scores = "the hosted Anthropic API gives no log-likelihoods"

@@ -19,7 +19,7 @@ _MOST_STOPS = 4
 
 
 class OpenAI(CompletionsDialect):
-    """``api.openai.com`` and what behaves as it does."""
+    """OpenAI's own API, and what behaves as it does."""
 
     name = "openai"
     why_no_scores = "the hosted chat API gives no log-likelihoods of a prompt's tokens"
