@@ -106,7 +106,8 @@ def test_a_conftest_that_is_read_too_late(llm_pytester: pytest.Pytester) -> None
     llm_pytester.makefile(".yaml", sums=SUMS)
     result = llm_pytester.runpytest("--llm-model=fixed:2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
+    hint = "a conftest.py adds kinds only from the rootdir, or from a folder named"
+    result.stderr.fnmatch_lines([f"*ollama:NAME; {hint} *"])
         ["*ollama:NAME; a conftest.py adds kinds only from the rootdir, or from a folder named *"]
     )
 
