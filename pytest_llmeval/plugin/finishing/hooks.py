@@ -118,7 +118,7 @@ class Reporting:
             for nodeid, reason in self._uncollected.items():
                 self._session.cannot_collect(nodeid, reason)
             self._session.finish(session, self._failed)
-            if self._is_armed:
+            if self._is_armed and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
                 from pytest_llmeval.plugin.finishing.gate_reports import decide_and_log
 
                 self._session.gates = decide_and_log(session, self._session)
