@@ -32,7 +32,6 @@ _WHICH: dict[str, Callable[[Record], bool]] = {
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "show",
         help="print the summary of a report, or samples of it",
@@ -62,7 +61,6 @@ def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     from pytest_llmeval.reporting.report.report import check_known
     from pytest_llmeval.reporting.storage.read import read_report
 

@@ -51,7 +51,6 @@ class Margin:
         return cls(suite or ANY_SUITE, metric, value, text)
 
     def matches(self, suite: str) -> bool:
-        """Whether it is for the suite of this name."""
         return self.suite in (ANY_SUITE, suite)
 
     def __str__(self) -> str:

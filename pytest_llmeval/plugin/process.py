@@ -20,7 +20,6 @@ def wants_prompts(config: pytest.Config) -> bool:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether this is a worker of pytest-xdist."""
     return hasattr(config, "workerinput")
 
 

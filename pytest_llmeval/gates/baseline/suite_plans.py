@@ -139,7 +139,6 @@ def baseline_gate(
     path: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> GateResult:
-    """A result of a comparison with a baseline."""
     return GateResult(
         name="baseline" if metric is None else f"{metric} vs baseline",
         kind="baseline",

@@ -138,7 +138,6 @@ class SampleItem(pytest.Function):
 
     @property
     def settings(self) -> Settings:
-        """The session's settings."""
         return self.config.stash[settings_key]
 
     @property

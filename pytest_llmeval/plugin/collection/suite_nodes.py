@@ -186,7 +186,6 @@ class SuiteFile(SuiteNode, pytest.Module):
         return suite
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
-        """Read the file."""
         return load_suite(self.path, overrides=overrides, shown_path=relative_path(self.path), scorers=scorers)
 
 
@@ -205,7 +204,6 @@ class BenchmarkSuite(SuiteNode):
         return suite
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
-        """Have the class load its rows."""
         shown_path = relative_path(self.path)
         if any(mark.name == "parametrize" for mark in self.own_markers):
             message = "is for test functions; give each variant of a benchmark a class of its own"
@@ -259,7 +257,6 @@ class NotASuite(pytest.File):
     """A YAML file that was named on the command line and that no plugin collects."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Say what a suite begins with."""
         raise self.CollectError(
             f"{self.nodeid}: not a suite: its first key must be `suite`, "
             "and `score` with `samples` or `dataset` must stand at the start of a line"

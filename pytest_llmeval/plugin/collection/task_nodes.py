@@ -47,7 +47,6 @@ class TaskSuite(SuiteFile):
         return suite
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
-        """Read the task's file and its data."""
         is_trusted = self.config.stash[settings_key].trust_task_code
         results_scorer = task_results_scorer if is_trusted else None
         return load_task(self.leaf, overrides=overrides, scorers=scorers, results_scorer=results_scorer)
@@ -58,7 +57,6 @@ class TaskGroup(pytest.Collector):
 
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path) -> TaskGroup:
-        """The group at ``path``."""
         relative = os.path.relpath(path, parent.config.rootpath)
         group: TaskGroup = cls.from_parent(parent, name=path.name, path=path, nodeid=Path(relative).as_posix())
         return group

@@ -42,7 +42,6 @@ _early_key = pytest.StashKey[dict[str, Model]]()
 
 
 def model_options(settings: Settings, device: str | None) -> ModelSettings:
-    """How models are to be loaded."""
     return ModelSettings(
         device=device,
         dtype=settings.dtype,

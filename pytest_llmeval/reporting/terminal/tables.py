@@ -81,7 +81,6 @@ class Table:
         return [max(columns_of(row[place]) for row in whole) for place in range(len(self.headers))]
 
     def fits(self, width: int) -> bool:
-        """Whether the table needs no more than ``width`` columns."""
         return total_width(self.widths) <= width
 
     def only(self, places: Sequence[int]) -> Table:

@@ -94,7 +94,6 @@ def compare(
 
 
 def has_limits(name: str) -> bool:
-    """Whether the metric has a lowest and a highest value."""
     return math.isfinite(definition(name).lowest) and math.isfinite(definition(name).highest)
 
 

@@ -114,7 +114,6 @@ class MathScorer(SettingsScorer[MathSettings]):
         return self.ways == ("math_verify",)
 
     def _expected(self, text: str) -> str:
-        """The answer in a target."""
         box = last_box if self.settings.compare == "math_verify" else published_box
         boxed = box(text[-MAX_REPLY:])
         if boxed is not None:

@@ -53,7 +53,6 @@ def cluster_numbers(clusters: Sequence[str | None]) -> list[int] | None:
 
 
 def count_clusters(clusters: Sequence[int]) -> int:
-    """How many different ones there are."""
     return len(set(clusters))
 
 

@@ -89,7 +89,6 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
-        """The continuation."""
         source = self.settings.continuation
         return None if source is None else (source, ("score", "choice", "continuation"))
 
@@ -118,7 +117,6 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         return asked
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy, skill, Brier score and calibration of the distribution; accuracy by each of the normalisations."""
         options, right = presented.choices, presented.right
         asks_alone = self.settings.asks_options_alone
         answered = loglikelihoods(responses, len(options) * (2 if asks_alone else 1))

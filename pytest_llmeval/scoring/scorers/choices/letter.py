@@ -96,7 +96,6 @@ class LetterScorer(SettingsScorer[LetterSettings]):
         }
 
     def answer_text(self, presented: Presented) -> str:
-        """The label of the first right option shown."""
         return presented.labels[presented.right[0]]
 
     def requests(

@@ -122,11 +122,9 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         return Presented(sample=sample, references=(answer,), target=answer)
 
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Yes and no."""
         return _ANSWERS, tuple(map(_ANSWERS.index, presented.references))
 
     def answer_text(self, presented: Presented) -> str:
-        """``yes`` or ``no``."""
         return presented.references[0]
 
     def requests(
@@ -139,7 +137,6 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         return (reply_request(prompt, generate, max_tokens=max_tokens),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy, skill and predictions; by log-likelihood Brier score and calibration over yes and no too."""
         if self.settings.by == "generation":
             find = prefix_answer if self.settings.rule == "prefix" else stated_yes_or_no
             text, cut = two_ends(reply(responses))

@@ -36,7 +36,6 @@ class ContinuationScorer(SettingsScorer[ContinuationSettings]):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The log-likelihood of the delimiter and the target."""
         return (LoglikelihoodRequest(prompt, delimiter + presented.references[0]),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:

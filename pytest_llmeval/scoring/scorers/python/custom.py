@@ -86,7 +86,6 @@ class CustomScorer(Scorer):
 
     @property
     def better(self) -> Mapping[str, Better]:
-        """What the function's attribute ``better`` says: ``{"distance": "lower"}``."""
         return getattr(self.judge, "better", {})
 
     @property
@@ -97,7 +96,6 @@ class CustomScorer(Scorer):
         return False if self.metrics or _returns_number(self.judge) else None
 
     def judges(self) -> list[str]:
-        """What the function says in ``judged_by``."""
         return judges_of(self.label, self.judge)
 
     def present(self, sample: Sample) -> Presented:
@@ -112,7 +110,6 @@ class CustomScorer(Scorer):
         return Presented(sample=sample, target=several_or_one(texts) if texts else "")
 
     def answer_text(self, presented: Presented) -> str:
-        """The target, or the first of several."""
         return presented.target if isinstance(presented.target, str) else presented.target[0]
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:

@@ -41,7 +41,6 @@ class RougeScorer(LibraryScorer[RougeSettings]):
         return (*(f"rouge_{type.lower()}" for type in self.settings.types), "no_answer")
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        """References without words, as its tokenizer finds them."""
         message = rouge_warning(samples)
         return [] if message is None else [(message, ())]
 

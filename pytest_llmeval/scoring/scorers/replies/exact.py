@@ -61,7 +61,6 @@ def normalized(text: str, steps: Sequence[Normalization | PythonRegex]) -> str:
 
 
 def shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
-    """The steps in a message."""
     return ", ".join(f"remove {quote(step.pattern)}" if isinstance(step, PythonRegex) else step for step in steps)
 
 

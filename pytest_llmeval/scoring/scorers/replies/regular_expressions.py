@@ -86,7 +86,6 @@ class PythonRegex:
         return last[0] if len(last) == -number else None
 
     def removed(self, text: str) -> str:
-        """The text without what the pattern matches."""
         left: str = self.compiled.sub("", text, timeout=self.timeout_s)
         return left
 

@@ -205,7 +205,6 @@ class Pipeline:
         return left
 
     def __add__(self, other: Pipeline) -> Pipeline:
-        """This one, then the other."""
         return Pipeline(
             (*self.steps, *other.steps), (*self.names, *other.names), self.needs_choices or other.needs_choices
         )

@@ -75,7 +75,7 @@ class BleuSettings(ReferenceSettings):
     """BLEU against the references, by sacrebleu."""
 
     kind: Literal["bleu"] = "bleu"
-    scorer = "scorers.references.bleu:BleuScorer"
+    scorer = "scorers.references.translation:BleuScorer"
     k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST, AfterValidator(_each_once)] = Field(
         (1, 2, 3, 4),
         json_schema_extra=_EACH_ONCE,
@@ -129,7 +129,7 @@ class ChrfSettings(ReferenceSettings):
     """chrF against the references, by sacrebleu."""
 
     kind: Literal["chrf"] = "chrf"
-    scorer = "scorers.references.chrf:ChrfScorer"
+    scorer = "scorers.references.translation:ChrfScorer"
     word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST, AfterValidator(_each_once)] = Field(
         (0, 2),
         json_schema_extra=_EACH_ONCE,
@@ -144,7 +144,7 @@ class TerSettings(ReferenceSettings):
     """Translation edit rate against the references, by sacrebleu."""
 
     kind: Literal["ter"] = "ter"
-    scorer = "scorers.references.ter:TerScorer"
+    scorer = "scorers.references.translation:TerScorer"
     normalized: bool = Field(False, description="Split punctuation off, and resolve XML's characters.")
     no_punct: bool = Field(False, description="Leave punctuation out.")
     asian_support: bool = Field(False, description="Treat Chinese, Japanese and Korean characters as words.")
