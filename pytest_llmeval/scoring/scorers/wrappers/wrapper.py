@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
-from pytest_llmeval.scoring.base import Better, Presented, Scorer
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
-from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.scoring.base import Scorer
+from pytest_llmeval.types import JSON
 
 __all__ = ["ScorerWrapper"]
+
+
+def _passed_on(name: str) -> Any:
+    """What the inner scorer has under this name: a value, or a method to call."""
+    return property(attrgetter(f"inner.{name}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,67 +23,27 @@ class ScorerWrapper(Scorer):
 
     inner: Scorer
 
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def version(self) -> int:
-        return self.inner.version
+    name = _passed_on("name")
+    version = _passed_on("version")
+    metrics = _passed_on("metrics")
+    better = _passed_on("better")
+    default_template = _passed_on("default_template")
+    present = _passed_on("present")
+    variables = _passed_on("variables")
+    answer_text = _passed_on("answer_text")
+    requests = _passed_on("requests")
+    score = _passed_on("score")
+    suite_problem = _passed_on("suite_problem")
+    warnings = _passed_on("warnings")
+    extra_template = _passed_on("extra_template")
+    tells_right_from_wrong = _passed_on("tells_right_from_wrong")
+    options = _passed_on("options")
+    judges = _passed_on("judges")
 
     @property
     def layer_version(self) -> int:
         """Raised whenever this layer could make another score of the same responses; part of a suite's fingerprint."""
         return 1
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return self.inner.metrics
-
-    @property
-    def better(self) -> Mapping[str, Better]:
-        return self.inner.better
-
-    @property
-    def default_template(self) -> str:
-        return self.inner.default_template
-
-    def present(self, sample: Sample) -> Presented:
-        return self.inner.present(sample)
-
-    def variables(self, presented: Presented) -> Mapping[str, object]:
-        return self.inner.variables(presented)
-
-    def answer_text(self, presented: Presented) -> str:
-        return self.inner.answer_text(presented)
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        return self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
-
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        return self.inner.score(presented, responses)
-
-    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        return self.inner.suite_problem(suite)
-
-    def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        return self.inner.warnings(samples)
-
-    @property
-    def extra_template(self) -> tuple[str, Keys] | None:
-        return self.inner.extra_template
-
-    @property
-    def tells_right_from_wrong(self) -> bool | None:
-        return self.inner.tells_right_from_wrong
-
-    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        return self.inner.options(presented)
-
-    def judges(self) -> list[str]:
-        return self.inner.judges()
 
     def versions(self) -> list[JSON]:
         """This layer's name and version, and what the inner scorer has."""
