@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import pytest_llmeval
-from tests.fork_server import NEEDS_TORCH, PRELOADED, remember_installed
+from tests.fork_server import NEEDS_TORCH, PRELOADED, remember
 from tests.forked import ForkServer
 from tests.support import clean_environment
 
@@ -89,7 +89,7 @@ def preloaded() -> None:
     One import serves all of them, which makes them five times as fast; some modules, numpy for one, cannot be loaded
     twice. Not torch and transformers, which most sessions do not need, nor what belongs to an extra.
     """
-    remember_installed()
+    remember()
     for name in PRELOADED:
         importlib.import_module(name)
     for info in pkgutil.walk_packages(pytest_llmeval.__path__, "pytest_llmeval."):
