@@ -16,9 +16,17 @@ from statsmodels.stats.multitest import multipletests
 from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled
-from pytest_llmeval.scoring.statistics.holm import draws_for, holm, run_family
 from pytest_llmeval.scoring.statistics.null_distribution import NullDistribution, flipped_sums
-from pytest_llmeval.scoring.statistics.paired_tests import PairedSums, PairedTest, PairedValues, mcnemar, row_by_row
+from pytest_llmeval.scoring.statistics.paired_tests import (
+    PairedSums,
+    PairedTest,
+    PairedValues,
+    draws_for,
+    holm,
+    mcnemar,
+    row_by_row,
+    run_family,
+)
 from pytest_llmeval.types import Score
 
 COUNTS = st.integers(0, 400)

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.models.overridden import is_overridden
+from pytest_llmeval.plugin.models.loading import is_overridden
 from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
 from pytest_llmeval.plugin.single_warnings import is_first_process, warn_once_in_session
 from pytest_llmeval.plugin.stash import (

@@ -20,8 +20,7 @@ from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.models.loading import check_abilities, check_replies
-from pytest_llmeval.plugin.models.overridden import is_overridden
+from pytest_llmeval.plugin.models.loading import check_abilities, check_replies, is_overridden
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.single_warnings import warn_once_of_suite
@@ -135,7 +134,7 @@ class SuiteNode(pytest.Collector):
         yield from items
 
     def _take_responses(self, suite: Suite) -> None:
-        """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
+        """Use the replies that the data carry, unless there is a model to ask."""
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self)
         if not has_model and suite.has_own_responses:
             self.responses, self.lookahead = DataResponses(), Lookahead()
@@ -265,7 +264,7 @@ class NotASuite(pytest.File):
 
 @contextmanager
 def _collecting_no_garbage() -> Iterator[None]:
-    """No passes of the garbage collector: of items, all of which stay, each would look at all that there are."""
+    """No passes of the garbage collector: all items stay, and each pass would look at all of them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -10,13 +10,7 @@ import pytest
 
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import runs_tests
-from pytest_llmeval.plugin.stash import (
-    has_model_key,
-    is_sample_key,
-    llm_session_key,
-    num_deselected_key,
-    recorder_key,
-)
+from pytest_llmeval.plugin.stash import has_model_key, is_sample_key, llm_session_key, num_deselected_key, recorder_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.finishing.session import LLMSession

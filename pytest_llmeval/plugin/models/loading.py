@@ -15,7 +15,6 @@ from pytest_llmeval.models.registry import calling, check_model, load_model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
-from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.xdist.worker import worker_slot
 from pytest_llmeval.types import AskedSample
@@ -30,6 +29,7 @@ __all__ = [
     "describe_models",
     "device_for",
     "find_device",
+    "is_overridden",
     "load",
     "load_configured",
     "load_or_take",
@@ -39,6 +39,21 @@ __all__ = [
 
 _early_key = pytest.StashKey[dict[str, Model]]()
 """Models that were loaded when suites were collected, by name."""
+
+
+_OUR_FIXTURES = "pytest_llmeval.plugin.models.fixtures"
+
+
+def is_overridden(node: pytest.Collector | pytest.Item) -> bool:
+    """Whether what pytest gives to the tests at ``node`` as ``llm_model`` is not ours.
+
+    It may be that of a conftest.py, of a plugin that is loaded after ours, of the module or of the class. An
+    ``llm_model`` that takes ``llm_model`` wraps what there is, and replaces nothing.
+    """
+    # pytest has no public way to ask for the fixtures of a node.
+    definitions = node.session._fixturemanager.getfixturedefs("llm_model", node) or ()
+    found = next((one for one in reversed(definitions) if "llm_model" not in one.argnames), None)
+    return found is not None and getattr(found.func, "__module__", None) != _OUR_FIXTURES
 
 
 def model_options(settings: Settings, device: str | None) -> ModelSettings:
@@ -90,7 +105,7 @@ def make_importable(config: pytest.Config) -> None:
 
 
 def device_for(request: pytest.FixtureRequest, settings: Settings, model: str) -> str:
-    """The device that this model is put on; whoever runs on none does not have to wait until one is found."""
+    """The device that this model is put on; for a model that needs none, none is looked for."""
     return str(request.getfixturevalue("llm_device")) if settings.spec(model).kind.needs_device else "cpu"
 
 

@@ -200,7 +200,7 @@ class ChunkScheduling:
             self._backlog.put_back(unit)
         if first.kind == "chunk" and len(left) > 1:
             self._backlog.quarantine(left, bond=first.bond)
-        else:  # nothing was computed ahead for whoever comes after it
+        else:  # nothing was computed ahead for the tests after it
             blamed = left.pop(0)
             self._open.discard(blamed)
             if left:

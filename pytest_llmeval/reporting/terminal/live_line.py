@@ -22,9 +22,9 @@ _MAX_NAME = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """``num_done`` of the session's ``num_total`` samples are answered, of which ``elapsed_s`` went by.
+    """``num_done`` of the session's ``num_total`` samples are answered.
 
-    The seconds are those since the first sample was asked for, without the loading of models.
+    ``elapsed_s`` are the seconds since the first request, without the loading of models.
     """
 
     model: str

@@ -98,7 +98,7 @@ def has_limits(name: str) -> bool:
 
 
 def largest_unseen(name: str, n: int, confidence: float = CONFIDENCE) -> float:
-    """How large a difference of the metric can be, either way, of which ``n`` samples (or clusters) show nothing.
+    """How large a difference of the metric, either way, can be although ``n`` samples (or clusters) show none.
 
     ``(highest - lowest) * (1 - ((1 - confidence) / 2) ** (1 / n))``: the upper limit of the share of samples that
     differ, of which none of n does (C. J. Clopper and E. S. Pearson, 1934, doi:10.1093/biomet/26.4.404), times the most
@@ -200,7 +200,7 @@ def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int]
 
 
 def _with_unseen(name: str, found: Difference, clusters: Sequence[int] | None) -> Difference:
-    """Of samples of which none has changed: an interval has a width all the same."""
+    """The difference with an interval of some width, also where no sample has changed."""
     if found.ci_low is not None or are_too_few(clusters) or not has_limits(name):
         return found
     reach = largest_unseen(name, found.n if found.num_clusters is None else found.num_clusters)

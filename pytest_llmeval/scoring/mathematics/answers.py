@@ -41,26 +41,8 @@ _CLOSING: Mapping[str, str] = MappingProxyType({"$": "$", "$$": "$$", r"\[": r"\
 _AND = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _SENTENCE = re.compile(r"[^\n]*?(?=\.(?:\s|\*|$)|\n|$)")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-_WORDS_OF_MATH = frozenset(
-    (
-        "and",
-        "or",
-        "pi",
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "log",
-        "ln",
-        "exp",
-        "sqrt",
-    )
-)
+_FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp", "sqrt")
+_WORDS_OF_MATH = frozenset(("and", "or", "pi", *_FUNCTIONS))
 _COUNTED = re.compile(r"[-−]?\\?[$€£¥]?[-−]?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?")
 
 

@@ -20,11 +20,9 @@ __all__ = [
     "bootstrap_of_sums",
     "check_finite",
     "mean",
-    "mean_interval",
     "normal_quantile",
     "ratio_interval",
     "ratio_standard_error",
-    "standard_error",
     "t_quantile",
     "wilson_interval",
     "wilson_limits",
@@ -66,19 +64,6 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def standard_error(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, ``sqrt(sum((x - mean)²) / (n - 1) / n)``; None for fewer than two values.
-
-    ``ValueError`` for a value that is not finite.
-    """
-    check_finite(values)
-    n = len(values)
-    if n < 2:
-        return None
-    centre = mean(values)
-    return math.sqrt(math.fsum([(value - centre) ** 2 for value in values]) / (n - 1) / n)
-
-
 def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson's score interval of a proportion, without continuity correction, as (low, high).
 
@@ -100,19 +85,6 @@ def wilson_limits(observed: float, n: float, z: float) -> tuple[float, float]:
     low = 0.0 if observed <= 0 else max(0.0, centre - half)
     high = 1.0 if observed >= 1 else min(1.0, centre + half)
     return low, high
-
-
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Student's t interval of the mean with n - 1 degrees of freedom, as (low, high); None for fewer than two values.
-
-    It is not cut at the limits of the metric. ``ValueError`` for a value that is not finite.
-    """
-    error = standard_error(values)
-    if error is None:
-        return None
-    half = t_quantile(len(values) - 1, confidence) * error
-    centre = mean(values)
-    return centre - half, centre + half
 
 
 def with_width(interval: tuple[float, float] | None) -> tuple[float, float] | None:

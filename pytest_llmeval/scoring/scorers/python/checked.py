@@ -31,17 +31,9 @@ __all__ = ["CheckedScorer", "check_better", "described", "judges_of", "one_line"
 
 _T = TypeVar("_T")
 
-_PROTOCOL = (
-    "name",
-    "version",
-    "metrics",
-    "default_template",
-    "present",
-    "variables",
-    "answer_text",
-    "requests",
-    "score",
-)
+_VALUES = ("name", "version", "metrics", "default_template")
+_METHODS = ("present", "variables", "answer_text", "requests", "score")
+_PROTOCOL = (*_VALUES, *_METHODS)
 _MAX_MESSAGE = 300
 
 
@@ -204,7 +196,7 @@ def protocol_problem(scorer: object) -> str | None:
     metrics = values["metrics"]
     if not isinstance(metrics, tuple | list) or not all(isinstance(name, str) for name in metrics):
         return f"has the metrics {quote(metrics)}, expected a tuple of names"
-    uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
+    uncallable = [part for part in _METHODS if not callable(values[part])]
     return f"has {uncallable[0]}, which is not a method" if uncallable else None
 
 

@@ -28,15 +28,7 @@ from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.suites.python.code_version import version_of_function
 from pytest_llmeval.text.wording import expected_one_of
-from pytest_llmeval.types import (
-    NotMeasurable,
-    Response,
-    Sample,
-    Score,
-    Status,
-    as_builtin,
-    finite_number,
-)
+from pytest_llmeval.types import NotMeasurable, Response, Sample, Score, Status, as_builtin, finite_number
 
 __all__ = ["CustomScorer", "ReplyJudge", "make_custom_scorer"]
 
