@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.huggingface.encoder_decoder import plan_decoder_rows
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+from pytest_llmeval.models.huggingface.planning.batches import plan_decoder_rows
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, SeparateEncoder
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget
 from pytest_llmeval.models.settings import ModelSettings
@@ -216,7 +216,7 @@ def test_rows_of_the_decoder() -> None:
         5: EncodedPair(a, (7,)),
     }
     rows = plan_decoder_rows(pairs, 0)
-    assert [(row.context, row.fed) for row in rows] == [(a, (0,)), (a, (0, 7)), (b, (0,))]
+    assert [(row.context, row.tokens) for row in rows] == [(a, (0,)), (a, (0, 7)), (b, (0,))]
     assert [row.targets for row in rows] == [
         ((0, (7,)), (2, (8,)), (5, (7,))),
         ((3, (7, 8)), (4, (7, 9))),

@@ -118,7 +118,9 @@ def test_equal_inputs_are_computed_once(gpt2: HuggingFaceModel, monkeypatch: pyt
 def test_without_logits_to_keep(gpt2: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = with_engine(gpt2, "plain")
     kept = [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)]
-    monkeypatch.setattr(plain.engine, "_takes_logits_to_keep", False)
+    runner = plain.engine._runner
+    taken = {name: one for name, one in runner.parameters.items() if name != "logits_to_keep"}
+    monkeypatch.setattr(runner, "parameters", taken)
     assert [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)] == pytest.approx(kept, abs=1e-6)
 
 

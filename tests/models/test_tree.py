@@ -19,6 +19,7 @@ from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outco
 from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
+from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model, tiers
 from tests.models.support import one_line_of
@@ -415,9 +416,7 @@ def test_half_precision_is_allowed_its_own_noise() -> None:
 def test_engine_of_a_model_with_foreign_attention() -> None:
     model = make_model("gpt2")
     model.model.config._attn_implementation = "flash_attention_2"
-    engine = Engine(
-        model.model, requested=None, batch_size=None, pad_token=0, takes_padding=True, takes_logits_to_keep=True
-    )
+    engine = Engine(Runner(model.model, model.tokenizer, None))
     assert engine.name == "plain"
     assert "flash_attention_2" in engine.reason
 

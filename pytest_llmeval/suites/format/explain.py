@@ -32,14 +32,14 @@ _EXPECTED = {
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-def explain(error: ValidationError) -> Iterator[tuple[str, Keys]]:
-    """Each error as a sentence, and the keys at which it stands."""
+def explain(error: ValidationError, root: type[BaseModel] = SuiteSpec) -> Iterator[tuple[str, Keys]]:
+    """Each error in what ``root`` reads as a sentence, and the keys at which it stands."""
     for detail in error.errors():
         keys: Keys = (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
-        yield _sentence(detail, keys), keys
+        yield _sentence(detail, keys, root), keys
 
 
-def _sentence(detail: ErrorDetails, keys: Keys) -> str:
+def _sentence(detail: ErrorDetails, keys: Keys, root: type[BaseModel]) -> str:
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
     found = detail["input"]
@@ -49,7 +49,7 @@ def _sentence(detail: ErrorDetails, keys: Keys) -> str:
         return f"{dotted(keys)}: {context['message']}"
     if kind in ("extra_forbidden", "llmeval_unknown_key"):
         above = keys[:-1]
-        expected = expected_one_of(str(keys[-1]), _keys_at(above)) if kind == "extra_forbidden" else ""
+        expected = expected_one_of(str(keys[-1]), _keys_at(above, root)) if kind == "extra_forbidden" else ""
         return f"unknown key {quoted(str(keys[-1]))}{f' in {dotted(above)}' if above else ''}{expected}"
     if kind == "missing":
         return f"the key {quoted(str(keys[-1]))} is missing{f' in {dotted(keys[:-1])}' if keys[:-1] else ''}"
@@ -78,9 +78,9 @@ def _expected(kind: str, context: dict[str, Any], found: object) -> str:
     return expected
 
 
-def _keys_at(keys: Keys) -> list[str]:
-    """The keys of the format that can stand in the mapping at ``keys``."""
-    parts: list[Any] = [SuiteSpec]
+def _keys_at(keys: Keys, root: type[BaseModel]) -> list[str]:
+    """The keys that can stand in the mapping at ``keys``."""
+    parts: list[Any] = [root]
     for key in keys:
         parts = [below for part in parts for below in _below(part, key)]
     models = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]

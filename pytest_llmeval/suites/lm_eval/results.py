@@ -9,6 +9,7 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.filters import read_pipelines
 from pytest_llmeval.suites.lm_eval.scores import AGGREGATIONS, DEFAULT_METRICS, MetricPair, Scoring
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
+from pytest_llmeval.suites.lm_eval.task_spec import MetricSpec
 
 __all__ = ["SCORER", "ResultsSpec", "results_scoring"]
 
@@ -33,28 +34,25 @@ class ResultsSpec:
     pooled: dict[str, str]
 
 
-def results_scoring(code: TaskCode, output_type: str) -> tuple[Scoring, ResultsSpec]:
+def results_scoring(code: TaskCode) -> tuple[Scoring, ResultsSpec]:
     """The scoring of a task with ``process_results``. Raises ``SuiteError`` for an aggregation not known here."""
     task = code.task
-    given = task.value.get("metric_list")
-    entries = given if given is not None else [{"metric": name} for name in DEFAULT_METRICS[output_type]]
-    if not isinstance(entries, list) or not all(
-        isinstance(e, dict) and isinstance(e.get("metric"), str) for e in entries
-    ):
-        raise task.wrong(("metric_list",), given, "a list of metrics")
+    output_type = task.spec.output_type
+    entries = task.spec.metric_list or [MetricSpec(metric=name) for name in DEFAULT_METRICS[output_type]]
     names: dict[str, str] = {}
     pooled: dict[str, str] = {}
     for place, entry in enumerate(entries):
-        metric = entry["metric"]
-        aggregation = entry.get("aggregation", AGGREGATIONS.get(metric, "mean"))
-        keys = ("metric_list", place, "aggregation")
+        metric, keys = entry.metric, ("metric_list", place)
+        if not isinstance(metric, str):
+            raise task.wrong((*keys, "metric"), metric, "the name of a metric")
+        aggregation = AGGREGATIONS.get(metric, "mean") if entry.aggregation is None else entry.aggregation
         if metric in _POOLED and aggregation == AGGREGATIONS[metric]:
             pooled[metric] = _POOLED[metric]
             names[metric] = metric
         elif aggregation == "mean":
             names[metric] = metric
         else:
-            raise task.wrong(keys, aggregation, "mean for a metric of process_results")
+            raise task.wrong((*keys, "aggregation"), aggregation, "mean for a metric of process_results")
     right = next((metric for metric in _RIGHT if metric in names), None)
     if right is not None:
         names[right] = "accuracy"

@@ -67,7 +67,9 @@ def seed_of(seed: int, prompt: Sequence[int], epoch: int = 0) -> int:
 class Writer:
     """Follows one row until an end-of-text token, a stop string, its limit, or logits that are no numbers."""
 
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], plan: GenerationPlan, ends: frozenset[int]) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: Sequence[int], plan: GenerationPlan, ends: Collection[int]
+    ) -> None:
         self.tokens: list[int] = []
         self.is_done = False
         self.saw_nan = False
@@ -79,7 +81,7 @@ class Writer:
         self._stop = [s for s in plan.stop if s]
         # A special token has no text, so a stop string that is one would never be found there.
         special = {tokenizer.decode([token]): token for token in tokenizer.all_special_ids} if self._stop else {}
-        self._ends = ends | {special[s] for s in plan.stop if s in special}
+        self._ends = {*ends} | {special[s] for s in plan.stop if s in special}
         # A token writes at least one byte, so a stop string that has just been completed lies within so many tokens;
         # the rest is room for tokens that write nothing. What this misses is found when the finished text is cut.
         self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in self._stop), default=0) + 8

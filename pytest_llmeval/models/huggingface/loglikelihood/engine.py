@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,8 +25,9 @@ from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
 from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches, plan_rows
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step
+from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["Engine", "Outcome", "attention_of_model", "in_halves", "outcomes_of"]
+__all__ = ["Engine", "Outcome", "in_halves"]
 
 _T = TypeVar("_T")
 _SMALLEST_STEP = 16
@@ -56,14 +56,13 @@ class Outcome:
     seconds: float
 
 
-def attention_of_model(model: Any) -> Attention:
+def _attention_of(runner: Runner) -> Attention:
     """What a loaded model's class and config say of its attention, and of the way in which it was loaded."""
-    config = model.config
+    model, config, parameters = runner.model, runner.model.config, runner.parameters
     attention = attention_of(config.to_dict())
     if attention.kind == "other":
         return attention
     problem = None
-    parameters = inspect.signature(model.forward).parameters
     if not type(model).__module__.startswith("transformers."):
         problem = f"{type(model).__name__} is not a class of transformers"
     elif missing := [name for name in ("position_ids", "logits_to_keep", "past_key_values") if name not in parameters]:
@@ -78,27 +77,15 @@ def attention_of_model(model: Any) -> Attention:
 class Engine:
     """Scores the encoded requests of one model.
 
-    ``requested`` is ``--llm-engine``: auto (or None), tree or plain. ``batch_size`` None fills forward passes up to a
-    number of tokens that memory allows; out of memory halves it, and what was not computed is computed in smaller
+    ``requested`` is ``--llm-engine``: auto (or None), tree or plain. Without a batch size forward passes are filled up
+    to a number of tokens that memory allows; out of memory halves it, and what was not computed is computed in smaller
     parts.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        requested: str | None,
-        batch_size: int | None,
-        pad_token: int,
-        takes_padding: bool,
-        takes_logits_to_keep: bool,
-    ) -> None:
-        self._model = model
-        self._batch_size = batch_size
-        self._pad_token = pad_token
-        self._takes_padding = takes_padding
-        self._takes_logits_to_keep = takes_logits_to_keep
-        self.attention = attention_of_model(model)
+    def __init__(self, runner: Runner, requested: str | None = None) -> None:
+        self._runner = runner
+        self._model = model = runner.model
+        self.attention = _attention_of(runner)
         self._rotary_is_stretched = self.attention.max_positions is not None
         self.name: Literal["tree", "plain"] = "plain"
         self.reason = "requested with --llm-engine plain"
@@ -117,10 +104,10 @@ class Engine:
         self._budget = Budget(
             max_tokens=_TREE_TOKENS_ON_CPU if on_cpu else in_memory,
             max_scored=max_scored,
-            max_rows=batch_size,
+            max_rows=runner.batch_size,
             block_tokens=_BLOCK_TOKENS_ON_CPU if on_cpu else _BLOCK_TOKENS,
         )
-        self._tree = TreeScorer(model, self.attention, kept_bytes=kept_bytes(model.device))
+        self._tree = TreeScorer(runner, self.attention, kept_bytes=kept_bytes(model.device))
 
     @contextlib.contextmanager
     def in_small_steps(self, max_tokens: int) -> Iterator[None]:
@@ -155,7 +142,7 @@ class Engine:
         ``plain`` leaves the tree aside; ``alone`` also padding: every row is a forward pass of its own.
         """
         self._rotary_is_stretched = self.attention.max_positions is not None  # by texts that were written
-        rows = plan_rows(pairs.items())
+        rows = self._plan(pairs)
         by_tree: list[Row] = []
         by_plain = rows
         if self.name == "tree" and not plain:
@@ -174,8 +161,11 @@ class Engine:
         if poisoned:
             self._tree.clear()
             by_plain = [*by_plain, *poisoned]
-        self._score_plain(by_plain, outcomes, tell, max_rows=1 if alone else self._batch_size)
+        self._score_plain(by_plain, outcomes, tell, max_rows=1 if alone else self._runner.batch_size)
         return outcomes
+
+    def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[Row]:
+        return plan_rows(pairs.items())
 
     # The tree
 
@@ -249,16 +239,17 @@ class Engine:
         max_rows: int | None,
     ) -> None:
         for part, equal_lengths in self._plain_parts(rows):
-            batches = plan_batches(
-                [len(row.tokens) for row in part],
-                max_rows=max_rows,
-                max_tokens=self._plain_tokens,
-                equal_lengths=equal_lengths,
-            )
-            for batch in batches:
+            lengths = self._lengths(part)
+            for batch in plan_batches(
+                lengths, max_rows=max_rows, max_tokens=self._plain_tokens, equal_lengths=equal_lengths
+            ):
                 for row, scored, seconds in in_halves([part[i] for i in batch], self._run_plain, self._model.device):
-                    outcomes.update(outcomes_of(row.targets, scored, seconds))
+                    outcomes.update(_outcomes_of(row, scored, seconds))
                 tell()
+
+    def _lengths(self, rows: Sequence[Row]) -> list[int]:
+        """What each row takes of a batch, in tokens."""
+        return [len(row.tokens) for row in rows]
 
     def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
         """Rows that may share a batch, and whether only those of one length may.
@@ -277,22 +268,12 @@ class Engine:
         self._reset_rotary()
         limit = self.attention.max_positions
         self._rotary_is_stretched = limit is not None and any(len(row.tokens) > limit for row in rows)
-        return score_rows(
-            self._model,
-            rows,
-            pad_token=self._pad_token,
-            takes_logits_to_keep=self._takes_logits_to_keep,
-            max_scored=self._budget.max_scored,
-        )
+        return score_rows(self._runner, rows, max_scored=self._budget.max_scored)
 
     def _reset_rotary(self) -> None:
-        """Let transformers forget the longest text so far: beyond the switch it would lend its angles to shorter ones.
-
-        It forgets when it meets a text below the switch.
-        """
         if self._rotary_is_stretched:
             self._rotary_is_stretched = False
-            self._model(input_ids=torch.tensor([[self._pad_token]], device=self._model.device), use_cache=False)
+            self._runner.forget_longest()
 
 
 class _Requests:
@@ -336,16 +317,16 @@ class _Requests:
         }
 
 
-def outcomes_of(
-    targets: Sequence[tuple[int, object]], scored: Sequence[Scored] | RequestError, seconds: float
+def _outcomes_of(
+    row: Row, scored: Sequence[Scored] | RequestError, seconds: float
 ) -> dict[int, Outcome | RequestError]:
-    """What the requests of one row got, which share its seconds; ``targets`` as in ``Row``."""
+    """What the requests of one row got, which share its seconds."""
+    requests = [request for request, _ in row.targets]
     if isinstance(scored, RequestError):
-        return {request: scored for request, _ in targets}
-    share = seconds / len(targets)
+        return dict.fromkeys(requests, scored)
+    share = seconds / len(requests)
     return {
-        request: Outcome(one.loglikelihood, one.is_greedy, share)
-        for (request, _), one in zip(targets, scored, strict=True)
+        request: Outcome(one.loglikelihood, one.is_greedy, share) for request, one in zip(requests, scored, strict=True)
     }
 
 
