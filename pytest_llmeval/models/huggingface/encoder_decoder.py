@@ -47,7 +47,7 @@ _BROKEN_CACHE = frozenset({"prophetnet"})
 """``model_type`` of models that raise when they read their own cache, in transformers 5.23."""
 
 _GENERATION_SETTINGS = ("forced_bos_token_id", "bad_words_ids")
-"""What is kept of the checkpoint's generation config: the token of the language to write, tokens that are no text."""
+"""What is kept of the checkpoint's generation config: the token of the language to write, tokens that are not text."""
 
 
 class EncoderDecoderEngine(Engine):

@@ -16,6 +16,7 @@ from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
+from pytest_llmeval.models.huggingface.device import Threads
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
 from pytest_llmeval.models.huggingface.generation.transformers_generate import clean_generation_config
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
@@ -25,7 +26,6 @@ from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, 
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.huggingface.planning.windows import rolling_windows, score_texts
 from pytest_llmeval.models.huggingface.runner import Runner
-from pytest_llmeval.models.huggingface.threads import Threads
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error
@@ -388,7 +388,7 @@ class HuggingFaceModel(Backend):
 
 
 class PlainModel(HuggingFaceModel):
-    """A causal model as it is, with all of its state, every log-likelihood of which is computed plain."""
+    """The same causal model with all of its state, whose log-likelihoods are all computed plain."""
 
     scores_plain = True
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import transformers
 
 from pytest_llmeval.models.huggingface.planning.encoding import Tokenizer
 
@@ -47,6 +49,17 @@ class Runner:
             and bool(getattr(self.model, "_supports_attention_backend", False))
             and any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
         )
+
+    @contextmanager
+    def attending(self, name: str, attention: Callable[..., Any]) -> Iterator[None]:
+        """In this context the model attends by ``attention``, registered with transformers under ``name``."""
+        before = self.model.config._attn_implementation
+        transformers.AttentionInterface.register(name, attention)
+        self.model.set_attn_implementation(name)
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(before)
 
     def forget_longest(self) -> None:
         """Let transformers forget the longest text so far, whose rotary angles it would lend to shorter ones.

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
@@ -84,9 +84,7 @@ class GateRule:
 
     def says_the_same(self, other: GateRule) -> bool:
         """Whether the two differ in nothing but how the number is written."""
-        return (self.subject, self.bound, self.comparison, self.threshold) == (
-            *(other.subject, other.bound, other.comparison, other.threshold),
-        )
+        return replace(self, text=other.text) == other
 
 
 @dataclass(frozen=True, slots=True)

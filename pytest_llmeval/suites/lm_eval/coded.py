@@ -175,7 +175,7 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
 
 
 def _with_known_aggregation(code: TaskCode, place: int) -> Any:
-    """A metric whose aggregation is a function of lm-eval's own, which has a like here."""
+    """A metric whose aggregation is a function of lm-eval's own, as the name that stands for it here."""
     entry, keys = code.task.value["metric_list"][place], ("metric_list", place, "aggregation")
     function = code.functions.get(keys)
     if function is None:

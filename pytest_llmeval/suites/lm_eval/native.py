@@ -1,4 +1,4 @@
-"""The suite that is made of a task, and which of its keys is made of which key of the task."""
+"""The suite that is made from a task, and for each of its keys the key of the task that it was made from."""
 
 from __future__ import annotations
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pytest_llmeval.suites.lm_eval.data import evaluated_rows, example_rows
 from pytest_llmeval.suites.lm_eval.filters import looks_at_choices
-from pytest_llmeval.suites.lm_eval.generation import generation
 from pytest_llmeval.suites.lm_eval.native import NativeSuite
 from pytest_llmeval.suites.lm_eval.scores import MetricPair, Scoring, scoring_of
-from pytest_llmeval.suites.lm_eval.task_spec import TaskSpec
+from pytest_llmeval.suites.lm_eval.task_spec import GenerationKwargs, TaskSpec
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, functions
 from pytest_llmeval.suites.lm_eval.texts import choices_rule, prompt_template, target_rule, text_template
 from pytest_llmeval.text.wording import Keys
@@ -17,6 +17,10 @@ from pytest_llmeval.text.wording import Keys
 __all__ = ["translate"]
 
 _FEWSHOT: Keys = ("prompt", "fewshot")
+_GENERATION: Keys = ("generation_kwargs",)
+_MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""In the order in which lm-eval looks for them."""
+_DEFAULT_MAX_TOKENS = 256
 _DATASET_OF_LM_EVAL = {"columns_first": True, "python_values": True, "first_id": 0}
 
 
@@ -48,7 +52,7 @@ def translate(
     if scoring.epochs is not None:
         native.put(("epochs",), scoring.epochs, ("repeats",))
     if output_type == "generate_until":
-        for key, (value, keys) in generation(task, _fewshot_delimiter(spec)).items():
+        for key, (value, keys) in _generation(task).items():
             native.put(("generate", key), value, keys)
     return native, scoring.pairs
 
@@ -135,7 +139,7 @@ def _fewshot(native: NativeSuite, output_type: str, delimiter: str) -> None:
         for key, value in rows.value.items():
             native.put((*_FEWSHOT, key), value, rows.source)
     native.put((*_FEWSHOT, "delimiter"), _fewshot_delimiter(task.spec), ("fewshot_delimiter",))
-    if rows is None and looks_at_choices(task):  # examples that have no choices are no questions that could be scored
+    if rows is None and looks_at_choices(task):  # examples without choices cannot be scored
         answer = prompt_template(task, str(task.required("doc_to_target")), ("doc_to_target",))
         native.put((*_FEWSHOT, "answer"), answer, ("doc_to_target",))
     if output_type == "loglikelihood" and delimiter:
@@ -172,3 +176,28 @@ def _example_texts(native: NativeSuite, output_type: str) -> None:
 
 def _fewshot_delimiter(spec: TaskSpec) -> str:
     return "\n\n" if spec.fewshot_delimiter is None else spec.fewshot_delimiter
+
+
+def _generation(task: TaskFile) -> dict[str, tuple[Any, Keys]]:
+    """The settings of ``generate``, each with its keys in the task file. Raises ``SuiteError``.
+
+    As lm-eval's ``normalize_gen_kwargs`` has it: ``do_sample: false`` is greedy whatever the temperature is.
+    """
+    given = task.spec.generation_kwargs or GenerationKwargs()
+    if given.do_sample and not given.temperature > 0:
+        raise task.error_at((*_GENERATION, "do_sample"), "found true, which needs a temperature above 0")
+    temperature = 0.0 if given.do_sample is False else given.temperature
+    max_key = next((key for key in _MAX_TOKENS if getattr(given, key) is not None), None)
+    max_tokens = (getattr(given, max_key), (*_GENERATION, max_key)) if max_key else (_DEFAULT_MAX_TOKENS, _GENERATION)
+    stops = [_fewshot_delimiter(task.spec)] if given.until is None else [*given.until]
+    settings: dict[str, tuple[Any, Keys]] = {
+        "max_tokens": max_tokens,
+        "stop": (stops, (*_GENERATION, "until")),
+        "temperature": (temperature, (*_GENERATION, "temperature")),
+    }
+    if temperature > 0 and given.top_p is not None:
+        settings["top_p"] = (given.top_p, (*_GENERATION, "top_p"))
+    elif temperature <= 0 and given.top_p not in (None, 1):
+        message = "greedy decoding takes the likeliest token; set do_sample: true"
+        raise task.error_at((*_GENERATION, "top_p"), message)
+    return settings

@@ -30,13 +30,13 @@ _KEYS = (
     *("gates", "primary_metric"),
 )
 _CLOSE = 0.85
-"""How much an attribute is like one of ours that it is taken for a slip of the pen: ``loader`` is not ``load``.
+"""How similar to one of ours an attribute is when it is taken for a misspelling: ``loader`` is not ``load``.
 
-A method that the file does not call is taken for one sooner, as ``wording.nearest`` has it."""
+For a method that the file does not call, less similarity suffices: that of ``wording.nearest``."""
 _ALIASES = {"normalise": "normalize", "is_equivalent": "is_equiv"}
 """Names of other programs, whose ``is_equiv`` takes the target first: ``is_equiv(gold, pred)``."""
 _FOREIGN = ("set_pred", "evaluate")
-"""Hooks of other programs that would decide what is right, and have no like here."""
+"""Hooks of other programs that would decide what is right, and have no equivalent here."""
 _LIKE = MappingProxyType(
     dict.fromkeys(("load_data", "load_dataset", "get_data", "get_samples"), "load")
     | dict.fromkeys(
@@ -218,7 +218,7 @@ def _rows(benchmark: Benchmark, source: Source, line: int | None) -> list[Mappin
 
 
 def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -> None:
-    """Raise ``SuiteError`` for an attribute that somebody took for one of ours."""
+    """Raise ``SuiteError`` for an attribute that was meant to be one of ours."""
     known = [name for name in dir(Benchmark) if not name.startswith("_")] + ["folder", *_ALIASES.values()]
     for owner in kind.__mro__:
         if owner is Benchmark or not issubclass(owner, Benchmark):

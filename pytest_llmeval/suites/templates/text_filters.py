@@ -51,7 +51,7 @@ def _read(value: str, budget: Budget) -> Any:
         if depth > MAX_NESTING:
             raise _NoLiteralError(f"the filter 'literal' takes at most {MAX_NESTING} levels of brackets")
     try:
-        with warnings.catch_warnings():  # of a text such as "[\d]", which is data, not somebody's program
+        with warnings.catch_warnings():  # of a text such as "[\d]", which is data, not a program
             warnings.simplefilter("ignore")
             made = ast.literal_eval(value)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):

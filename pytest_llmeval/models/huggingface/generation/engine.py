@@ -71,7 +71,7 @@ class TextEngine:
     ) -> list[Written]:
         """What was written for each text, in order. ``on_finished`` gets each index at least once.
 
-        ``into`` is filled meanwhile, by index: whoever stops the call keeps what is in it.
+        ``into`` is filled meanwhile, by index: when the call is stopped, it holds what was written so far.
         """
         results: dict[int, Written] = {} if into is None else into
         for part, num_header_tokens, equal_lengths in self._parts(texts):

@@ -113,7 +113,7 @@ class RowsWriter:
         ]
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         batch = _Batch(self, [prompts[i][skip:] for i in order], max(plan.max_tokens for plan in plans), header)
-        with reading_headers(self.model) if header is not None else contextlib.nullcontext():
+        with reading_headers(self.runner) if header is not None else contextlib.nullcontext():
             logits = batch.read_prompts()
             while True:
                 active = [writers[i] for i in order]
@@ -142,7 +142,7 @@ class RowsWriter:
         rests = [(*tokens, *header_tokens[:2]) for tokens in own]
         try:
             header = self._read_header(header_tokens)
-            with reading_headers(self.model):
+            with reading_headers(self.runner):
                 shared = self._two_steps(rests, header)
         except Exception as error:  # the model's code met what only we give it
             if is_out_of_memory(error):

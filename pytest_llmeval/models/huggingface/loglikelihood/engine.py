@@ -10,7 +10,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -20,7 +20,7 @@ from pytest_llmeval.models.huggingface.architectures import Attention, attention
 from pytest_llmeval.models.huggingface.device import kept_bytes, tokens_in_memory
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.loading import quiet
-from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, score_rows, summed
+from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, Scored, score_rows, summed
 from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
 from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches, plan_rows
 from pytest_llmeval.models.huggingface.planning.encoding import EncodedPair
@@ -136,8 +136,8 @@ class Engine:
     ) -> dict[int, Outcome | RequestError]:
         """The outcome of every pair, by its key. ``on_progress`` gets how many have theirs.
 
-        ``into`` is the mapping to fill and return: whoever stops the call keeps what is in it. What is no number there
-        may still be computed again.
+        ``into`` is the mapping to fill and return: when the call is stopped, it holds the outcomes so far. One that is
+        not a number may still be computed again.
 
         ``plain`` leaves the tree aside; ``alone`` also padding: every row is a forward pass of its own.
         """
@@ -199,8 +199,7 @@ class Engine:
                 if not is_out_of_memory(error):
                     raise
                 return step
-            requests.add(step, logprobs.values, logprobs.is_top, time.perf_counter() - started)
-            outcomes.update(requests.take_finished())
+            outcomes.update(requests.add(step, logprobs, time.perf_counter() - started))
             tell()
         return None
 
@@ -276,44 +275,44 @@ class Engine:
             self._runner.forget_longest()
 
 
+@dataclass(slots=True)
+class _Request:
+    """What is known of a request of which ``num_missing`` logprobs are still to come."""
+
+    num_missing: int
+    values: list[float] = field(default_factory=list)
+    is_greedy: bool = True
+    seconds: float = 0.0
+
+
 class _Requests:
     """Gathers the logprobs of requests until each has all of its own."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self._missing = {request: len(continuation) for row in rows for request, continuation in row.targets}
-        self._values: dict[int, list[float]] = {request: [] for request in self._missing}
-        self._is_greedy = dict.fromkeys(self._missing, True)
-        self._seconds = dict.fromkeys(self._missing, 0.0)
+        self._waiting = {request: _Request(len(tokens)) for row in rows for request, tokens in row.targets}
+        self._count = max(1, len(self._waiting))
         self._shared_seconds = 0.0
-        self._count = max(1, len(self._missing))
-        self._finished: list[int] = []
 
-    def add(self, step: Step, values: Sequence[float], is_top: Sequence[bool], seconds: float) -> None:
-        """Take in what a step gave. Time that was spent for everybody is shared by everybody who is still waiting."""
-        for request, value, top in zip(step.wanted_by, values, is_top, strict=True):
-            self._values[request].append(value)
-            self._missing[request] -= 1
-            if not top:
-                self._is_greedy[request] = False
-            if not self._missing[request]:
-                self._finished.append(request)
-        if step.wanted_by:
-            share = seconds / len(set(step.wanted_by))
-            for request in set(step.wanted_by):
-                self._seconds[request] += share
-        else:
+    def add(self, step: Step, logprobs: Logprobs, seconds: float) -> dict[int, Outcome]:
+        """Take in what a step gave, and return the outcomes that are now known.
+
+        The seconds of a step that no request asked for are shared by all requests.
+        """
+        asking = set(step.wanted_by)
+        if not asking:
             self._shared_seconds += seconds
-
-    def take_finished(self) -> dict[int, Outcome]:
-        """The outcomes that have become known since the last call."""
-        finished, self._finished = self._finished, []
+        for index in asking:
+            self._waiting[index].seconds += seconds / len(asking)
+        for index, value, is_top in zip(step.wanted_by, logprobs.values, logprobs.is_top, strict=True):
+            request = self._waiting[index]
+            request.values.append(value)
+            request.num_missing -= 1
+            request.is_greedy &= is_top
+        finished = {index: self._waiting.pop(index) for index in asking if not self._waiting[index].num_missing}
+        shared = self._shared_seconds / self._count
         return {
-            request: Outcome(
-                summed(self._values.pop(request)),
-                self._is_greedy[request],
-                self._seconds[request] + self._shared_seconds / self._count,
-            )
-            for request in finished
+            index: Outcome(summed(request.values), request.is_greedy, request.seconds + shared)
+            for index, request in finished.items()
         }
 
 

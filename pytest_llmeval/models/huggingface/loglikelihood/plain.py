@@ -37,7 +37,7 @@ class Scored:
 def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Logprobs:
     """The logprob of ``tokens[k]`` by ``logits[rows[k]]`` (positions x vocabulary), which are overwritten.
 
-    A log-softmax in float32 whatever the model's dtype, of which no more is computed than the numbers wanted need.
+    A log-softmax in float32 whatever the model's dtype, computed only as far as the wanted numbers need it.
     """
     logits = logits.float()
     at = torch.tensor(rows, device=logits.device)

@@ -132,6 +132,7 @@ class TreeScorer:
     """
 
     def __init__(self, runner: Runner, attention: Attention, *, kept_bytes: int) -> None:
+        self._runner = runner
         self._model = runner.model
         self._attention = attention
         self._paths = PathCache(kept_bytes)
@@ -147,7 +148,7 @@ class TreeScorer:
 
     def running(self) -> AbstractContextManager[None]:
         """The context that ``run`` needs, to be entered once for many steps."""
-        return in_blocks(self._model) if self._in_blocks else nullcontext()
+        return in_blocks(self._runner) if self._in_blocks else nullcontext()
 
     def run(self, step: Step) -> Logprobs:
         """One forward pass: the logprob of each of ``step.wanted_tokens``, and whether it is the likeliest there."""

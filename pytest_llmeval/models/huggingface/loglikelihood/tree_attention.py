@@ -15,19 +15,19 @@ from typing import Any
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from pytest_llmeval.models.huggingface.attention import attending
+from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["attend_in_blocks", "in_blocks"]
 
 _ATTENTION = "llmeval_tree"
 
 
-def in_blocks(model: Any) -> AbstractContextManager[None]:
+def in_blocks(runner: Runner) -> AbstractContextManager[None]:
     """In this context the model's attention follows the ``tree_blocks`` that its forward pass is given.
 
     A model that does not pass them on attends to the whole row under the mask, which is as right.
     """
-    return attending(model, _ATTENTION, attend_in_blocks)
+    return runner.attending(_ATTENTION, attend_in_blocks)
 
 
 def attend_in_blocks(

@@ -8,8 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo
 
 from pytest_llmeval.suites.format.score_settings import choices, mathematics, replies, texts
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
-from pytest_llmeval.suites.format.spec import Spec, refuse_here, unknown_key
-from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+from pytest_llmeval.suites.format.spec import Spec, name_and_settings, with_kind
 
 __all__ = ["ONE_SCORER", "CustomSettings", "OneOf", "OneScoreSettings", "kinds_of", "named_settings"]
 
@@ -62,28 +61,11 @@ def named_settings(value: object, scorers: dict[str, type[Spec]], info: Validati
     """
     if isinstance(value, BaseModel):
         return value
-    name: str
-    settings: object
-    if isinstance(value, str):
-        name, settings = value, None
-    elif isinstance(value, dict) and len(value) == 1 and isinstance(next(iter(value)), str):
-        ((name, settings),) = value.items()
-    elif isinstance(value, dict) and value:
-        raise refuse_here(f"found {len(value)} names ({', '.join(map(str, value))}), expected the name of one scorer")
-    else:
-        raise refuse_here(f"found {describe(value)}, expected the name of a scorer, or one name with its settings")
     custom = (info.context or {}).get("scorers", {})
-    if name not in scorers and name not in custom:
-        raise refuse_here(f"there is no scorer {quoted(name)}{expected_one_of(name, [*scorers, *custom])}")
-    if settings is None:
-        settings = {}
-    if not isinstance(settings, dict):
-        raise refuse_here(f"found {describe(settings)}, expected a mapping of its settings", name)
-    if name in custom:
+    name, settings = name_and_settings(value, "scorer", [*scorers, *custom])
+    if name in custom and isinstance(settings, dict):
         return {"kind": "custom", "name": name, "settings": settings}
-    if "kind" in settings:  # ours, to tell the models apart
-        raise unknown_key(name, "kind")
-    return {"kind": name, **settings}
+    return with_kind(name, settings)
 
 
 OneScoreSettings: TypeAlias = Annotated[
