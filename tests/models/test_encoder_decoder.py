@@ -26,6 +26,7 @@ from pytest_llmeval.types import (
     Message,
 )
 from tests.models.support import load, one_line_of
+from tests.properties import examples
 from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint, make_t5_tokenizer, make_tokenizer
 
 REQUESTS = [
@@ -167,7 +168,7 @@ def test_greedy_continuations_are_greedy(model: HuggingFaceModel) -> None:
 _TEXT = st.text(alphabet="ab .\nThePQ?é", max_size=30)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(st.tuples(_TEXT, _TEXT.filter(bool)), min_size=1, max_size=7),
     batch_size=st.none() | st.integers(1, 4),

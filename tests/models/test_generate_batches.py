@@ -22,6 +22,7 @@ from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.models.architectures_for_tests import make_random
 from tests.models.support import load, naive_greedy
+from tests.properties import examples
 from tests.tiny_models import make_checkpoint
 
 HEADER = "Question: is the quick brown fox 7?\nAnswer: no.\n\nQuestion: 1 + 2?\nAnswer: 3.\n\n"
@@ -196,7 +197,7 @@ def test_settings_may_differ_in_a_batch(model_type: str) -> None:
     assert together[2] == whole[: whole.index(whole[3:5])]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     chosen=st.lists(
         st.builds(

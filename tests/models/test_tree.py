@@ -23,6 +23,7 @@ from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model, tiers
 from tests.models.support import one_line_of
+from tests.properties import examples
 
 HEADER = "Answer the questions.\n\nQ: Which town lies by the sea?\nA: Brighton\n\n"
 QUESTIONS = ["Which river runs through Ulm?", "Is it late?", "What is two and two, and who says so?", "Why"]
@@ -166,7 +167,7 @@ def numbers(outcomes: dict[int, Outcome | RequestError]) -> list[tuple[float, bo
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     requests=pairs(),
     max_tokens=st.sampled_from([1, 3, 16, 64, 512]),
