@@ -173,7 +173,7 @@ def test_every_published_answer_equals_itself(compare: str) -> None:
 
 
 @needs_data
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_published_answers_written_otherwise() -> None:
     """Shares that Math-Verify finds equal: what is missing is LaTeX that it does not read (units, ``np.arcsin``)."""
     rewritings: dict[str, Callable[[str], str]] = {
