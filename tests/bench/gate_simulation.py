@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.gates.baseline.decision import fails, numeric_noise
+from pytest_llmeval.gates.baseline.reasons import fails, numeric_noise
 from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.reporting.report.gate_results import Regression
 from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, PairedValues, run_family

@@ -11,7 +11,7 @@ from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import is_overridden
 from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
-from pytest_llmeval.plugin.single_warnings import is_first_process, warn_once_in_session
+from pytest_llmeval.plugin.process import is_first_process, warn_once_in_session
 from pytest_llmeval.plugin.stash import (
     SampleKey,
     collected_suites_key,

@@ -23,7 +23,7 @@ from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import check_abilities, check_replies, is_overridden
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.plugin.single_warnings import warn_once_of_suite
+from pytest_llmeval.plugin.process import warn_once_of_suite
 from pytest_llmeval.plugin.stash import suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory

@@ -173,7 +173,7 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
     runs.
     """
-    from pytest_llmeval.scoring.abilities import inability, method_of
+    from pytest_llmeval.scoring.samples_for_models import inability, method_of
 
     config = node.config
     specs = config.stash[settings_key].model_specs
