@@ -37,7 +37,7 @@ from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
 
-__all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode", "collect_benchmark"]
+__all__ = ["NotASuite", "PlainFailures", "SuiteFile", "SuiteModel", "collect_benchmark"]
 
 
 _RESERVED_MARKS = frozenset(
@@ -48,7 +48,16 @@ _RESERVED_MARKS = frozenset(
 _question_memory_key = pytest.StashKey[QuestionMemory]()
 
 
-class SuiteNode(pytest.Collector):
+class PlainFailures(pytest.Collector):
+    """A collector that shows one message, without a traceback, for what the user can mend."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, LLMEvalError):
+            return without_commands(printable(str(excinfo.value), keep="\n"))
+        return super().repr_failure(excinfo)
+
+
+class SuiteNode(PlainFailures):
     """A suite, whatever it is written in."""
 
     evaluation: Evaluation
@@ -157,12 +166,6 @@ class SuiteNode(pytest.Collector):
                 message = f"{tag!r} is not among the registered markers, and --strict-markers is on: register it"
                 raise self.evaluation.suite.error(message, keys=where) from None
             self.add_marker(mark)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """One message without a traceback for what the user can mend."""
-        if isinstance(excinfo.value, LLMEvalError):
-            return without_commands(printable(str(excinfo.value), keep="\n"))
-        return super().repr_failure(excinfo)
 
 
 class SuiteFile(SuiteNode, pytest.Module):

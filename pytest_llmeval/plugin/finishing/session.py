@@ -81,7 +81,6 @@ class LLMSession:
 
     @property
     def has_suites(self) -> bool:
-        """Whether there was any suite in this session."""
         return bool(self._gathered.suites or self._gathered.expected or self._absent or self._gathered.records)
 
     @property

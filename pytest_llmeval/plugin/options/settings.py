@@ -98,7 +98,6 @@ class Settings:
         return bool(self.gate) or self.baseline is not None or self.require_gates
 
     def spec(self, model: str) -> ModelSpec:
-        """What one of ``models`` means."""
         return next(spec for spec in self.model_specs if spec.name == model)
 
 

@@ -14,7 +14,8 @@ from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
 from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
-from pytest_llmeval.scoring.metrics.summary import definition, skill
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, Status, as_builtin

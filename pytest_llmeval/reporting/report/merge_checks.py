@@ -191,7 +191,6 @@ class Shards:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The parts that are not there, in order."""
         return tuple(number for number in range(1, self.count + 1) if number not in self.numbers)
 
     def texts(self) -> list[str]:

@@ -19,12 +19,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.text.wording import describe
 
-__all__ = [
-    "DamagedPart",
-    "part_from_json",
-    "record_from_json",
-    "report_from_json",
-]
+__all__ = ["DamagedPart", "part_from_json", "record_from_json", "report_from_json"]
 
 T = TypeVar("T")
 

@@ -55,7 +55,6 @@ class MathScorer(SettingsScorer[MathSettings]):
 
     @property
     def ways(self) -> tuple[Extract, ...]:
-        """How a reply is searched, in order."""
         return self.settings.extract or _WAYS[self.settings.compare]
 
     @property

@@ -11,19 +11,10 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
 
 from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
-from pytest_llmeval.scoring.metrics.definitions import (
-    METRICS,
-    WILDCARD,
-    Kind,
-    MetricDefinition,
-    definition,
-    is_known,
-    shown_order,
-    split_name,
-)
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
 from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
-from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill, skill_interval
+from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
     are_too_few,
@@ -37,21 +28,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
 from pytest_llmeval.types import Score
 
-__all__ = [
-    "METRICS",
-    "Interval",
-    "Kind",
-    "Metric",
-    "MetricDefinition",
-    "by_category",
-    "definition",
-    "expanded",
-    "is_carried",
-    "names_in",
-    "skill",
-    "summarize",
-    "why_no_interval",
-]
+__all__ = ["Interval", "Metric", "by_category", "expanded", "is_carried", "names_in", "summarize", "why_no_interval"]
 
 T = TypeVar("T")
 

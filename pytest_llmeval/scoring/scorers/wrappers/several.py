@@ -45,7 +45,6 @@ class SeveralScorer(Scorer):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All of its scorers, the deciding one first."""
         return (self.deciding, *self.others)
 
     @property
