@@ -80,9 +80,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-# The summary
-
-
 def _warn(report: Report, path: Path) -> None:
     """Shows what the report says; a warning says where that does not agree with its records."""
     from pytest_llmeval.reporting.report.recount import misfit
@@ -164,9 +161,6 @@ class _Lines:
     def write_line(self, line: str, **markup: bool) -> None:
         self.lines.append(self._begun + line)
         self._begun = ""
-
-
-# Samples
 
 
 def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool) -> Iterator[str]:

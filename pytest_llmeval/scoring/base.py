@@ -169,8 +169,15 @@ class SettingsScorer(Scorer, Generic[S]):
         return self.settings.kind
 
 
-def reply_request(prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None) -> GenerateRequest:
-    """The request for one reply, as the suite's ``generate`` says, or with a ``max_tokens`` of the scorer's own."""
+def reply_request(
+    prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None, default: int | None = None
+) -> GenerateRequest:
+    """The request for one reply, as the suite's ``generate`` says, or with a ``max_tokens`` of the scorer's own.
+
+    ``default`` are the tokens where neither says how many.
+    """
+    if max_tokens is None and "max_tokens" not in generate.model_fields_set:
+        max_tokens = default
     return GenerateRequest(
         prompt,
         max_tokens=generate.max_tokens if max_tokens is None else max_tokens,

@@ -23,13 +23,7 @@ from pytest_llmeval.plugin.xdist.collected import Collected
 from pytest_llmeval.plugin.xdist.worker import report_usage_errors
 from pytest_llmeval.text.node_ids import split_file
 
-__all__ = [
-    "LimitSamples",
-    "ShardTests",
-    "check_overrides",
-    "collected_in",
-    "remember_suites",
-]
+__all__ = ["LimitSamples", "ShardTests", "check_overrides", "collected_in", "remember_suites"]
 
 
 class LimitSamples:

@@ -18,7 +18,7 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, Status, as_builtin
+from pytest_llmeval.types import NotMeasurable, Status, as_builtin
 
 __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
@@ -297,17 +297,13 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
         models = item.config.stash.setdefault(_sent_models_key, set())
         if identity.name not in models:
             models.add(identity.name)
-            payload = dataclasses.replace(payload, model=_identity(identity))
+            payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
     if isinstance(item, SampleItem):
         lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
         if lookahead is not None and lookahead.engine_uses:
             use = lookahead.engine_uses.pop(item.group, None)
             payload = dataclasses.replace(payload, engine=use)
     return payload
-
-
-def _identity(identity: ModelIdentity) -> dict[str, JSON]:
-    return dataclasses.asdict(identity)
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -108,9 +108,6 @@ def _metric(value: object, num_categories: int) -> object:
     return {"value": value, "n": num_categories, "kind": "mean"} if is_number else value
 
 
-# Validators
-
-
 @cache
 def _validator(made: type[Any]) -> SchemaValidator:
     return SchemaValidator(_schema(made))

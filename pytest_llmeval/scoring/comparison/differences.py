@@ -24,14 +24,7 @@ from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_w
 from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.types import Score
 
-__all__ = [
-    "Difference",
-    "compare",
-    "has_limits",
-    "largest_unseen",
-    "paired_difference",
-    "paired_proportions_interval",
-]
+__all__ = ["Difference", "compare", "has_limits", "largest_unseen", "paired_difference", "paired_proportions_interval"]
 
 Pair: TypeAlias = tuple[Score, Score]
 """A sample's scores by the first and the second model."""
@@ -45,11 +38,10 @@ class Difference:
     the mean of the samples' differences, None for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval of the
     difference: Tango's for proportions, Student's t for other means, None for means with n < 2. Where no sample's value
     has changed, it reaches as far as ``largest_unseen``, and is None for a metric without limits. Of proportions,
-    ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
-    Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
-    Student's t interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus
-    metrics they are the metrics themselves too; their difference has the standard error and interval of a paired
-    bootstrap.
+    ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has. Of pooled
+    metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and Student's t
+    interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus metrics they are
+    the metrics themselves too; their difference has the standard error and interval of a paired bootstrap.
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
     and interval are then clustered, as in ``clustered.py``, and None for fewer than ``MIN_CLUSTERS``.

@@ -81,9 +81,6 @@ def is_translation_ingredient(name: str) -> bool:
     return _INGREDIENT.fullmatch(name) is not None
 
 
-# BLEU
-
-
 @lru_cache(maxsize=8)  # a tokenizer's model is read once in a process
 def bleu(order: int, tokenize: str, lowercase: bool) -> BLEU:
     """The BLEU from which counts are taken: without smoothing, which would change them."""
@@ -158,9 +155,6 @@ def _smooth_value(smoothing: str, value: float | None) -> float:
     return value if value is not None else float(BLEU.SMOOTH_DEFAULTS[smoothing] or 0.0)
 
 
-# chrF
-
-
 @lru_cache(maxsize=16)
 def _chrf(word_order: int, beta: int, lowercase: bool = False, whitespace: bool = False) -> CHRF:
     from sacrebleu.metrics.chrf import CHRF
@@ -199,9 +193,6 @@ def _chrf_beta(word_order: int) -> str:
 def _chrf_of(word_order: int, counts: Sequence[float], beta: float) -> float:
     found = _chrf(word_order, int(beta))._compute_score_from_stats(cast("list[int]", list(counts)))
     return min(100.0, float(found.score))
-
-
-# TER
 
 
 @lru_cache(maxsize=8)

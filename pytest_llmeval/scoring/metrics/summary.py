@@ -281,10 +281,6 @@ def _within(name: str, interval: tuple[float, float], lowest: float = -math.inf)
     return max(interval[0], metric.lowest, lowest), min(interval[1], metric.highest)
 
 
-def _is_skill(name: str) -> bool:
-    return split_name(name)[1] == "skill"
-
-
 def _with_skill(scores: Iterable[Score]) -> list[Score]:
     return [score for score in scores if score.status != "unscored" and "skill" in score.values]
 
@@ -309,7 +305,7 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
         if ingredients(scores, name):
             kinds[name] = kind
             continue
-        if kind != "count" and not _is_skill(name):
+        if kind != "count" and split_name(name)[1] != "skill":
             values = _values(scores, name)
             is_open = not is_known(name) or split_name(name)[1] == "score"
             if values and (is_open or kind in ("proportion", "pooled", "corpus")):

@@ -67,9 +67,8 @@ def mean(values: Sequence[float]) -> float:
 def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson's score interval of a proportion, without continuity correction, as (low, high).
 
-    Solves ``|p - successes/n| = z sqrt(p (1 - p) / n)`` for p (E. B. Wilson, 1927,
-    doi:10.1080/01621459.1927.10502953). Raises ``ValueError`` where ``0 <= successes <= n`` and ``1 <= n`` do not
-    hold.
+    Solves ``|p - successes/n| = z sqrt(p (1 - p) / n)`` for p (E. B. Wilson, 1927, doi:10.1080/01621459.1927.10502953).
+    Raises ``ValueError`` where ``0 <= successes <= n`` and ``1 <= n`` do not hold.
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"{successes} successes in {n} trials have no proportion")

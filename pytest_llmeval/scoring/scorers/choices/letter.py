@@ -102,10 +102,7 @@ class LetterScorer(SettingsScorer[LetterSettings]):
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """One generated reply, of the scorer's own ``max_tokens``, else of the suite's, else of 10."""
-        max_tokens = self.settings.max_tokens
-        if max_tokens is None and "max_tokens" not in generate.model_fields_set:
-            max_tokens = _MAX_TOKENS
-        return (reply_request(prompt, generate, max_tokens=max_tokens),)
+        return (reply_request(prompt, generate, max_tokens=self.settings.max_tokens, default=_MAX_TOKENS),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy and skill, chance being right options / options shown."""

@@ -133,8 +133,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         """One generated reply (of 10 tokens, unless the suite sets ``generate.max_tokens``), or two log-likelihoods."""
         if self.settings.by == "loglikelihood":
             return tuple(LoglikelihoodRequest(prompt, delimiter + answer) for answer in _ANSWERS)
-        max_tokens = None if "max_tokens" in generate.model_fields_set else _MAX_TOKENS
-        return (reply_request(prompt, generate, max_tokens=max_tokens),)
+        return (reply_request(prompt, generate, default=_MAX_TOKENS),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         if self.settings.by == "generation":

@@ -36,12 +36,11 @@ ReplyJudge = Callable[..., object]
 """A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and of settings.
 
 It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
-mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
-In the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place
-of all that no metric has: a number that is merely left out fails the gates on its metric.
-Attributes ``metrics`` and ``better`` may name its metrics and their better directions: ``("distance",)`` and
-``{"distance": "lower"}``. With an attribute ``needs_text`` it is only asked of samples whose target is text or a
-number, or a list of these.
+mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``. In
+the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place of
+all that no metric has: a number that is merely left out fails the gates on its metric. Attributes ``metrics`` and
+``better`` may name its metrics and their better directions: ``("distance",)`` and ``{"distance": "lower"}``. With an
+attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
 
 A function, or a class with the methods of ``Scorer``, that asks a model says which in ``judged_by``: text that
 names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
