@@ -21,10 +21,10 @@ from pytest_llmeval.scoring.statistics.clustered import (
     standard_error,
 )
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
-from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
+from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
 from pytest_llmeval.types import Score
 
-__all__ = ["Difference", "compare", "has_limits", "largest_unseen", "paired_difference", "paired_proportions_interval"]
+__all__ = ["Difference", "compare", "has_limits", "largest_unseen", "paired_difference"]
 
 Pair: TypeAlias = tuple[Score, Score]
 """A sample's scores by the first and the second model."""
