@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from pytest_llmeval.suites.lm_eval import convert
+    from pytest_llmeval.suites.lm_eval.load import convert
 
     text = convert(options.task, None if options.output is None else options.output.parent)
     write_new(text, options.output)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_llmeval.data.files import Source, import_arrow, open_bytes
 from pytest_llmeval.errors import RefusedError
@@ -32,14 +32,11 @@ class Binary:
         """What an error says that it found."""
         return f"binary data in the column {quoted(self.column)} ({self.num_bytes:,} bytes, such as an image)"
 
-    def _refuse(self) -> NoReturn:
+    def __str__(self) -> str:
         raise RefusedError(f"found {self.described}, expected text")
 
-    def __str__(self) -> str:
-        self._refuse()
-
     def __format__(self, spec: str) -> str:
-        self._refuse()
+        return str(self)
 
 
 def read_parquet(source: Source, *, max_bytes: int) -> Iterator[dict[str, Any]]:

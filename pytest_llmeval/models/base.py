@@ -28,7 +28,6 @@ __all__ = [
     "Failed",
     "Model",
     "NamedModel",
-    "OnStopped",
     "SampleBackend",
     "SampleModel",
     "answers_one_by_one",
@@ -40,9 +39,6 @@ _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
 
 Failed: TypeAlias = RequestError
 """Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
-
-OnStopped: TypeAlias = Callable[[Mapping[int, "Response | Failed"]], None] | None
-"""What ``Backend.on_stopped`` may be."""
 
 
 @runtime_checkable
@@ -140,7 +136,7 @@ class Backend:
     identity: ModelIdentity
     answers_one_by_one: bool = False
     on_progress: Callable[[int, int], None] | None = None
-    on_stopped: OnStopped = None
+    on_stopped: Callable[[Mapping[int, Response | Failed]], None] | None = None
 
     @contextmanager
     def handing_over(self, finished: Callable[[], Mapping[int, Response | Failed]]) -> Iterator[None]:

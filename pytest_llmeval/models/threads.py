@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["Busy", "choose_threads", "is_set_by_user", "waiting_briefly"]
 
@@ -62,8 +62,7 @@ def choose_threads(limit: int, busy_elsewhere: float | None, num_cores: int) -> 
     return max(1, min(limit, int(num_cores - busy_elsewhere + 0.5)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     at_s: float
     all_s: float
     own_s: float

@@ -12,9 +12,8 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.yaml_reader import parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.lm_eval import convert
 from pytest_llmeval.suites.lm_eval.groups import Leaf
-from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
+from pytest_llmeval.suites.lm_eval.load import convert, load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.recognize import is_task_file
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate

@@ -70,13 +70,13 @@ class Attention:
 
 def attention_of(config: Mapping[str, Any]) -> Attention:
     """The attention of the model that ``config`` describes."""
+    if config.get("is_encoder_decoder"):
+        return _other("an encoder-decoder model")
     return _with_rotary(config, _by_layers(config))
 
 
 def _by_layers(config: Mapping[str, Any]) -> Attention:
     model_type = str(config.get("model_type"))
-    if config.get("is_encoder_decoder"):
-        return _other("an encoder-decoder model")
     if model_type in _NOT_AS_A_TREE:
         return _other(_NOT_AS_A_TREE[model_type])
     if config.get("alibi"):

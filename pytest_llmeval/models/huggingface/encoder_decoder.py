@@ -9,18 +9,13 @@ lm-eval adds the length of the longest prompt in the batch.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 
 from pytest_llmeval.errors import ContextLengthError
-from pytest_llmeval.models.huggingface.architectures import Attention
-from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine
-from pytest_llmeval.models.huggingface.generation.transformers_generate import generate_rows
-from pytest_llmeval.models.huggingface.generation.writer import Generated
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine
 from pytest_llmeval.models.huggingface.loglikelihood.plain import RowScores, Scored, padded
@@ -33,7 +28,7 @@ from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import LoglikelihoodRequest
 
-__all__ = ["EncoderDecoderEngine", "EncoderDecoderTextEngine", "HuggingFaceEncoderDecoderModel"]
+__all__ = ["EncoderDecoderEngine", "HuggingFaceEncoderDecoderModel"]
 
 _TAKES_PADDING = """
 bart blenderbot blenderbot-small led longt5 m2m_100 marian mbart mt5 mvp nllb-moe pegasus pegasus_x plbart
@@ -102,20 +97,6 @@ class EncoderDecoderEngine(Engine):
         return logits
 
 
-class EncoderDecoderTextEngine(TextEngine):
-    """Writes with transformers' ``generate``; prompts are padded on the right, where encoders expect it."""
-
-    def __init__(self, runner: Runner, attention: Attention, settings: Mapping[str, Any]) -> None:
-        super().__init__(runner, attention)
-        self._settings = settings
-
-    def _compute(
-        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int, Generated], None]
-    ) -> list[Generated]:
-        prompts, plans = [text.prompt for text in texts], [text.plan for text in texts]
-        return generate_rows(self._runner, prompts, plans, pads_right=True, on_finished=on_finished, **self._settings)
-
-
 class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
     """An encoder-decoder model of transformers; see the module's docstring for its rules, and ``HuggingFaceModel``."""
 
@@ -123,23 +104,15 @@ class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
 
     def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
         self._start_token = _start_token(spec, loaded.model)
-        self._generation_settings = {  # before they are cleaned away
-            "decoder_start_token_id": self._start_token,
-            **_generation_settings(loaded.model),
-        }
         super().__init__(spec, settings, loaded)
 
     def _make_runner(self) -> Runner:
         takes_padding = self.model.config.model_type in _TAKES_PADDING.split()
-        return Runner(self.model, self.tokenizer, self._settings.batch_size, takes_padding)
+        settings = {"decoder_start_token_id": self._start_token, **_generation_settings(self.model)}
+        return Runner(self.model, self.tokenizer, self._settings.batch_size, takes_padding, True, settings)
 
     def _make_engine(self) -> Engine:
         return EncoderDecoderEngine(self._runner, self._settings.engine, self._start_token)
-
-    @functools.cached_property
-    def text_engine(self) -> TextEngine:
-        """See ``HuggingFaceModel``."""
-        return EncoderDecoderTextEngine(self._runner, self.engine.attention, self._generation_settings)
 
     def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:
         pair = self._encoder.pair(request.context, request.continuation)

@@ -21,13 +21,17 @@ class Runner:
     """``batch_size`` is the most rows of a batch; None fills batches as far as memory allows.
 
     ``takes_padding``: padded rows give what they give alone; None asks the model's class whether padding on the left
-    does that. ``ends`` are the tokens that end a text. ``parameters`` are those of the model's forward pass.
+    does that. ``pads_right``: prompts are padded on the right, where encoders expect it. ``generation_settings`` go
+    into the config of transformers' ``generate``. ``ends`` are the tokens that end a text. ``parameters`` are those of
+    the model's forward pass.
     """
 
     model: Any
     tokenizer: Tokenizer
     batch_size: int | None
     takes_padding: bool | None = None
+    pads_right: bool = False
+    generation_settings: Mapping[str, Any] = field(default_factory=dict)
     ends: tuple[int, ...] = field(init=False)
     pad_token: int = field(init=False)
     """A token for padding: it is masked, so any token that the model knows will do."""

@@ -29,6 +29,11 @@ _EXPECTED = {
     "string_too_short": "text that is not empty",
     "finite_number": "a finite number",
 }
+_BOUNDS = {
+    "greater_than_equal": ("of at least", "ge"),
+    "less_than_equal": ("of at most", "le"),
+    "greater_than": ("above", "gt"),
+}
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -63,15 +68,12 @@ def _expected(kind: str, context: dict[str, Any], found: object) -> str:
         words = _QUOTED.findall(str(context["expected"]))
         near = nearest(found, words) if isinstance(found, str) else None
         return f"one of {', '.join(words)}" + (f"; did you mean {quoted(near)}?" if near else "")
-    if kind == "greater_than_equal":
-        return f"a number of at least {context['ge']:g}"
-    if kind == "less_than_equal":
-        return f"a number of at most {context['le']:g}"
+    if kind in _BOUNDS:
+        relation, bound = _BOUNDS[kind]
+        return f"a number {relation} {context[bound]:g}"
     if kind == "too_short":
         count = context["min_length"]
         return f"at least {count} {'entry' if count == 1 else 'entries'}"
-    if kind == "greater_than":
-        return f"a number above {context['gt']:g}"
     expected = _EXPECTED.get(kind, kind)
     if expected == "text" and isinstance(found, bool | int | float):
         return expected + "; put it in quotes"

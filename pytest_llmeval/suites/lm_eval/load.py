@@ -20,10 +20,8 @@ from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
-from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin
-from pytest_llmeval.suites.lm_eval.own_rows import own_rows, with_own_rows
-from pytest_llmeval.suites.lm_eval.results import SCORER, ResultsSpec, results_scoring
-from pytest_llmeval.suites.lm_eval.scores import MetricPair
+from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin, own_rows, with_own_rows
+from pytest_llmeval.suites.lm_eval.scores import SCORER, MetricPair, ResultsSpec, results_scoring
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, functions, read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate

@@ -10,7 +10,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pytest_llmeval.data.files import Source
@@ -37,17 +36,13 @@ _ALIASES = {"normalise": "normalize", "is_equivalent": "is_equiv"}
 """Names of other programs, whose ``is_equiv`` takes the target first: ``is_equiv(gold, pred)``."""
 _FOREIGN = ("set_pred", "evaluate")
 """Hooks of other programs that would decide what is right, and have no equivalent here."""
-_LIKE = MappingProxyType(
-    dict.fromkeys(("load_data", "load_dataset", "get_data", "get_samples"), "load")
-    | dict.fromkeys(
-        ("postprocess", "post_process", "extract_answer", "parse_answer", "clean_answer", "get_answer"), "normalise"
-    )
-    | dict.fromkeys(
-        ("compare", "is_correct", "is_right", "check", "check_answer", "grade", "judge", "verify", "match", "matches"),
-        "is_equivalent",
-    )
-)
-"""Hooks of other programs, by what takes their place."""
+_HOOKS = {
+    "load": "load_data load_dataset get_data get_samples",
+    "normalise": "postprocess post_process extract_answer parse_answer clean_answer get_answer",
+    "is_equivalent": "compare is_correct is_right check check_answer grade judge verify match matches",
+}
+_LIKE = {theirs: ours for ours, names in _HOOKS.items() for theirs in names.split()}
+"""Hooks of other programs, with what takes their place."""
 _TARGET_WORDS = frozenset({"gold", "target", "reference"})
 _ANSWER_WORDS = frozenset({"pred", "prediction", "answer"})
 

@@ -8,7 +8,6 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from jinja2 import pass_environment
@@ -159,12 +158,10 @@ def _check_regex(text: str, pattern: str, replacement: str) -> None:
 VALUE_FILTERS = frozenset(("literal", "list_or_text", "index_or_text"))
 """Filters that make a value of a text."""
 
-TEXT_FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "literal": _literal,
-        "list_or_text": _list_or_text,
-        "index_or_text": _index_or_text,
-        "regex_replace": _regex_replace,
-    }
-)
+TEXT_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "literal": _literal,
+    "list_or_text": _list_or_text,
+    "index_or_text": _index_or_text,
+    "regex_replace": _regex_replace,
+}
 """The filters by the names that templates call them by."""

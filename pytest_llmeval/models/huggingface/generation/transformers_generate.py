@@ -34,21 +34,17 @@ def generate_rows(
     prompts: Sequence[tuple[int, ...]],
     plans: Sequence[GenerationPlan],
     *,
-    pads_right: bool = False,
     on_finished: Callable[[int, Generated], None] | None = None,
-    **settings: Any,
 ) -> list[Generated]:
     """What the model writes after each prompt (tokens) by its plan, in order.
 
-    Prompts are padded and masked: on the left, or with ``pads_right`` on the right, as encoders are used to.
-    ``on_finished`` gets the index of each row when its text has ended, and the text. ``settings`` go into the
-    generation config.
+    Prompts are padded and masked. ``on_finished`` gets the index of each row when its text has ended, and the text.
     """
     model = runner.model
-    input_ids, mask = padded(prompts, runner.pad_token, on_left=not pads_right)
+    input_ids, mask = padded(prompts, runner.pad_token, on_left=not runner.pads_right)
     config = clean_generation_config(runner)
     config.max_new_tokens = max(plan.max_tokens for plan in plans)
-    for name, value in settings.items():
+    for name, value in runner.generation_settings.items():
         setattr(config, name, value)
     rows = [Writer(runner.tokenizer, prompt, plan, runner.ends) for prompt, plan in zip(prompts, plans, strict=True)]
     chooser = _Chooser(rows)
