@@ -310,6 +310,6 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
             is_open = not is_known(name) or split_name(name)[1] == "score"
             if values and (is_open or kind in ("proportion", "pooled", "corpus")):
                 # A user may record any value under any name; only zeros and ones have a proportion's interval.
-                kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
+                kind = "proportion" if {0.0, 1.0}.issuperset(values) else "mean"
         kinds[name] = kind
     return kinds

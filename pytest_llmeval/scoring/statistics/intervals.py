@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import filterfalse
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ NUM_RESAMPLES = 1000
 _SEED = 0
 _MAX_HELD = 1_000_000
 """Numbers in memory at a time."""
+_MAX_UNTHREADED = 1 << 14
+"""Numbers that are multiplied by a narrow table faster in one thread than in several, which wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +143,8 @@ def bootstrap_of_sums(
 
     ``rows`` holds one row of numbers for each sample; ``statistic`` takes the sums of the columns over samples drawn
     with replacement, as many as there are. The result depends on the rows, their order and ``seed`` alone. None for
-    fewer than two samples, and where the statistic is None for more than one resample in twenty: those resamples are
-    left out.
+    fewer than two samples, and where the statistic is None, or not finite, for more than one resample in twenty: those
+    resamples are left out.
     """
     import numpy as np
 
@@ -149,21 +152,40 @@ def bootstrap_of_sums(
     if n < 2:
         return None
     table = np.asarray(rows, dtype=float)
+    drawn = _kept_resamples if n * num_resamples <= _MAX_HELD else _resamples
+    values: list[float | None] = []
+    for counts in drawn(n, num_resamples, seed):
+        values += map(statistic, (counts.astype(float) @ table).tolist())
+    return _bootstrapped(values, n)
+
+
+def _resamples(n: int, num_resamples: int, seed: int) -> Iterator[NDArray[np.integer]]:
+    """How often each of ``n`` samples is drawn, a row for each resample; so many rows at a time as memory may hold."""
+    import numpy as np
+
     at_once = max(1, _MAX_HELD // n)
     random = np.random.default_rng(seed)
-    values: list[float | None] = []
     for start in range(0, num_resamples, at_once):
         count = min(at_once, num_resamples - start)
         drawn = random.integers(n, size=(count, n), dtype=np.int32)  # the numbers of int64, in half the time
-        weights = np.bincount((drawn + n * np.arange(count)[:, None]).ravel(), minlength=count * n)
-        values += map(statistic, (weights.reshape(count, n).astype(float) @ table).tolist())
-    return _bootstrapped(values, n)
+        counts = np.bincount((drawn + n * np.arange(count)[:, None]).ravel(), minlength=count * n)
+        yield counts.reshape(count, n)
+
+
+@lru_cache(maxsize=4)
+def _kept_resamples(n: int, num_resamples: int, seed: int) -> tuple[NDArray[np.integer], ...]:
+    """The same for few samples, kept: a suite's categories have the same few sizes again and again."""
+    (counts,) = _resamples(n, num_resamples, seed)
+    at_once = max(1, _MAX_UNTHREADED // n)
+    return tuple(counts[start : start + at_once].astype("int32") for start in range(0, num_resamples, at_once))
 
 
 def _bootstrapped(values: Sequence[float | None], n: int) -> Bootstrapped | None:
     import numpy as np
 
-    found: NDArray[np.float64] = np.array([value for value in values if value is not None], dtype=float)
+    found: NDArray[np.float64] = np.array(
+        [value for value in values if value is not None and math.isfinite(value)], dtype=float
+    )
     if len(found) < 2 or len(found) < 0.95 * len(values):
         return None
     above = NormalDist().cdf(math.sqrt(n / (n - 1)) * t_quantile(n - 1, CONFIDENCE))
