@@ -62,7 +62,7 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
 
     An improvement that is significant begins with ``improved:`` and has its own p-values. ``flipped_to`` says what
     samples became, for the worse and for the better; None where they have no part of their own in the metric.
-    ``largest_drop`` is the end of the drop's interval, as ``decision.fails`` takes it.
+    ``largest_drop`` is the end of the drop's interval, as ``fails`` takes it.
     """
     has_improved = found.p_improved_adjusted <= found.alpha and found.drop < 0
     p, adjusted = found.p_value, found.p_adjusted
