@@ -78,6 +78,8 @@ _CONFIGS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
 }
 _SHARING = {"gpt2", "llama", "long_rope", "qwen2"}
+_LIKE_ANOTHER = {"qwen2", "bloom"}
+"""What attends as llama does, and what has no loop as mamba has none."""
 _IN_LOOP = {*_SHARING, "mistral", "gemma3_text", "gptj", "deepseek_v3"}
 
 
@@ -132,7 +134,8 @@ def rows_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("model_type", "batch_size"),
     [
-        *((name, None) for name in sorted(_CONFIGS)),
+        *((name, None) for name in sorted(_CONFIGS.keys() - _LIKE_ANOTHER)),
+        *(pytest.param(name, None, marks=pytest.mark.slow) for name in sorted(_LIKE_ANOTHER)),
         *(pytest.param(name, 3, marks=() if name == "gpt2" else pytest.mark.slow) for name in sorted(_CONFIGS)),
     ],
 )
