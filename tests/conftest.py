@@ -15,18 +15,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from _pytest.mark import _parse_expression
 
 import pytest_llmeval
-from tests.fork_server import NEEDS_TORCH, PRELOADED, remember_installed
+from tests.fork_server import NEEDS_TORCH, PRELOADED, remember
 from tests.forked import ForkServer
+from tests.properties import try_all_examples
 from tests.support import clean_environment
 
 pytest_plugins = ["pytester"]
-
-# No deadline and no speed check: a slow machine is no failure. Derandomised: CI fails for a change, not for its luck.
-settings.register_profile("repository", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("repository")
 
 _TESTS = Path(__file__).resolve().parent
 
@@ -52,6 +49,23 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         )
 
 
+def _runs_campaigns(config: pytest.Config) -> bool:
+    """Whether a campaign would run: not in the default tier, nor in ``-m "slow and not campaign"``."""
+
+    def has_campaign(name: str, /, **_: object) -> bool:
+        return name in ("slow", "campaign")
+
+    chosen: str = config.option.markexpr
+    return bool(chosen) and _parse_expression(chosen, "Wrong expression passed to '-m'").evaluate(has_campaign)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give properties all their examples where campaigns run, before a test file is read."""
+    if _runs_campaigns(config):
+        try_all_examples()
+
+
 _TWO_WORKERS = ("-n2",)
 # Where results, statuses, models or gates cross from workers to the session: there each test with ``workers`` runs both
 # ways by default, elsewhere the first of each module. The others with -n2 are in the slow tier.
@@ -64,16 +78,22 @@ _CROSSING = frozenset(
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Make every warning an error, and give most sessions with ``-n2`` to the slow tier.
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Make every warning an error, and say which tests are in the slow tier beside those that say it themselves: most
+    sessions with ``-n2``, and campaigns, of which a property with all its examples is one.
 
     The warnings' mark comes first in the list, so that a test's own ``filterwarnings`` has the last word.
     """
+    runs_campaigns = _runs_campaigns(config)
     in_default = set[Path]()
     for item in items:
         if not item.path.is_relative_to(_TESTS):
             continue
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+        if runs_campaigns and getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.campaign)
+        if item.get_closest_marker("campaign"):
+            item.add_marker(pytest.mark.slow)
         call = getattr(item, "callspec", None)
         if call is not None and call.params.get("workers") == _TWO_WORKERS:
             if item.path in in_default and item.path.stem not in _CROSSING:
@@ -89,7 +109,7 @@ def preloaded() -> None:
     One import serves all of them, which makes them five times as fast; some modules, numpy for one, cannot be loaded
     twice. Not torch and transformers, which most sessions do not need, nor what belongs to an extra.
     """
-    remember_installed()
+    remember()
     for name in PRELOADED:
         importlib.import_module(name)
     for info in pkgutil.walk_packages(pytest_llmeval.__path__, "pytest_llmeval."):

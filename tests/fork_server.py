@@ -15,8 +15,10 @@ The asking side is here as well, for the tests and for such children: ``fork`` a
 
 from __future__ import annotations
 
+import ast
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.metadata
@@ -33,13 +35,25 @@ import tempfile
 import threading
 import traceback
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import _pytest._code.source
 import execnet.gateway_io
+import pluggy
 import pytest
+from _pytest.fixtures import FixtureFunctionDefinition, FixtureManager
 
-__all__ = ["NEEDS_TORCH", "PRELOADED", "ForkedProcess", "fork", "forked_workers", "is_possible", "remember_installed"]
+__all__ = [
+    "NEEDS_TORCH",
+    "PRELOADED",
+    "ForkedProcess",
+    "fork",
+    "forked_workers",
+    "is_possible",
+    "remember",
+]
 
 PRELOADED = (
     *("execnet", "execnet.gateway_io", "xdist.dsession", "xdist.looponfail", "xdist.remote", "xdist.workermanage"),
@@ -50,10 +64,66 @@ NEEDS_TORCH = "pytest_llmeval.models.huggingface"
 """Modules of this folder load torch and transformers."""
 
 
-def remember_installed() -> None:
-    """Read what is installed only once in this process: to read it anew takes a third of a short session's time."""
-    for name in ("metadata", "entry_points", "files"):
-        setattr(importlib.metadata.PathDistribution, name, property(_remembered(name)))
+def remember() -> None:
+    """Find only once in this process what is the same for all its sessions: half of a short session's time.
+
+    These are what is installed, which of a module's names are fixtures and hooks, and the syntax trees of files that
+    appear in tracebacks.
+    """
+    for name in ("metadata", "entry_points", "files", "_normalized_name"):
+        if hasattr(importlib.metadata.PathDistribution, name):  # the last one is newer than some of Python's versions
+            setattr(importlib.metadata.PathDistribution, name, property(_remembered(name)))
+    FixtureManager.parsefactories = _fixtures_only(FixtureManager.parsefactories)  # type: ignore[method-assign]
+    vars(_pytest._code.source)["ast"] = _RememberingAst()
+    with contextlib.suppress(AttributeError):  # older versions of pluggy look at a name only once, and not that closely
+        manager: Any = pluggy._manager
+        manager._static_hook_attr = _once_for_modules(manager._static_hook_attr)
+
+
+def _fixtures_only(parse: Callable[..., None]) -> Callable[..., None]:
+    """``FixtureManager.parsefactories`` that sees only the fixtures of a plugin: it inspects each name it finds."""
+    only_fixtures = weakref.WeakKeyDictionary[Any, types.ModuleType]()
+
+    def parsefactories(manager: FixtureManager, *arguments: Any, **named: Any) -> None:
+        holder = named.get("holder")
+        is_module = isinstance(holder, types.ModuleType)
+        owner: Any = holder if is_module else type(holder)
+        if owner not in only_fixtures:
+            names = [pair for base in ([owner] if is_module else owner.__mro__) for pair in vars(base).items()]
+            only_fixtures[owner] = types.ModuleType(owner.__name__)
+            vars(only_fixtures[owner]).update(pair for pair in names if isinstance(pair[1], FixtureFunctionDefinition))
+        if is_module:
+            named["holder"] = only_fixtures[owner]
+        if is_module or arguments or has_fixtures(only_fixtures[owner]):
+            parse(manager, *arguments, **named)
+
+    def has_fixtures(module: types.ModuleType) -> bool:
+        return any(isinstance(value, FixtureFunctionDefinition) for value in vars(module).values())
+
+    return parsefactories
+
+
+def _once_for_modules(look: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """``look`` that answers from what it found before, for modules: these are what they were in the last session."""
+    found = weakref.WeakKeyDictionary[types.ModuleType, dict[str, Any]]()
+
+    def look_once(plugin: Any, name: str) -> Any:
+        if not isinstance(plugin, types.ModuleType):
+            return look(plugin, name)
+        of_plugin = found.setdefault(plugin, {})
+        if name not in of_plugin:
+            of_plugin[name] = look(plugin, name)
+        return of_plugin[name]
+
+    return look_once
+
+
+class _RememberingAst(types.ModuleType):
+    """The module ``ast`` for pytest's tracebacks, with a ``parse`` that has each text's tree only once."""
+
+    def __init__(self) -> None:
+        super().__init__("ast")
+        vars(self).update(vars(ast), parse=functools.cache(ast.parse))
 
 
 def _remembered(name: str) -> Callable[[Any], Any]:
@@ -190,7 +260,7 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     environment = dict(os.environ)
     del sys.path[0]  # the folder of this file
-    remember_installed()
+    remember()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         os.chdir(folder)
         arguments = ["-qq", "--collect-only", "-p", "no:cacheprovider", "--rootdir", folder, folder]

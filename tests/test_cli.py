@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.suites.lm_eval import convert
+from pytest_llmeval.suites.lm_eval.load import convert
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.presets import all_presets, load_preset
 from tests.support import REPOSITORY, clean_environment

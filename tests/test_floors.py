@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import subprocess
@@ -118,8 +119,9 @@ def _targets(node: ast.AST, package: list[str]) -> Iterator[str]:
         base = ".".join(filter(None, [base, node.module]))
         for alias in node.names:  # `from package import module` names the module, not the package
             yield f"{base}.{alias.name}" if is_own_module(f"{base}.{alias.name}") else base
-    elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func) and node.args:
-        yield from _named(node.args[0])
+    elif isinstance(node, ast.Call):
+        if node.args and isinstance(node.args[0], ast.Constant) and "import" in ast.unparse(node.func):
+            yield from _named(node.args[0])
     elif isinstance(node, ast.Constant) and ":" in str(node.value):  # "module:Name", as in a registry of lazy imports
         yield from _named(node)
 
@@ -159,7 +161,10 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return []
 
 
-IMPORTS = [found for path in sorted(ROOT.rglob("*.py")) for found in imports_of(path)]
+@functools.cache
+def imports() -> list[Import]:
+    """Of all modules."""
+    return [found for path in sorted(ROOT.rglob("*.py")) for found in imports_of(path)]
 
 
 def in_library(found: Import, libraries: set[str]) -> bool:
@@ -173,8 +178,8 @@ def test_the_top_level_is_known_by_name() -> None:
 
 
 def test_the_walk_sees_imports() -> None:
-    assert any(found.importer == "errors" and found.target == "os" for found in IMPORTS)
-    assert any(found.importer == "scoring.base" and found.target == "suites.format.prompt_spec" for found in IMPORTS)
+    assert any(found.importer == "errors" and found.target == "os" for found in imports())
+    assert any(found.importer == "scoring.base" and found.target == "suites.format.prompt_spec" for found in imports())
 
 
 @pytest.mark.parametrize(
@@ -204,14 +209,14 @@ def test_the_walk_understands_every_form(
 def test_imports_go_down_only() -> None:
     assert not [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if found.own and room(found.importer) != room(found.target) and floor(found.target) >= floor(found.importer)
     ]
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     graph: dict[str, set[str]] = {}
-    for found in IMPORTS:
+    for found in imports():
         if found.own and found.target != found.importer:
             graph.setdefault(found.importer, set()).add(found.target)
     assert not circles(graph)
@@ -222,7 +227,7 @@ def test_no_folder_imports_itself_by_way_of_its_siblings(package: str) -> None:
     """Modules and folders of one folder have an order, too."""
     inside = f"{package}." if package else ""
     graph: dict[str, set[str]] = {}
-    for found in IMPORTS:
+    for found in imports():
         if found.own and found.importer.startswith(inside) and found.target.startswith(inside):
             ends = [name.removeprefix(inside).split(".")[0] for name in (found.importer, found.target)]
             if ends[0] != ends[1]:
@@ -238,14 +243,14 @@ def test_circles_are_found() -> None:
 
 def test_pytest_stays_in_the_plugin() -> None:
     assert not [
-        str(found) for found in IMPORTS if in_library(found, PYTEST_LIBRARIES) and room(found.importer) != "plugin"
+        str(found) for found in imports() if in_library(found, PYTEST_LIBRARIES) and room(found.importer) != "plugin"
     ]
 
 
 def test_torch_stays_with_the_hugging_face_models() -> None:
     assert not [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if in_library(found, TORCH_LIBRARIES) and not f"{found.importer}.".startswith(f"{TORCH_ROOM}.")
     ]
 
@@ -253,7 +258,7 @@ def test_torch_stays_with_the_hugging_face_models() -> None:
 def test_network_stays_with_remote_models_and_hub_loaders() -> None:
     assert not [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if in_library(found, NETWORK_LIBRARIES) and not NETWORK_ROOMS.fullmatch(found.importer)
     ]
 
@@ -285,13 +290,13 @@ def test_only_settings_name_a_class_of_a_higher_floor() -> None:
 def test_ground_floor_needs_the_standard_library_only(module: str) -> None:
     assert not [
         str(found)
-        for found in IMPORTS
+        for found in imports()
         if found.importer == module and not found.own and found.target.split(".")[0] not in sys.stdlib_module_names
     ]
 
 
 def test_the_demo_model_imports_nothing_of_ours() -> None:
-    assert not [str(found) for found in IMPORTS if found.importer.split(".")[0] == "demo_model" and found.own]
+    assert not [str(found) for found in imports() if found.importer.split(".")[0] == "demo_model" and found.own]
 
 
 def test_every_library_is_declared() -> None:
@@ -299,7 +304,7 @@ def test_every_library_is_declared() -> None:
     extras = project["optional-dependencies"]
     users = [*project["dependencies"], *(line for name, lines in extras.items() if name != "dev" for line in lines)]
     declared = {re.split(r"[^A-Za-z0-9._-]", line)[0].lower() for line in users}
-    used = {found.target.split(".")[0] for found in IMPORTS if not found.own} - set(sys.stdlib_module_names)
+    used = {found.target.split(".")[0] for found in imports() if not found.own} - set(sys.stdlib_module_names)
     undeclared = {name for name in used if DISTRIBUTIONS.get(name, name).lower() not in declared}
     assert not undeclared
 

@@ -12,7 +12,7 @@ from tests.support import REPOSITORY
 DATA = REPOSITORY.parent / "shared" / "data"
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.campaign,
     pytest.mark.skipif(not DATA.is_dir(), reason=f"the published data sets are not here: no folder {DATA}"),
 ]
 

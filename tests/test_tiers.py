@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import REPOSITORY
+
 _PROJECT = """\
 [pytest]
 testpaths = tests
@@ -97,6 +99,66 @@ def test_most_sessions_with_two_workers_are_slow(
         *(f"test_gates.py::{name}" for name in both),
         *(f"test_other.py::{name}" for name in both - {"test_two[n2]"}),
     }
+
+
+_PROPERTY = """\
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.properties import examples
+
+@pytest.mark.campaign
+def test_long(): pass
+
+@pytest.mark.slow
+def test_slow(): pass
+
+def test_quick(): pass
+
+@given(st.integers())
+def test_property(number):
+    with Path("examples").open("a") as file:
+        file.write(f"{examples(1000)}\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names", "num_examples"),
+    [
+        ((), ["property", "quick"], 30),
+        (("-m", "slow and not campaign"), ["slow"], 0),
+        (("-m", "campaign"), ["long", "property"], 100),
+        (("-m", "slow"), ["long", "property", "slow"], 100),
+        (("-m", "slow or not slow"), ["long", "property", "quick", "slow"], 100),
+    ],
+    ids=str,
+)
+def test_campaigns_and_properties_with_all_their_examples(
+    llm_pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: tuple[str, ...],
+    names: list[str],
+    num_examples: int,
+) -> None:
+    """A campaign is slow without saying so; a property has three tenths of its examples where no campaign runs."""
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    llm_pytester.makeini("[pytest]\nmarkers =\n    slow\n    campaign\n")
+    hooks = "pytest_cmdline_main, pytest_configure, pytest_collection_modifyitems"
+    llm_pytester.makeconftest(
+        f"import tests.conftest\nfrom pathlib import Path\nfrom tests.conftest import {hooks}\n"
+        "tests.conftest._TESTS = Path(__file__).parent\n"
+    )
+    llm_pytester.makepyfile(_PROPERTY)
+    result = llm_pytester.runpytest_subprocess("-p", "no:xdist", "-rA", *chosen)
+    assert result.ret == 0
+    passed = sorted(line.rpartition("::test_")[2] for line in result.outlines if line.startswith("PASSED "))
+    assert passed == names
+    tried = llm_pytester.path / "examples"
+    found = tried.read_text().split() if tried.exists() else []
+    assert len(found) == num_examples
+    assert set(found) == ({str(num_examples * 10)} if num_examples else set())
 
 
 def test_only_other_peoples_modules_may_be_missing() -> None:

@@ -21,7 +21,6 @@ _MAX_SHOWN = 60
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "compare",
         help="compare a report with a baseline, as the gate does",
@@ -38,7 +37,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     check_no_input(options.output, [options.baseline, options.report])
     baseline, report = read_fitting(options.baseline), read_fitting(options.report)
     _tell_what_is_odd(options, baseline, report)

@@ -12,7 +12,6 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "convert",
         help="write an lm-eval task file as a suite of our own format",
@@ -25,8 +24,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
-    from pytest_llmeval.suites.lm_eval import convert
+    from pytest_llmeval.suites.lm_eval.load import convert
 
     text = convert(options.task, None if options.output is None else options.output.parent)
     write_new(text, options.output)

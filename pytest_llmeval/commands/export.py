@@ -19,7 +19,6 @@ _CHUNK_CHARACTERS = 1 << 16
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     ours = [one for one in FORMATS if one.is_export]
     described = "; ".join(f"{one.name} is {one.description}" for one in ours)
     binary = ", ".join(one.name for one in ours if not one.is_text)
@@ -47,7 +46,6 @@ def _format(name: str) -> ReportFormat:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     to: ReportFormat = options.to
     if options.output is None and not to.is_text:
         options.wrong_call(f"--to {to.name} needs a file: name one with --output")

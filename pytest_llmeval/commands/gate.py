@@ -22,7 +22,6 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "gate",
         help="decide gates on a saved report",
@@ -48,7 +47,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     if options.baseline is None and (used := used_baseline_options(options)):
         options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]

@@ -44,7 +44,7 @@ def add_baseline_options(parser: argparse.ArgumentParser) -> None:
         group,
         "--max-drop",
         action="append",
-        type=parsed_by("gates.margins:Margin.parse"),
+        type=parsed_by("gates.options:Margin.parse"),
         metavar="METRIC=DROP",
         help="a drop that is allowed, in the metric's unit: 'accuracy=0.01', 'boolq: accuracy=0.02'; can be repeated",
     )

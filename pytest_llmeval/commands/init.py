@@ -20,7 +20,6 @@ _FILES = {"first.yaml": "suites/first.yaml", "llmeval.yml": ".github/workflows/l
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "init",
         help="write a first suite and a CI workflow",

@@ -13,7 +13,6 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "merge",
         help="merge the reports of a run's shards",
@@ -34,7 +33,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     from pytest_llmeval.reporting.report.merge import merge_reports
     from pytest_llmeval.reporting.storage.atomic_write import check_writable
     from pytest_llmeval.reporting.storage.json_report import write_report

@@ -18,7 +18,6 @@ _MANY = 8
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser("presets", help="list the published benchmarks that `preset:` knows, or show one")
     parser.add_argument("name", nargs="?", help="a preset, or the beginning of several names")
     parser.add_argument("--json", action="store_true", help="print JSON; for a named preset, with its defaults")
@@ -26,7 +25,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     write_out(_presets(options.name, as_json=options.json))
     return 0
 

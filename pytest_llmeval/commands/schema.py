@@ -12,13 +12,11 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser("schema", help="print the JSON Schema of a suite file, for editors")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code."""
     from pytest_llmeval.suites.format.json_schema import json_schema
 
     write_out(json.dumps(json_schema(), indent=2) + "\n")

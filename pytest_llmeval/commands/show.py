@@ -32,7 +32,6 @@ _WHICH: dict[str, Callable[[Record], bool]] = {
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to argparse's sub-parsers."""
     parser = commands.add_parser(
         "show",
         help="print the summary of a report, or samples of it",
@@ -62,7 +61,6 @@ def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``."""
     from pytest_llmeval.reporting.report.report import check_known
     from pytest_llmeval.reporting.storage.read import read_report
 
@@ -80,9 +78,6 @@ def run(options: argparse.Namespace) -> int:
     chosen = (record for record in records if _is_chosen(record, options))
     write_out(f"{line}\n" for line in _samples(chosen, options.format, whole=whole, prompt=whole or options.prompts))
     return 0
-
-
-# The summary
 
 
 def _warn(report: Report, path: Path) -> None:
@@ -166,9 +161,6 @@ class _Lines:
     def write_line(self, line: str, **markup: bool) -> None:
         self.lines.append(self._begun + line)
         self._begun = ""
-
-
-# Samples
 
 
 def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool) -> Iterator[str]:

@@ -8,16 +8,17 @@ revision is there; so the hub's is searched first here, and another revision tha
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_llmeval.data.files import DISTRIBUTION, Source
-from pytest_llmeval.data.hub_reach import is_known_unreachable, offline_where_unreachable
 from pytest_llmeval.data.parquet import rows_of_batch
 from pytest_llmeval.data.rows import Row
 from pytest_llmeval.errors import SuiteError
@@ -28,6 +29,8 @@ __all__ = ["HubDataset", "HubError", "load_split", "read_hub", "table_of"]
 HubError: TypeAlias = Callable[[str, str], SuiteError]
 """Makes the error of a message and the key that it is about: ``hub``, ``config``, ``split``, ``revision``."""
 
+_REACH_TIMEOUT_S = 5.0
+"""The hub's own libraries retry for half a minute."""
 _BATCH_ROWS = 1000
 _STREAMED_ROWS = 32
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -105,7 +108,7 @@ def load_split(dataset: HubDataset, error: HubError) -> Any:
         raise error(f"{dataset.name} reads files; name them with path", "hub")
     is_here = dataset.is_local and (dataset.name in loaders or os.path.exists(dataset.name))
     try:
-        with nullcontext() if is_here else offline_where_unreachable():
+        with nullcontext() if is_here else _offline_where_unreachable():
             return _split(dataset, _load(dataset, error), error)
     except SuiteError:
         raise
@@ -259,7 +262,7 @@ def _first_line(problem: BaseException) -> str:
 def _not_cached(dataset: HubDataset, error: HubError) -> SuiteError:
     import datasets
 
-    is_switched_off = datasets.config.HF_HUB_OFFLINE and not is_known_unreachable()
+    is_switched_off = datasets.config.HF_HUB_OFFLINE and not _is_known_unreachable()
     why = "HF_HUB_OFFLINE is set" if is_switched_off else "the hub cannot be reached"
     revision = "" if dataset.revision is None else f" at the revision {quoted(dataset.revision)}"
     return error(
@@ -275,3 +278,53 @@ def _script_error(dataset: HubDataset, script: str, error: HubError) -> SuiteErr
         "(many have one at revision: refs/convert/parquet)",
         "hub",
     )
+
+
+def answers(endpoint: str, timeout_s: float) -> bool:
+    """Whether a server answers at all, through the proxies of the environment, within ``timeout_s``."""
+    import huggingface_hub
+
+    found: list[bool] = []
+
+    def ask() -> None:
+        try:
+            huggingface_hub.get_session().head(endpoint, timeout=timeout_s)
+        except Exception:  # of whatever library it is that huggingface_hub speaks HTTP with
+            return
+        found.append(True)
+
+    # A thread, since a name server that does not answer knows no timeout.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return bool(found)
+
+
+@functools.cache
+def hub_answers() -> bool:
+    """Whether the hub answers; asked once in a process."""
+    from huggingface_hub import constants
+
+    return answers(constants.ENDPOINT, _REACH_TIMEOUT_S)
+
+
+def _is_known_unreachable() -> bool:
+    """Whether the hub was asked and did not answer."""
+    return hub_answers.cache_info().currsize > 0 and not hub_answers()
+
+
+@contextmanager
+def _offline_where_unreachable() -> Iterator[None]:
+    """As with ``HF_HUB_OFFLINE`` where the hub does not answer: what is in the caches is read, and nothing waits."""
+    import datasets
+    from huggingface_hub import constants
+
+    if datasets.config.HF_HUB_OFFLINE or constants.HF_HUB_OFFLINE or hub_answers():
+        yield
+        return
+    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before

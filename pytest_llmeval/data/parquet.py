@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_llmeval.data.files import Source, import_arrow, open_bytes
 from pytest_llmeval.errors import RefusedError
@@ -32,14 +32,11 @@ class Binary:
         """What an error says that it found."""
         return f"binary data in the column {quoted(self.column)} ({self.num_bytes:,} bytes, such as an image)"
 
-    def _refuse(self) -> NoReturn:
+    def __str__(self) -> str:
         raise RefusedError(f"found {self.described}, expected text")
 
-    def __str__(self) -> str:
-        self._refuse()
-
     def __format__(self, spec: str) -> str:
-        self._refuse()
+        return str(self)
 
 
 def read_parquet(source: Source, *, max_bytes: int) -> Iterator[dict[str, Any]]:
@@ -79,26 +76,15 @@ def rows_of_batch(source: Source, batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def _values(source: Source, name: str, column: Any) -> list[Any]:
-    types = importlib.import_module("pyarrow").types
+    arrow = importlib.import_module("pyarrow")
     try:
-        if types.is_timestamp(column.type) and column.type.unit == "ns":
-            column = column.cast(importlib.import_module("pyarrow").timestamp("us", column.type.tz), safe=False)
+        if arrow.types.is_timestamp(column.type) and column.type.unit == "ns":
+            column = column.cast(arrow.timestamp("us", column.type.tz), safe=False)
         values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
     except (ValueError, OverflowError, KeyError, NotImplementedError, TypeError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise source.error(f"the column {quoted(name)} of the type {column.type} cannot be read: {reason}") from None
-    return values if _is_plain(types, column.type) else [_plain(value, name) for value in values]
-
-
-def _is_plain(types: Any, type_: Any) -> bool:
-    """Whether Arrow gives the values of a type as JSON has them."""
-    if types.is_struct(type_):
-        return all(_is_plain(types, type_.field(index).type) for index in range(type_.num_fields))
-    if types.is_list(type_) or types.is_large_list(type_):
-        return _is_plain(types, type_.value_type)
-    is_text = types.is_string(type_) or types.is_large_string(type_)
-    is_number = types.is_integer(type_) or types.is_float32(type_) or types.is_float64(type_)
-    return bool(is_text or is_number or types.is_boolean(type_) or types.is_null(type_))
+    return [_plain(value, name) for value in values]
 
 
 def _plain(value: Any, column: str) -> Any:

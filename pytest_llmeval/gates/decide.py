@@ -31,7 +31,7 @@ def decide(
         results += decide_thresholds(report, options, selection)
     except Exception as error:
         results.append(_broken(_THRESHOLDS, error))
-    is_for_this = selection.has_model or options.origin == "option"  # one of the ini file is for whoever has a model
+    is_for_this = selection.has_model or options.origin == "option"  # one of the ini file is for sessions with a model
     if options.comparison is not None and baseline is not None and is_for_this:
         results += _compared(report, options, baseline, selection)
     if not results and options.require:

@@ -1,17 +1,66 @@
-"""What gates are to do, and what of everything the session was to run: handed on whole to all that decides."""
+"""What gates are to do, the drops that are allowed, and what of everything the session was to run."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.gates.margins import Margin
 from pytest_llmeval.reporting.report.gate_results import GateMode, GateOutcome
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.suites.format.gate_rules import GivenGate
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRuleError, GivenGate
+from pytest_llmeval.text.wording import quoted
 
-__all__ = ["BaselineSettings", "GateOptions", "Given", "Selection", "parse_alpha"]
+__all__ = ["BaselineSettings", "GateOptions", "Given", "Margin", "Selection", "parse_alpha"]
+
+_EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=0.01' or 'boolq: accuracy=0.01'"
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """``value`` is the drop of ``metric`` that is allowed, in its unit, in ``suite`` (``*``: in all that have it).
+
+    ``text`` is what the user wrote, where it was read from a text.
+    """
+
+    suite: str
+    metric: str
+    value: float
+    text: str = field(default="", compare=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Margin:
+        """Read ``SUITE: METRIC=VALUE``; a suite's name may hold colons. Raises ``GateRuleError``."""
+        left, equals, number = text.rpartition("=")
+        suite, colon, metric = left.rpartition(":")
+        suite, metric, number = suite.strip(), metric.strip(), number.strip()
+        if not equals or not metric or not number or not text.isprintable() or (colon and not suite):
+            raise GateRuleError(f"found {quoted(text)}, {_EXAMPLE}")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < 0:
+            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is not a valid drop; {_EXAMPLE}")
+        known = definition(metric)
+        widest = known.highest - known.lowest
+        if value >= widest:
+            hint = f"; did you mean {value / 100:g}?" if value / 100 < widest else ""
+            raise GateRuleError(
+                f"found {quoted(text)}, which allows every drop: {metric} lies between {known.lowest:g} and "
+                f"{known.highest:g}{hint}"
+            )
+        return cls(suite or ANY_SUITE, metric, value, text)
+
+    def matches(self, suite: str) -> bool:
+        return self.suite in (ANY_SUITE, suite)
+
+    def __str__(self) -> str:
+        prefix = "" if self.suite == ANY_SUITE else f"{self.suite}: "
+        return f"{prefix}{self.metric}={self.value:g}"
+
 
 Given: TypeAlias = Sequence[tuple[GivenGate, Literal["ini", "option"]]]
 """Gates from outside of suites, with where they come from."""
@@ -68,7 +117,7 @@ class Selection:
     ``covers`` says of a suite of the baseline whether it stands where the session looked for suites; ``is_partial``,
     whether tests were left out there (``-k``, ``-m``, …), ``is_by_outcome``, whether they were chosen by how they came
     out the last time (``--lf``). ``is_whole``: it looked at the whole project, and nothing was left out. ``absent`` are
-    suites that were collected and have no sample that was to run. ``has_model`` is False where nobody was there to
+    suites that were collected and have no sample that was to run. ``has_model`` is False where no model could
     answer the suites.
     """
 

@@ -64,7 +64,7 @@ def decide_thresholds(report: Report, options: GateOptions, selection: Selection
     Given gates of the ini file, as a suite's own, are for whole suites, and are skipped where only some of a suite's
     samples were to run, or some were skipped as they ran; those of an option decide on what ran. That the selection
     is partial counts where the number of a suite's samples is not known; where it is whole, a gate of the ini file
-    that is for no suite there is fails. Without a model suites that were met by the way are skipped, and so are gates.
+    that matches no suite fails. Without a model, suites that were not named are skipped, and so are their gates.
 
     A gate fails too where nothing ran, samples are missing or unscored (unless the whole session has at most
     ``allow_unscored`` of these; one that is of no category may be of any), or there is no such number. Of two gates of
@@ -243,7 +243,7 @@ def _value(rule: GateRule, subject: GateSubject, metric: Metric) -> float:
 
 
 def _of_absent(info: SuiteInfo, session: _Session) -> Iterator[GateResult]:
-    """Gates of a suite of which no sample was to run. Those of the command line for all suites are for what runs."""
+    """Gates of a suite without a selected sample. Gates of the command line for all suites are for suites that run."""
     num_samples = "its" if info.num_samples is None else f"{info.num_samples}"
     reason = f"a selection: 0 of {num_samples} samples"
     given = session.options.given

@@ -47,7 +47,7 @@ class Unit:
 
     A ``chunk`` holds samples of one group, asked for together. ``tests`` are not samples, run one after another. Those
     in ``quarantine`` were to be asked for together when a worker died: each is asked for alone. Units of one ``bond``
-    run on one worker, unless it dies; empty is no bond.
+    run on one worker, unless it dies; an empty text is no bond.
     """
 
     places: tuple[int, ...]
@@ -108,7 +108,7 @@ def plan_chunks(
 def plan_bonded(
     tests: Sequence[tuple[int, str]], *, num_workers: int, mode: str, largest_first: bool = True
 ) -> list[Unit]:
-    """Units of the tests that are no samples, each its place and node id: what ``mode`` keeps together is one unit."""
+    """Units of the tests that are not samples, each its place and node id: what ``mode`` keeps together is one unit."""
     bonds: dict[str, list[int]] = {}
     for place, nodeid in tests:
         bonds.setdefault(bond_of(nodeid, mode), []).append(place)
@@ -120,7 +120,7 @@ def plan_bonded(
 
 
 def plan_others(places: Sequence[int], *, num_workers: int) -> list[Unit]:
-    """Cut the tests that are no samples into small runs of neighbours, which share fixtures."""
+    """Cut the tests that are not samples into small runs of neighbours, which share fixtures."""
     size = max(1, min(_TESTS_PER_UNIT, len(places) // (num_workers * _UNITS_PER_WORKER)))
     return [Unit(places=cut, kind="tests") for cut in _cut(places, size)]
 
@@ -138,11 +138,11 @@ _Rank: TypeAlias = tuple[int, ...]
 
 
 class _Lane:
-    """Queues of units, of which that of the least rank goes first.
+    """Queues of units; the queue of the least rank goes first.
 
-    A worker may take from those whose bond is its own or nobody's. Bonds can be as many as tests, so not every queue is
-    looked at for each unit: what comes to the top of the heap of all and is another worker's moves to that one's heap.
-    A queue is in a heap once for each rank that it had; only its last counts.
+    A worker may take from those whose bond is its own or has no owner. Bonds can be as many as tests, so not every
+    queue is looked at for each unit: what comes to the top of the heap of all and is another worker's moves to that
+    one's heap. A queue is in a heap once for each rank that it had; only its last counts.
     """
 
     def __init__(self, owners: Mapping[str, object]) -> None:
@@ -196,9 +196,9 @@ class Backlog:
     """Units that no worker has been given, and which one a worker had best take.
 
     A model loads once in each worker, so all work of one model goes before the next model's. Within a model a worker
-    stays with its group, whose shared header it has computed, then begins one that nobody has begun, the largest first,
-    then helps with the one that has most left. Tests that are no samples come after all chunks. Last comes what may
-    kill its worker. Who takes the first unit of a bond is the only one to take the others.
+    stays with its group, whose shared header it has computed, then begins one that no worker has begun, the largest
+    first, then helps with the one that has most left. Tests that are not samples come after all chunks. Last comes what
+    may kill its worker. Who takes the first unit of a bond is the only one to take the others.
     """
 
     def __init__(self, chunks: Iterable[Unit], others: Iterable[Unit] = ()) -> None:
@@ -296,7 +296,7 @@ class Backlog:
 
 
 def _put(lane: _Lane, unit: Unit, number: int) -> None:
-    """Tests that are no samples, and what may kill its worker, go by number: each unit is a queue of its own."""
+    """Tests that are not samples, and what may kill its worker, go by number: each unit is a queue of its own."""
     lane.queues[number, unit.bond] = deque([unit])
     lane.rank((number, unit.bond), (number,))
 

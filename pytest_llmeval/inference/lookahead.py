@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, ask_samples
-from pytest_llmeval.inference.time_shares import TimeShares
 from pytest_llmeval.inference.window import Window
 from pytest_llmeval.models.base import (
     Failed,
@@ -29,7 +28,7 @@ from pytest_llmeval.models.base import (
 )
 from pytest_llmeval.types import AskedSample, EngineUse, GenerateRequest, Request, Response
 
-__all__ = ["Lookahead", "Member"]
+__all__ = ["Lookahead", "Member", "TimeShares"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +45,38 @@ class Member:
     is_skipped: bool = False
     sample: Callable[[Sequence[Request]], AskedSample] | None = None
     suite: Callable[[], Sequence[AskedSample]] | None = None
+
+
+class TimeShares:
+    """Which sample the time of a call belongs to: a sample's call answers its neighbours too.
+
+    Keeps, in seconds, what was spent on calls since the last sample was settled, and each sample's share of it.
+    """
+
+    def __init__(self) -> None:
+        self._spent_s = 0.0
+        self._shares_s: dict[Hashable, float] = {}
+
+    def share_out(self, spent_s: float, reported_s: Mapping[Hashable, float]) -> None:
+        """Share a call that took ``spent_s`` among its samples, in proportion to the seconds that the model reported.
+
+        Where it reported none, the shares are equal. In either case they sum to ``spent_s``.
+        """
+        total_s = math.fsum(reported_s.values())
+        for key, seconds in reported_s.items():
+            fraction = seconds / total_s if total_s > 0 else 1 / len(reported_s)
+            self._shares_s[key] = self._shares_s.get(key, 0.0) + spent_s * fraction
+        self._spent_s += spent_s
+
+    def settle(self, key: Hashable) -> float:
+        """What to add to the time that a sample's test took so that only its own share of the model's time is in it.
+
+        Negative for a sample that asked for others; over all samples of a call these sum to 0. To be called once after
+        each test of a sample, whether it asked or found its response waiting.
+        """
+        difference = self._shares_s.pop(key, 0.0) - self._spent_s
+        self._spent_s = 0.0
+        return difference
 
 
 class Lookahead:
@@ -79,7 +110,7 @@ class Lookahead:
         self.shares = TimeShares()
         """What each sample took of the time of the calls that it was asked in."""
         self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
-        """Where somebody sets it, a context for each call: of the model, for how many samples."""
+        """Where it is set, it makes a context for each call from the model and the number of samples."""
 
     def add(self, chunk: Sequence[Member]) -> None:
         """Take one more chunk into the plan, its members in the order in which they will run."""
@@ -238,7 +269,7 @@ class Lookahead:
         requests: Sequence[Sequence[Request]],
         finished: Mapping[int, Response | Failed],
     ) -> None:
-        """Of a call that was stopped, keep what was answered: the members all of whose requests are in ``finished``."""
+        """After a call was stopped, keep the members that were answered: all their requests are in ``finished``."""
         first = 0
         for member, own in zip(members, requests, strict=True):
             places = range(first, first + len(own))

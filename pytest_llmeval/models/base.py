@@ -31,7 +31,6 @@ __all__ = [
     "Failed",
     "Model",
     "NamedModel",
-    "OnStopped",
     "SampleBackend",
     "SampleModel",
     "answers_in_background",
@@ -44,9 +43,6 @@ _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
 
 Failed: TypeAlias = RequestError
 """Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
-
-OnStopped: TypeAlias = Callable[[Mapping[int, "Response | Failed"]], None] | None
-"""What ``Backend.on_stopped`` may be."""
 
 
 @runtime_checkable
@@ -158,7 +154,7 @@ class Backend:
     ``run_…``: each returns one response (or ``RequestError``) for each request, in order. The others raise
     ``ModelError``.
 
-    ``on_progress``, where somebody sets it, is called in the course of a call with ``(done, total)``: how many of the
+    ``on_progress``, where it is set, is called in the course of a call with ``(done, total)``: how many of the
     call's requests are answered. ``on_stopped``, likewise, when a call ends by an exception (Ctrl-C, a time limit):
     with the responses that were finished by then, by the place of their requests in the call. With
     ``answers_one_by_one`` requests that reach the model together take as long as one by one.
@@ -167,7 +163,7 @@ class Backend:
     identity: ModelIdentity
     answers_one_by_one: bool = False
     on_progress: Callable[[int, int], None] | None = None
-    on_stopped: OnStopped = None
+    on_stopped: Callable[[Mapping[int, Response | Failed]], None] | None = None
 
     @contextmanager
     def handing_over(self, finished: Callable[[], Mapping[int, Response | Failed]]) -> Iterator[None]:
@@ -298,7 +294,7 @@ class SampleBackend(Backend, ABC):
 
 
 def _is_prompt(requests: Prompt | Sequence[GenerateRequest]) -> bool:
-    """Text, or turns of a chat; an empty sequence is no requests."""
+    """Text, or turns of a chat; an empty sequence holds no requests."""
     return isinstance(requests, str) or (
         isinstance(requests, tuple) and bool(requests) and all(isinstance(turn, Message) for turn in requests)
     )

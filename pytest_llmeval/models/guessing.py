@@ -78,7 +78,7 @@ class GuessingModel(SampleBackend):
     ``random`` picks each option with the same probability, by ``seed``, suite, sample and epoch. ``majority`` gives
     what is right most often in the whole suite, selected or not (of equals, the one that comes first): for options that
     are scored the place, for labels and texts the text. Options that are scored get equal probabilities, with the pick
-    a hair ahead: its Brier score is that of knowing nothing.
+    minimally ahead: its Brier score is that of equal probabilities.
     """
 
     def __init__(self, name: str, kind: Literal["random", "majority"], seed: int = 0) -> None:

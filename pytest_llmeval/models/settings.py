@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_llmeval.errors import OptionError
@@ -25,21 +24,19 @@ __all__ = [
     "parse_model_arg",
 ]
 
-CHECKPOINT_ARGS: Mapping[str, str] = MappingProxyType(
-    {
-        "peft": "folder of a PEFT adapter, put on the model",
-        "quantization_config": 'JSON mapping, such as {"load_in_4bit": true}',
-        "device_map": "where the layers go, such as auto (needs accelerate)",
-        "tokenizer": "hub id or folder of the tokenizer, where it is not the model's own",
-        "max_length": "tokens that the model's context holds, where its config does not say",
-        "attn_implementation": "eager, sdpa, …: which attention code transformers uses",
-        "subfolder": "folder inside the checkpoint that holds config and weights",
-        "add_bos": "true or false: begin every text with the BOS token, whatever the tokenizer says",
-    }
-)
+CHECKPOINT_ARGS: Mapping[str, str] = {
+    "peft": "folder of a PEFT adapter, put on the model",
+    "quantization_config": 'JSON mapping, such as {"load_in_4bit": true}',
+    "device_map": "where the layers go, such as auto (needs accelerate)",
+    "tokenizer": "hub id or folder of the tokenizer, where it is not the model's own",
+    "max_length": "tokens that the model's context holds, where its config does not say",
+    "attn_implementation": "eager, sdpa, …: which attention code transformers uses",
+    "subfolder": "folder inside the checkpoint that holds config and weights",
+    "add_bos": "true or false: begin every text with the BOS token, whatever the tokenizer says",
+}
 """What ``--llm-model-arg`` takes for a checkpoint, each with the help that a wrong key is answered with."""
 
-MODEL_ARGS: Mapping[str, str] = MappingProxyType({**CHECKPOINT_ARGS, **SERVER_ARGS})
+MODEL_ARGS: Mapping[str, str] = {**CHECKPOINT_ARGS, **SERVER_ARGS}
 """What ``--llm-model-arg`` takes, for all kinds of models."""
 
 _JSON_KEYS = frozenset({"quantization_config", "device_map", "max_length", "add_bos"})
@@ -137,18 +134,17 @@ def _check_key(key: str) -> None:
 
 
 def _check_value(key: str, value: JSON) -> None:
-    if key == "max_length":
-        good, expected = (
-            isinstance(value, int) and not isinstance(value, bool) and value > 0,
-            "a whole number, 1 or more",
-        )
-    elif key == "add_bos":
-        good, expected = isinstance(value, bool), "true or false"
-    elif key == "quantization_config":
-        good, expected = isinstance(value, dict) and bool(value), 'a JSON mapping, such as {"load_in_4bit": true}'
-    elif key == "device_map":
-        good, expected = (isinstance(value, str | dict)) and bool(value), "a text, such as auto, or a JSON mapping"
-    else:
-        good, expected = isinstance(value, str) and bool(value), "a text"
+    match key:
+        case "max_length":
+            good = isinstance(value, int) and not isinstance(value, bool) and value > 0
+            expected = "a whole number, 1 or more"
+        case "add_bos":
+            good, expected = isinstance(value, bool), "true or false"
+        case "quantization_config":
+            good, expected = isinstance(value, dict) and bool(value), 'a JSON mapping, such as {"load_in_4bit": true}'
+        case "device_map":
+            good, expected = isinstance(value, str | dict) and bool(value), "a text, such as auto, or a JSON mapping"
+        case _:
+            good, expected = isinstance(value, str) and bool(value), "a text"
     if not good:
         raise OptionError(f"--llm-model-arg {key}={json.dumps(value)}: expected {expected} ({MODEL_ARGS[key]})")

@@ -1,7 +1,7 @@
 """How many threads a model on the CPU gets, and how they wait for each other. Imports no torch.
 
-Threads of OpenMP wait by turning in a loop, some milliseconds long. While another process needs the core, that steals
-the time of the very thread that is waited for: on two busy cores two threads take three times as long as one. So a
+Threads of OpenMP wait in a busy loop for some milliseconds. While another process needs the core, that takes time from
+the thread that they wait for: on two busy cores two threads take three times as long as one. So a
 model has as many threads as there are free cores, and they wait in the loop only briefly before they sleep.
 """
 
@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["Busy", "choose_threads", "is_set_by_user", "waiting_briefly"]
 
@@ -54,7 +54,7 @@ def waiting_briefly() -> Iterator[None]:
 def choose_threads(limit: int, busy_elsewhere: float | None, num_cores: int) -> int:
     """Threads for one process, 1 to ``limit``: no more than cores that others leave free.
 
-    ``busy_elsewhere``: how many of the machine's ``num_cores`` other processes keep busy, None where nobody knows.
+    ``busy_elsewhere``: how many of the machine's ``num_cores`` other processes keep busy, None where that is not known.
     Half a core is left to others before it costs a thread.
     """
     if busy_elsewhere is None:
@@ -62,8 +62,7 @@ def choose_threads(limit: int, busy_elsewhere: float | None, num_cores: int) -> 
     return max(1, min(limit, int(num_cores - busy_elsewhere + 0.5)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     at_s: float
     all_s: float
     own_s: float

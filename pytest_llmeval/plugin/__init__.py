@@ -1,7 +1,7 @@
 """The pytest plugin: hooks and fixtures. Each builds, stashes, registers or delegates.
 
-This module is loaded in every pytest run of whoever has the package installed. What a run without suites does not
-need, it imports on first use.
+This module is loaded in every pytest run where the package is installed. What a run without suites does not need is
+imported on first use.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ from pytest_llmeval.plugin.models.fixtures import llm_device, llm_model
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
-from pytest_llmeval.plugin.stash import (
-    collected_suites_key,
-    is_sample_key,
-    num_deselected_key,
-    recorder_key,
-)
+from pytest_llmeval.plugin.stash import collected_suites_key, is_sample_key, num_deselected_key, recorder_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.running.recording import Recorder

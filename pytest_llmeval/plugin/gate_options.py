@@ -30,7 +30,6 @@ baseline_key = pytest.StashKey[Any]()
 
 
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
-    """What the gates of the session are to do."""
     from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
     comparison = BaselineSettings(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pytest_llmeval.scoring.targets import several_or_one, target_texts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
@@ -15,7 +16,7 @@ from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, GenerateRequest, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Better", "Presented", "Scorer", "SettingsError", "SettingsScorer", "reply_request"]
+__all__ = ["Better", "Presented", "Scorer", "ScorerWrapper", "SettingsError", "SettingsScorer", "reply_request"]
 
 S = TypeVar("S", bound=ScorerSettings)
 
@@ -168,8 +169,15 @@ class SettingsScorer(Scorer, Generic[S]):
         return self.settings.kind
 
 
-def reply_request(prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None) -> GenerateRequest:
-    """The request for one reply, as the suite's ``generate`` says, or with a ``max_tokens`` of the scorer's own."""
+def reply_request(
+    prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None, default: int | None = None
+) -> GenerateRequest:
+    """The request for one reply, as the suite's ``generate`` says, or with a ``max_tokens`` of the scorer's own.
+
+    ``default`` are the tokens where neither says how many.
+    """
+    if max_tokens is None and "max_tokens" not in generate.model_fields_set:
+        max_tokens = default
     return GenerateRequest(
         prompt,
         max_tokens=generate.max_tokens if max_tokens is None else max_tokens,
@@ -178,3 +186,41 @@ def reply_request(prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | N
         seed=generate.seed,
         top_p=generate.top_p,
     )
+
+
+def _passed_on(name: str) -> Any:
+    """What the inner scorer has under this name: a value, or a method to call."""
+    return property(attrgetter(f"inner.{name}"))
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerWrapper(Scorer):
+    """Base of the scorers that add something to any other one."""
+
+    inner: Scorer
+
+    name = _passed_on("name")
+    version = _passed_on("version")
+    metrics = _passed_on("metrics")
+    better = _passed_on("better")
+    default_template = _passed_on("default_template")
+    present = _passed_on("present")
+    variables = _passed_on("variables")
+    answer_text = _passed_on("answer_text")
+    requests = _passed_on("requests")
+    score = _passed_on("score")
+    suite_problem = _passed_on("suite_problem")
+    warnings = _passed_on("warnings")
+    extra_template = _passed_on("extra_template")
+    tells_right_from_wrong = _passed_on("tells_right_from_wrong")
+    options = _passed_on("options")
+    judges = _passed_on("judges")
+
+    @property
+    def layer_version(self) -> int:
+        """Raised whenever this layer could make another score of the same responses; part of a suite's fingerprint."""
+        return 1
+
+    def versions(self) -> list[JSON]:
+        """This layer's name and version, and what the inner scorer has."""
+        return [type(self).__name__, self.layer_version, *self.inner.versions()]

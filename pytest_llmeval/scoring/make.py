@@ -13,9 +13,8 @@ from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer, Pipe
 from pytest_llmeval.scoring.scorers.wrappers.several import KEYS, Part, SeveralScorer
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec, reduction_parts, reduction_problem
 from pytest_llmeval.suites.format.filters_spec import FilterSettings
-from pytest_llmeval.suites.format.score_settings import CustomSettings, ScoreSettings, SeveralSettings
+from pytest_llmeval.suites.format.score_settings import CustomSettings, PartSettings, ScoreSettings, SeveralSettings
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
-from pytest_llmeval.suites.format.score_settings.several import PartSettings
 from pytest_llmeval.suites.loading.suite import NO_SCORERS
 from pytest_llmeval.text.wording import Keys
 

@@ -131,7 +131,7 @@ def _before_reply(question: str, prefix: str, delimiter: str) -> str:
 
 
 def _is_joined(before: str, after: str) -> bool:
-    """Neither text is empty and there is no white space where they meet."""
+    """Whether both texts are not empty and no white space stands where they meet."""
     return bool(before and after) and not (before[-1].isspace() or after[0].isspace())
 
 

@@ -12,8 +12,8 @@ _SEPARATOR = re.compile(r"[/\\]")
 
 
 def short_names(models: Sequence[str]) -> tuple[str, ...]:
-    """A name for each of ``models``, no two alike: the last part of its id or path, with the parts before it that tell
-    it from the others.
+    """A name for each of ``models``, all different: the last part of its id or path, and the parts before it that are
+    needed to distinguish it from the others.
 
     ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. Arguments after ``?`` stay whole. What cannot
     be told apart by its parts (``llama`` and ``./llama``) is numbered.

@@ -8,11 +8,10 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.gates.baseline.decision import fails, numeric_noise
+from pytest_llmeval.gates.baseline.reasons import fails, numeric_noise
 from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.reporting.report.gate_results import Regression
-from pytest_llmeval.scoring.statistics.holm import FamilyTest, run_family
-from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
+from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, PairedValues, run_family
 
 CLUSTER_SIZE = 5
 

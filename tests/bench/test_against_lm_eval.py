@@ -28,7 +28,7 @@ def outcome(responses: dict[str, tuple[float, ...] | str]) -> Outcome:
 
 @needs_data
 @needs_lm_eval
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_both_sides_run_the_same_work(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from tests.bench.against_lm_eval import main
 

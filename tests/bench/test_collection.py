@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import REPOSITORY, clean_environment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 
 @pytest.mark.parametrize(("budgets", "status"), [((), 0), (("--budget=0.001",), 1), (("--budget-bytes=1",), 1)])

@@ -13,6 +13,7 @@ from tests.bench.gate_simulation import failed
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.campaign
 def test_false_alarms(capsys: pytest.CaptureFixture[str]) -> None:
     assert gate_false_alarms.main(["--sessions", "20"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -20,6 +21,7 @@ def test_false_alarms(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1] == "held"
 
 
+@pytest.mark.campaign
 def test_power(capsys: pytest.CaptureFixture[str]) -> None:
     assert gate_power.main(["--sessions", "200"]) == 0
     lines = capsys.readouterr().out.splitlines()

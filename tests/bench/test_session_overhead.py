@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import REPOSITORY, clean_environment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 
 @pytest.mark.parametrize("shots", ["0", "2"])

@@ -101,6 +101,13 @@ def test_the_workflow_names_options_that_exist(workflow: dict[Any, Any], tmp_pat
     assert named <= {option.flag for option in OPTIONS}
 
 
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param(["-p", "no:xdist"], id="one-process"),
+        pytest.param(["-n2"], id="n2", marks=pytest.mark.slow),
+    ],
+)
 def test_the_workflows_run_line(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     """The step as bash runs it, with a scripted model in the place of the job's: first without a baseline, then with
     the artifact of the first run as the baseline of a model that is worse.
@@ -125,7 +132,7 @@ def test_the_workflows_run_line(llm_pytester: pytest.Pytester, workers: list[str
         assert any(line.startswith(f"failed: first, {gate}") for line in failed.outlines)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_the_commands_that_it_prints_work(llm_pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", str(llm_pytester.path)]) == 0
     shown = capsys.readouterr().out

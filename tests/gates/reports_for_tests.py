@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pytest_llmeval.gates.baseline.compare import compare_reports
-from pytest_llmeval.gates.margins import Margin
-from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
+from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, definitions_of

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.gates.margins import Margin
-from pytest_llmeval.gates.options import BaselineSettings
+from pytest_llmeval.gates.options import BaselineSettings, Margin
 from pytest_llmeval.reporting.report.gate_results import GateMode, Regression
 from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar

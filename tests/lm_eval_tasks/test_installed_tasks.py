@@ -11,7 +11,7 @@ import random
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,10 +22,9 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group
-from pytest_llmeval.suites.lm_eval.keys import functions
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.names import installed_tasks
-from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
+from pytest_llmeval.suites.lm_eval.task_yaml import functions, read_task_file
 from tests.lm_eval_tasks import side_by_side, synthetic
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")
@@ -35,14 +34,26 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eva
 
 NUM_LEAVES = 4537
 NUM_COMPARED = 320
+NUM_FILES = 80
+"""A part of the files, drawn by a seed: what the slow tier reads of them where no campaign runs."""
 ROOT = installed_tasks() or Path()
 
 
 @pytest.fixture(scope="module")
 def leaves() -> dict[Path, Mapping[str, Any]]:
     """Every task that calls no Python, with what it includes, by the path of its file."""
+    return leaves_in(sorted(ROOT.rglob("*.y*ml")))
+
+
+@pytest.fixture(scope="module")
+def some_leaves() -> dict[Path, Mapping[str, Any]]:
+    """Those among ``NUM_FILES`` files."""
+    return leaves_in(random.Random(0).sample(sorted(ROOT.rglob("*.y*ml")), NUM_FILES))
+
+
+def leaves_in(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any]]:
     found: dict[Path, Mapping[str, Any]] = {}
-    for path in sorted(ROOT.rglob("*.y*ml")):
+    for path in paths:
         try:
             task = read_task_file(Source(path, path.name))
         except SuiteError:
@@ -53,8 +64,21 @@ def leaves() -> dict[Path, Mapping[str, Any]]:
     return found
 
 
+@pytest.mark.campaign
 def test_nearly_all_tasks_load(leaves: Mapping[Path, Mapping[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     assert len(leaves) == NUM_LEAVES
+    check_loading(leaves, capsys)
+
+
+def test_tasks_of_a_part_load(
+    some_leaves: Mapping[Path, Mapping[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(some_leaves) >= NUM_FILES // 3
+    check_loading(some_leaves, capsys)
+
+
+def check_loading(leaves: Mapping[Path, Mapping[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    """Nearly all of them load: 99 of 100."""
     reasons: Counter[str] = Counter()
     examples: dict[str, Path] = {}
     for path, config in leaves.items():
@@ -73,14 +97,26 @@ def test_nearly_all_tasks_load(leaves: Mapping[Path, Mapping[str, Any]], capsys:
     assert num_loaded >= 0.99 * len(leaves)
 
 
+@pytest.mark.campaign
 def test_requests_and_numbers_are_lm_evals(
     leaves: Mapping[Path, Mapping[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert check_numbers(leaves, NUM_COMPARED, capsys) >= 300
+
+
+def test_requests_and_numbers_of_a_part_are_lm_evals(
+    some_leaves: Mapping[Path, Mapping[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check_numbers(some_leaves, 30, capsys) >= 25
+
+
+def check_numbers(leaves: Mapping[Path, Mapping[str, Any]], count: int, capsys: pytest.CaptureFixture[str]) -> int:
+    """Of ``count`` of them requests and numbers are lm-eval's; how many tasks could be compared."""
     logging.disable(logging.WARNING)
     compared: Counter[str] = Counter()
     not_compared: Counter[str] = Counter()
     try:
-        for path in spread(leaves, NUM_COMPARED):
+        for path in spread(leaves, count):
             for num_fewshot in (None, 2):
                 outcome = compare(path, leaves[path], num_fewshot)
                 (compared if outcome == "equal" else not_compared)[outcome if outcome != "equal" else str(path)] += 1
@@ -88,7 +124,7 @@ def test_requests_and_numbers_are_lm_evals(
         logging.disable(logging.NOTSET)
     told = [f"{sum(compared.values())} runs of {len(compared)} tasks ask and count as lm-eval does"]
     tell(told + [f"  {n} not compared: {why}" for why, n in not_compared.most_common()], capsys)
-    assert len(compared) >= 300
+    return len(compared)
 
 
 def tell(lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,8 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.yaml_reader import parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.suites.lm_eval import convert
 from pytest_llmeval.suites.lm_eval.groups import Leaf
-from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
+from pytest_llmeval.suites.lm_eval.load import convert, load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.recognize import is_task_file
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
@@ -221,8 +220,22 @@ def test_of_a_key_in_several_files_the_last_wins_and_errors_name_the_file_that_h
             "metric_list: [{metric: exact_match, aggregation: median}]\n",
             "task.yaml:7: metric_list.0.aggregation: found 'median' (text), expected mean for exact_match",
         ),
-        ("repeats: 0\n", "task.yaml:7: repeats: found 0 (a whole number), expected a whole number above 0"),
+        ("repeats: 0\n", "task.yaml:7: repeats: found 0 (a whole number), expected a number of at least 1"),
         ("unsafe_code: true\n", "task.yaml:7: unsafe_code: code that a model writes is not run here"),
+        (
+            "fewshot_config: {split: 3}\n",
+            "task.yaml:7: fewshot_config.split: found 3 (a whole number), expected text; put it in quotes",
+        ),
+        ("dataset_kwargs: [x]\n", "task.yaml:7: dataset_kwargs: found a list of 1, expected a mapping"),
+        (
+            "output_type: loglikelihod\n",
+            "task.yaml:7: output_type: found 'loglikelihod' (text), expected one of multiple_choice, generate_until, "
+            "loglikelihood, loglikelihood_rolling; did you mean 'loglikelihood'?",
+        ),
+        (
+            "gen_prefix: !function utils.f\n",
+            "task.yaml:7: gen_prefix: found '!function utils.f', expected text",
+        ),
     ],
 )
 def test_what_has_no_like_here_is_refused(tmp_path: Path, changed: str, message: str) -> None:

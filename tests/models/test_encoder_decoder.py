@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
-from pytest_llmeval.models.huggingface.encoder_decoder import plan_decoder_rows
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+from pytest_llmeval.models.huggingface.planning.batches import plan_decoder_rows
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import (
@@ -26,6 +26,7 @@ from pytest_llmeval.types import (
     Message,
 )
 from tests.models.support import load, one_line_of
+from tests.properties import examples
 from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint, make_t5_tokenizer, make_tokenizer
 
 REQUESTS = [
@@ -167,7 +168,7 @@ def test_greedy_continuations_are_greedy(model: HuggingFaceModel) -> None:
 _TEXT = st.text(alphabet="ab .\nThePQ?é", max_size=30)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(st.tuples(_TEXT, _TEXT.filter(bool)), min_size=1, max_size=7),
     batch_size=st.none() | st.integers(1, 4),
@@ -216,7 +217,7 @@ def test_rows_of_the_decoder() -> None:
         5: EncodedPair(a, (7,)),
     }
     rows = plan_decoder_rows(pairs, 0)
-    assert [(row.context, row.fed) for row in rows] == [(a, (0,)), (a, (0, 7)), (b, (0,))]
+    assert [(row.context, row.tokens) for row in rows] == [(a, (0,)), (a, (0, 7)), (b, (0,))]
     assert [row.targets for row in rows] == [
         ((0, (7,)), (2, (8,)), (5, (7,))),
         ((3, (7, 8)), (4, (7, 9))),

@@ -22,6 +22,7 @@ from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.models.architectures_for_tests import make_random
 from tests.models.support import load, naive_greedy
+from tests.properties import examples
 from tests.tiny_models import make_checkpoint
 
 HEADER = "Question: is the quick brown fox 7?\nAnswer: no.\n\nQuestion: 1 + 2?\nAnswer: 3.\n\n"
@@ -77,6 +78,8 @@ _CONFIGS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
 }
 _SHARING = {"gpt2", "llama", "long_rope", "qwen2"}
+_LIKE_ANOTHER = {"qwen2", "bloom"}
+"""What attends as llama does, and what has no loop as mamba has none."""
 _IN_LOOP = {*_SHARING, "mistral", "gemma3_text", "gptj", "deepseek_v3"}
 
 
@@ -131,7 +134,8 @@ def rows_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("model_type", "batch_size"),
     [
-        *((name, None) for name in sorted(_CONFIGS)),
+        *((name, None) for name in sorted(_CONFIGS.keys() - _LIKE_ANOTHER)),
+        *(pytest.param(name, None, marks=pytest.mark.slow) for name in sorted(_LIKE_ANOTHER)),
         *(pytest.param(name, 3, marks=() if name == "gpt2" else pytest.mark.slow) for name in sorted(_CONFIGS)),
     ],
 )
@@ -196,7 +200,7 @@ def test_settings_may_differ_in_a_batch(model_type: str) -> None:
     assert together[2] == whole[: whole.index(whole[3:5])]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     chosen=st.lists(
         st.builds(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.huggingface.generation.writer import GenerationPlan, Writer, choose_tokens, seed_of
+from tests.properties import examples
 from tests.tiny_models import make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -23,7 +24,7 @@ def writer(**plan: object) -> Writer:
     return Writer(TOKENIZER, (1, 2), GenerationPlan(**settings), frozenset({1}))  # type: ignore[arg-type]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(text=TEXTS, stop=st.lists(st.text(alphabet="ab \n.é\u4e16\U0001f600", min_size=1, max_size=5), max_size=3))
 def test_ends_with_the_token_that_completes_a_stop_string(text: str, stop: list[str]) -> None:
     """Against decoding all that was written after every token; characters of several bytes are several tokens."""

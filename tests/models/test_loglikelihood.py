@@ -15,6 +15,7 @@ from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.support import load, naive_loglikelihood
+from tests.properties import examples
 from tests.tiny_models import make_checkpoint
 
 REQUESTS = [
@@ -67,7 +68,7 @@ def test_greedy_continuation_is_greedy(gpt2: HuggingFaceModel) -> None:
 _TEXT = st.text(alphabet="ab .\nThePQ?é", max_size=30)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(st.tuples(_TEXT, _TEXT.filter(bool)), min_size=1, max_size=7),
     batch_size=st.none() | st.integers(1, 4),
@@ -118,7 +119,9 @@ def test_equal_inputs_are_computed_once(gpt2: HuggingFaceModel, monkeypatch: pyt
 def test_without_logits_to_keep(gpt2: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = with_engine(gpt2, "plain")
     kept = [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)]
-    monkeypatch.setattr(plain.engine, "_takes_logits_to_keep", False)
+    runner = plain.engine._runner
+    taken = {name: one for name, one in runner.parameters.items() if name != "logits_to_keep"}
+    monkeypatch.setattr(runner, "parameters", taken)
     assert [scored(r).loglikelihood for r in plain.loglikelihood(REQUESTS)] == pytest.approx(kept, abs=1e-6)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.batches import Row, plan_rows
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step, common_length, plan_steps
+from tests.properties import examples
 
 TOKENS = st.integers(0, 2)
 """Few, so that rows share their beginnings in all ways."""
@@ -65,14 +66,14 @@ def given_by(steps: list[Step]) -> Counter[tuple[int, tuple[int, ...], int]]:
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets())
 def test_every_logprob_once_after_its_own_text(rows: list[Row], budget: Budget) -> None:
     steps = plan_steps(rows, budget)
     assert given_by(steps) == wanted(rows)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets())
 def test_every_distinct_position_once(rows: list[Row], budget: Budget) -> None:
     computed = Counter(seen_by(step, i) for step in plan_steps(rows, budget) for i in range(len(step.tokens)))
@@ -80,14 +81,14 @@ def test_every_distinct_position_once(rows: list[Row], budget: Budget) -> None:
     assert computed == Counter(distinct)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
 def test_positions_are_places_in_the_text(rows: list[Row], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
         assert [len(seen_by(step, i)) - 1 for i in range(len(step.tokens))] == step.positions
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
 def test_blocks_see_nothing_of_each_other(rows: list[Row], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
@@ -99,7 +100,7 @@ def test_blocks_see_nothing_of_each_other(rows: list[Row], budget: Budget) -> No
             assert end == len(step.tokens) or end - start >= budget.block_tokens
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
 def test_no_step_is_larger_than_the_budget(rows: list[Row], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
@@ -111,7 +112,7 @@ def test_no_step_is_larger_than_the_budget(rows: list[Row], budget: Budget) -> N
             assert sum(seen_by(step, i) in ends for i in range(len(step.tokens))) <= budget.max_rows
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets(), cached=st.lists(st.lists(TOKENS, max_size=14).map(tuple), max_size=3))
 def test_paths_are_at_hand_when_they_are_needed(rows: list[Row], budget: Budget, cached: list[tuple[int, ...]]) -> None:
     """Every step builds on what is cached, or on the chain that the steps before it left."""

@@ -68,6 +68,7 @@ _SUITES = {
 }
 
 
+@pytest.mark.campaign
 def test_lm_evals_own_numbers(llm_pytester: pytest.Pytester) -> None:
     folder = llm_pytester.path
     countries = [("France", 0), ("Italy", 1), ("Norway", 2), ("Spain", 3), ("Peru", 1)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
 from pytest_llmeval.models.huggingface.planning.shared_headers import HeaderGroup, plan_headers
+from tests.properties import examples
 
 _FEW_SHOT = tuple(range(900))
 
@@ -55,7 +56,7 @@ def test_nothing() -> None:
     assert plan_headers([], min_tokens=4) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     prompts=st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=7).map(tuple), min_size=1, max_size=7),
     min_tokens=st.integers(1, 4),

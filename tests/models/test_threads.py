@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_llmeval.models.huggingface import threads as huggingface_threads
-from pytest_llmeval.models.huggingface.threads import Threads
+from pytest_llmeval.models.huggingface.device import Threads
 from pytest_llmeval.models.threads import Busy, choose_threads, is_set_by_user
 from tests.support import clean_environment
 
@@ -160,7 +159,7 @@ def test_a_model_of_the_command_line_follows_the_load(monkeypatch: pytest.Monkey
     from pytest_llmeval.types import LoglikelihoodRequest
 
     told: list[str] = []
-    monkeypatch.setattr(huggingface_threads.Threads, "adapt", lambda self: told.append("adapt"))
+    monkeypatch.setattr(Threads, "adapt", lambda self: told.append("adapt"))
     model = load_configured(Settings(model_specs=(parse_model_spec("demo"),)), "demo", "cpu")
     assert not told
     model.loglikelihood([LoglikelihoodRequest("a", " b")])

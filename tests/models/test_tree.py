@@ -19,9 +19,11 @@ from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model, tiers
 from tests.models.support import one_line_of
+from tests.properties import examples
 
 HEADER = "Answer the questions.\n\nQ: Which town lies by the sea?\nA: Brighton\n\n"
 QUESTIONS = ["Which river runs through Ulm?", "Is it late?", "What is two and two, and who says so?", "Why"]
@@ -165,7 +167,7 @@ def numbers(outcomes: dict[int, Outcome | RequestError]) -> list[tuple[float, bo
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     requests=pairs(),
     max_tokens=st.sampled_from([1, 3, 16, 64, 512]),
@@ -415,9 +417,7 @@ def test_half_precision_is_allowed_its_own_noise() -> None:
 def test_engine_of_a_model_with_foreign_attention() -> None:
     model = make_model("gpt2")
     model.model.config._attn_implementation = "flash_attention_2"
-    engine = Engine(
-        model.model, requested=None, batch_size=None, pad_token=0, takes_padding=True, takes_logits_to_keep=True
-    )
+    engine = Engine(Runner(model.model, model.tokenizer, None))
     assert engine.name == "plain"
     assert "flash_attention_2" in engine.reason
 

@@ -200,7 +200,11 @@ def test_loading_says_for_how_long(project: Path, run_on_terminal: RunOnTerminal
 
 
 @pytest.mark.parametrize(
-    ("columns", "verbosity"), [(45, "-rN"), (80, "-rN"), (100, "-rN"), (120, "-rN"), (200, "-v"), (120, "-q")]
+    ("columns", "verbosity"),
+    [
+        *((45, "-rN"), (120, "-rN"), (200, "-v")),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [(80, "-rN"), (100, "-rN"), (120, "-q")]),
+    ],
 )
 def test_the_terminal_holds_in_the_end_what_pytest_wrote(
     project: Path, verbosity: str, columns: int, run_on_terminal: RunOnTerminal

@@ -127,7 +127,7 @@ _COUNTED = """
 import collections
 
 import pytest
-from pytest_llmeval.gates.margins import Margin
+from pytest_llmeval.gates.options import Margin
 from pytest_llmeval.models import registry, settings as model_settings
 from pytest_llmeval.suites.format import overrides
 from pytest_llmeval.suites.format.gate_rules import GivenGate

@@ -153,6 +153,16 @@ def test_what_the_hook_cannot_return(project: pytest.Pytester, workers: list[str
     result.stdout.no_fnmatch_line("*registered_scorers*")
 
 
+def test_two_scorers_of_one_name_are_refused_with_their_files(project: pytest.Pytester, workers: list[str]) -> None:
+    folder = project.mkdir("folder")
+    (folder / "conftest.py").write_text("def pytest_llmeval_scorers(): return {'near': print}")
+    (folder / "sums.yaml").write_text(SUITE.replace("SCORE", "near"))
+    result = project.runpytest(*workers, "folder")
+    result.assert_outcomes(errors=1)
+    message = "*two scorers are called 'near', in conftest.py and folder/conftest.py; rename one of them"
+    result.stdout.fnmatch_lines([message])
+
+
 POLITE = "def polite(reply, target):\n    return 'please' in reply\n"
 
 

@@ -41,6 +41,13 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return damaged_model(tmp_path_factory.mktemp("models"), noise=0.5)
 
 
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param(["-p", "no:xdist"], id="one-process"),
+        pytest.param(["-n2"], id="n2", marks=pytest.mark.campaign),
+    ],
+)
 def test_a_real_regression(damaged: Path, llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     options = [*workers, "-p", "no:cacheprovider"]
 

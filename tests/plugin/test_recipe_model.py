@@ -108,8 +108,6 @@ def test_a_conftest_that_is_read_too_late(llm_pytester: pytest.Pytester) -> None
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     hint = "a conftest.py adds kinds only from the rootdir, or from a folder named"
     result.stderr.fnmatch_lines([f"*ollama:NAME; {hint} *"])
-        ["*ollama:NAME; a conftest.py adds kinds only from the rootdir, or from a folder named *"]
-    )
 
 
 def test_a_prefix_belongs_to_one_kind(project: pytest.Pytester, workers: list[str]) -> None:

@@ -54,7 +54,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("--llm-report=out.json", "--llm-batch-size=4", *arguments, timeout=300)
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, 4])
+@pytest.mark.parametrize("num_workers", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4))])
 def test_only_who_kills_its_worker_alone_is_unscored(llm_pytester: pytest.Pytester, num_workers: int) -> None:
     """The first of a chunk of four, a middle one, the last, and two of one chunk; a chunk is one of two with -n4."""
     killers = (0, 5, 11, 17, 18)
@@ -226,10 +226,10 @@ def test_6(): pass
 @pytest.mark.parametrize(
     ("mode", "together"),
     [
-        ("loadfile", [("1", "2", "3", "4", "5", "6")]),
+        pytest.param("loadfile", [("1", "2", "3", "4", "5", "6")], marks=pytest.mark.slow),
         ("loadscope", [("1", "2", "5", "6"), ("3", "4")]),
         ("loadgroup", [("5", "6")]),
-        ("worksteal", []),
+        pytest.param("worksteal", [], marks=pytest.mark.slow),
     ],
 )
 def test_a_sample_that_kills_its_worker_in_other_modes(
@@ -260,20 +260,27 @@ def test_an_id_with_an_at_sign_is_no_group(llm_pytester: pytest.Pytester) -> Non
     assert {len(call["prompts"]) for call in model_calls(llm_pytester.path, "generate")} == {4}
 
 
-def test_results_do_not_depend_on_the_number_of_workers(llm_pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    "numbers_of_workers",
+    [("-n0", "-n2"), pytest.param(("-n0", "-n1", "-n4"), marks=pytest.mark.slow)],
+    ids=lambda numbers: "".join(numbers),
+)
+def test_results_do_not_depend_on_the_number_of_workers(
+    llm_pytester: pytest.Pytester, numbers_of_workers: tuple[str, ...]
+) -> None:
     rows = [f'  - {{id: c{n}, question: "<{n}> pick", choices: [one, two, three], target: {n % 3}}}' for n in range(24)]
     suite = "\n".join(["suite: picks", "samples:", *rows, 'prompt: {template: "{{ question }}:"}', "score: choice", ""])
     llm_pytester.makeconftest(fake_model_conftest(replies=replies(), likely={"<4>": "two"}))
     llm_pytester.makefile(".yaml", counting=counting_suite(), picks=suite)
     reports = []
-    for workers in ("-n0", "-n1", "-n2", "-n4"):
+    for workers in numbers_of_workers:
         assert run(llm_pytester, workers, "counting.yaml", "picks.yaml").ret == 0
         report = read_report(llm_pytester.path)
         for record in report["records"]:
             record.pop("seconds")
         reports.append((report["records"], [suite["metrics"] for suite in report["suites"]]))
     assert len(reports[0][0]) == 56
-    assert reports == [reports[0]] * 4
+    assert reports == [reports[0]] * len(numbers_of_workers)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from pytest_llmeval.reporting.storage.journal import Journal, JournalError, jour
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.read import read_report
 from pytest_llmeval.types import EngineUse
+from tests.properties import examples
 from tests.reporting import reports as made
 from tests.reporting.reports import make_record, make_report
 from tests.support import REPOSITORY, clean_environment
@@ -97,7 +98,7 @@ def test_lines_are_copied_as_they_were_written_unless_something_changed_them(
     assert [record.output for record in read_report(copied).records] == [None, "Lyons", None]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(records=st.lists(made.records, max_size=4))
 def test_any_record_comes_back(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> None:
     path = tmp_path_factory.getbasetemp() / "any.journal"

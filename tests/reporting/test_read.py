@@ -21,6 +21,7 @@ from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.read import read_report
 from pytest_llmeval.reporting.storage.report_model import record_from_json
+from tests.properties import examples
 from tests.reporting.reports import make_record, make_report, reports
 
 SCHEMA_1 = Path(__file__).with_name("data") / "schema_1.json"
@@ -62,7 +63,7 @@ def refused(path: Path) -> str:
     return message.replace(f"{path.parent}{os.sep}", "")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(report=reports)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, report: Report) -> None:
     path = tmp_path_factory.getbasetemp() / "any.json"
@@ -70,7 +71,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, repor
     assert with_tuple(read_report(path)) == report
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(report=reports, indent=st.sampled_from([None, 0, 1, 2]), is_ascii=st.booleans())
 def test_a_reformatted_report_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, report: Report, indent: int | None, is_ascii: bool

@@ -27,6 +27,7 @@ from pytest_llmeval.scoring.metrics.summary import Metric, summarize
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, YesNoSettings
 from pytest_llmeval.types import Score
+from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_loglikelihoods
 
 CONFIDENCE = st.one_of(st.floats(0.01, 1.0), st.integers(1, NUM_BINS).map(lambda edge: edge / NUM_BINS))
@@ -73,7 +74,7 @@ def test_the_error_is_that_of_its_definition(pairs: list[tuple[float, bool]]) ->
 
 
 @given(PAIRS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_bins_are_those_of_scikit_learn(pairs: list[tuple[float, bool]]) -> None:
     edges = np.linspace(0.0, 1.0, NUM_BINS + 1)
     # Beside an edge the two could round its place differently.

@@ -15,6 +15,7 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Message
+from tests.properties import examples
 from tests.scoring.helpers import GENERATE, a_sample
 from tests.scoring.lm_eval_task import evaluation, lm_eval_task, needs_lm_eval
 
@@ -101,7 +102,7 @@ def test_requests_are_those_of_lm_evals_winogrande(
 @needs_lm_eval
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50), deadline=None)
 @given(answers=st.lists(st.tuples(st.floats(-60, -0.01), st.booleans()), min_size=2, max_size=2))
 def test_metrics_are_those_of_lm_evals_winogrande(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[tuple[float, bool]]

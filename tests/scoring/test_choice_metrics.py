@@ -16,6 +16,7 @@ from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric, ChoiceSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Score
+from tests.properties import examples
 from tests.scoring.helpers import GENERATE, a_sample
 from tests.scoring.lm_eval_task import evaluation, lm_eval_task, needs_lm_eval
 
@@ -98,7 +99,7 @@ def test_an_option_that_cannot_stand_alone_is_unscored() -> None:
 @needs_lm_eval
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 @given(st.lists(ANSWERS, min_size=3, max_size=3))
 def test_requests_and_metrics_are_those_of_lm_eval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[list[tuple[float, bool]]]
@@ -137,7 +138,7 @@ def test_requests_and_metrics_are_those_of_lm_eval(
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_classification_is_that_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
     chosen = ChoiceSettings(metrics=CLASSES)
     scores = [

@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from pytest_llmeval.scoring.metrics.summary import by_category, summarize
 from pytest_llmeval.types import Score
+from tests.properties import examples
 
 NAMES = ("mcc", "f1_binary", "f1_macro", "f1_micro")
 
@@ -39,7 +40,7 @@ def values_of(answers: Answers) -> dict[str, float | None]:
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @given(ANSWERS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_values_are_those_of_scikit_learn(answers: Answers) -> None:
     gold, predicted = zip(*answers, strict=True)
     found = values_of(answers)
@@ -50,7 +51,7 @@ def test_values_are_those_of_scikit_learn(answers: Answers) -> None:
 
 
 @given(BINARY)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_f1_of_two_classes_is_that_of_class_1(answers: Answers) -> None:
     gold, predicted = zip(*answers, strict=True)
     assert values_of(answers)["f1_binary"] == pytest.approx(f1_score(gold, predicted, zero_division=0))

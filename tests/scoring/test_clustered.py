@@ -30,6 +30,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
 from pytest_llmeval.scoring.statistics.intervals import ratio_standard_error, wilson_limits
 from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.types import Score
+from tests.properties import examples
 
 EIGHTHS = st.integers(-400, 400).map(lambda number: number / 8)
 BITS = st.sampled_from([0.0, 1.0])
@@ -263,7 +264,7 @@ def test_a_corpus_metric_is_bootstrapped_by_cluster() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_neither_order_nor_names_of_clusters_change_a_digit(random: standard_random.Random) -> None:
     scores, clusters = passages(num_clusters=10, size=3)
     names = [f"text {number}" for number in random.sample(range(100), 10)]

@@ -11,12 +11,8 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.comparison.differences import (
-    compare,
-    largest_unseen,
-    paired_difference,
-    paired_proportions_interval,
-)
+from pytest_llmeval.scoring.comparison.differences import compare, largest_unseen, paired_difference
+from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
 from pytest_llmeval.types import Score
 
 EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)

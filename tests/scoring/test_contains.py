@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.scorers.replies.contains import ContainsScorer
+from pytest_llmeval.scoring.scorers.replies.exact import ContainsScorer
 from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, Remove
 from tests.scoring.helpers import a_sample, judge_reply
 

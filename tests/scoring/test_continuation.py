@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.scoring.metrics.summary import summarize
-from pytest_llmeval.scoring.scorers.likelihood.continuation import ContinuationScorer
+from pytest_llmeval.scoring.scorers.likelihood import ContinuationScorer
 from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample

@@ -25,6 +25,7 @@ from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, LetterSettings
 from pytest_llmeval.suites.format.score_settings.replies import ExactSettings, NumberSettings
 from pytest_llmeval.types import GenerateResponse, Score
+from tests.properties import examples
 from tests.scoring.helpers import GENERATE, a_sample
 
 _FILTERS: TypeAdapter[Any] = TypeAdapter(Filters)
@@ -128,7 +129,7 @@ CHOICES = st.lists(
     ignore_case=st.booleans(),
     ignore=st.sampled_from([[], ["l"], [r"\s", "G"]]),
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_choice_regex_is_that_of_lm_eval(
     pattern: str, choices: list[str], parts: list[int], place: int, ignore_case: bool, ignore: list[str]
 ) -> None:

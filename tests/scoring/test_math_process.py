@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.scoring.mathematics import worker as math_worker
-from pytest_llmeval.scoring.mathematics.process import Comparison, MathProcess, Verdict
+from pytest_llmeval.scoring.mathematics.scorer import Comparison, MathProcess, Verdict
 from pytest_llmeval.scoring.processes import bounded_process
 from pytest_llmeval.scoring.processes.bounded_process import Bounds
 from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
@@ -37,6 +37,14 @@ def process() -> Iterator[MathProcess]:
     process.close()
 
 
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[MathProcess]:
+    """For tests that need no process of their own: to load sympy takes seconds. Bombs end it, and it is replaced."""
+    process = MathProcess()
+    yield process
+    process.close()
+
+
 def half(process: MathProcess) -> Verdict:
     return process.compare("math_verify", r"\frac{1}{2}", "0.5", BOUNDS)
 
@@ -52,17 +60,17 @@ def running(process: MathProcess) -> subprocess.Popen[str]:
     ("comparison", "bomb"),
     [
         ("math_verify", "9^{9^{9^9}}"),
-        ("math_verify", r"\sum_{n=1}^{10^{12}} \frac{1}{n^3+n!}"),
-        ("math_verify", "((9!)!)!"),
-        ("math_verify", "{" * 4000 + "1" + "}" * 4000),
+        pytest.param("math_verify", r"\sum_{n=1}^{10^{12}} \frac{1}{n^3+n!}", marks=pytest.mark.slow),
+        pytest.param("math_verify", "((9!)!)!", marks=pytest.mark.slow),
+        pytest.param("math_verify", "{" * 4000 + "1" + "}" * 4000, marks=pytest.mark.slow),
         ("searched", r"So \boxed{10^{10^9}+1}"),
         ("minerva", r"\binom{10^{9}}{10^8}"),
     ],
 )
-def test_a_bomb_costs_one_comparison(process: MathProcess, comparison: Comparison, bomb: str) -> None:
-    verdict = process.compare(comparison, "5", bomb, SHORT)
+def test_a_bomb_costs_one_comparison(lasting: MathProcess, comparison: Comparison, bomb: str) -> None:
+    verdict = lasting.compare(comparison, "5", bomb, SHORT)
     assert verdict == Verdict(False, problem="it took longer than 0.5 s (score.math.timeout_s)")
-    assert half(process) == EQUAL
+    assert half(lasting) == EQUAL
 
 
 @linux
@@ -72,18 +80,18 @@ def test_memory_is_bounded(process: MathProcess) -> None:
     assert half(process) == EQUAL
 
 
-def test_nesting_ends_no_process(process: MathProcess) -> None:
-    half(process)
-    pid = running(process).pid
-    verdict = process.compare("minerva", "5", "{" * 3000 + "1" + "}" * 3000, BOUNDS)
+def test_nesting_ends_no_process(lasting: MathProcess) -> None:
+    half(lasting)
+    pid = running(lasting).pid
+    verdict = lasting.compare("minerva", "5", "{" * 3000 + "1" + "}" * 3000, BOUNDS)
     assert verdict.note is not None
     assert "RecursionError" in verdict.note
-    assert half(process) == EQUAL
-    assert running(process).pid == pid
+    assert half(lasting) == EQUAL
+    assert running(lasting).pid == pid
 
 
 @pytest.mark.parametrize("comparison", ["math_verify", "searched", "minerva"])
-def test_no_code_of_a_reply_runs(process: MathProcess, comparison: Comparison, tmp_path: Path) -> None:
+def test_no_code_of_a_reply_runs(lasting: MathProcess, comparison: Comparison, tmp_path: Path) -> None:
     target = tmp_path / "made"
     code = f"__import__('os').system('touch {target}')"
     for text in (
@@ -96,8 +104,8 @@ def test_no_code_of_a_reply_runs(process: MathProcess, comparison: Comparison, t
         f"(lambda: {code})()",
         f"{{{{ {code} }}}}",
     ):
-        assert not process.compare(comparison, "5", text, BOUNDS).equal
-    assert half(process) == EQUAL
+        assert not lasting.compare(comparison, "5", text, BOUNDS).equal
+    assert half(lasting) == EQUAL
     assert not target.exists()
 
 
@@ -131,21 +139,21 @@ def test_the_guard_behind_ends_the_process(effect: str, tmp_path: Path) -> None:
 
 
 @posix
-def test_a_process_that_was_ended_between_comparisons_is_replaced(process: MathProcess) -> None:
-    assert half(process) == EQUAL
-    first = running(process)
+def test_a_process_that_was_ended_between_comparisons_is_replaced(lasting: MathProcess) -> None:
+    assert half(lasting) == EQUAL
+    first = running(lasting)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    assert half(process) == EQUAL
-    assert running(process).pid != first.pid
+    assert half(lasting) == EQUAL
+    assert running(lasting).pid != first.pid
 
 
 @posix
 def test_a_process_that_is_ended_from_outside_costs_nothing(
-    process: MathProcess, monkeypatch: pytest.MonkeyPatch
+    lasting: MathProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half(process)
-    first, exchange = running(process), bounded_process._one_line
+    half(lasting)
+    first, exchange = running(lasting), bounded_process._one_line
 
     def killed(*arguments: object) -> str:
         monkeypatch.setattr(bounded_process, "_one_line", exchange)
@@ -153,7 +161,7 @@ def test_a_process_that_is_ended_from_outside_costs_nothing(
         return exchange(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(bounded_process, "_one_line", killed)
-    assert half(process) == EQUAL
+    assert half(lasting) == EQUAL
 
 
 @posix
@@ -167,9 +175,9 @@ def test_what_ends_a_new_process_is_named(
 
 
 def test_an_interrupted_comparison_leaves_no_answer_behind(
-    process: MathProcess, monkeypatch: pytest.MonkeyPatch
+    lasting: MathProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half(process)
+    half(lasting)
 
     def interrupted(to: object, back: object, document: object) -> str:
         arguments = '"arguments": {"target": "1", "reply": "2"}'
@@ -180,8 +188,8 @@ def test_an_interrupted_comparison_leaves_no_answer_behind(
     with monkeypatch.context() as patch:
         patch.setattr(bounded_process, "_one_line", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            half(process)
-    assert half(process) == EQUAL
+            half(lasting)
+    assert half(lasting) == EQUAL
 
 
 def test_a_process_that_cannot_start_is_explained(process: MathProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,21 +223,21 @@ def test_libraries_that_do_not_fit_make_no_wrong_answers(
     assert process.compare("searched", "$1/2$", "$0.5$", BOUNDS).equal
 
 
-def test_closed_and_used_again(process: MathProcess) -> None:
-    process.close()
-    assert half(process) == EQUAL
-    first = running(process)
-    process.close()
+def test_closed_and_used_again(lasting: MathProcess) -> None:
+    lasting.close()
+    assert half(lasting) == EQUAL
+    first = running(lasting)
+    lasting.close()
     assert first.returncode is not None
-    assert half(process) == EQUAL
+    assert half(lasting) == EQUAL
 
 
-def test_threads_wait_for_each_other(process: MathProcess) -> None:
+def test_threads_wait_for_each_other(lasting: MathProcess) -> None:
     found: list[bool] = []
 
     def compare(number: int) -> None:
         for other in range(10):
-            equal = process.compare("math_verify", str(number), f"{other}+0", BOUNDS).equal
+            equal = lasting.compare("math_verify", str(number), f"{other}+0", BOUNDS).equal
             found.append(equal == (number == other))
 
     threads = [threading.Thread(target=compare, args=(number,)) for number in range(4)]
@@ -240,7 +248,9 @@ def test_threads_wait_for_each_other(process: MathProcess) -> None:
     assert found == [True] * 40
 
 
-@pytest.mark.parametrize("end", ["", "os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "end", ["", pytest.param("os._exit(0)", marks=pytest.mark.slow), "os.kill(os.getpid(), signal.SIGKILL)"]
+)
 @posix
 def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str, tmp_path: Path) -> None:
     """A program without a guard around its main part, beside a file that would shadow a module that sympy needs."""
@@ -253,7 +263,7 @@ def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str,
             folder = sys.path.pop(0)
             import os, random, signal
             from pytest_llmeval.scoring.processes.bounded_process import Bounds
-            from pytest_llmeval.scoring.mathematics.process import shared_process
+            from pytest_llmeval.scoring.mathematics.scorer import shared_process
             sys.path.insert(0, folder)
             process = shared_process()
             print("main", process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal, flush=True)
@@ -331,7 +341,7 @@ def test_a_fork_starts_its_own(tmp_path: Path) -> None:
     program = """
         import os
         from pytest_llmeval.scoring.processes.bounded_process import Bounds
-        from pytest_llmeval.scoring.mathematics.process import MathProcess
+        from pytest_llmeval.scoring.mathematics.scorer import MathProcess
         process = MathProcess()
         half = lambda: process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal
         half()

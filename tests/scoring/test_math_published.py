@@ -16,6 +16,7 @@ from pytest_llmeval.scoring.mathematics.hendrycks import equal_texts, published_
 from pytest_llmeval.scoring.mathematics.minerva import announced_answer, normalized_answer
 from pytest_llmeval.scoring.mathematics.scorer import MathScorer
 from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
+from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_reply
 from tests.scoring.lm_eval_math import HENDRYCKS, MINERVA
 from tests.support import REPOSITORY
@@ -34,13 +35,13 @@ latex = st.lists(st.sampled_from(PARTS), max_size=9).map("".join)
 
 
 @given(latex, latex)
-@hypothesis_settings(max_examples=1000)
+@hypothesis_settings(max_examples=examples(1000))
 def test_equality_of_texts(one: str, other: str) -> None:
     assert equal_texts(one, other) == HENDRYCKS.is_equiv(one, other)
 
 
 @given(latex, st.sampled_from([(" ", ""), ("\\dfrac", "\\frac"), ("0.5", "1/2"), ("\\left", ""), ("\\text{ ", "")]))
-@hypothesis_settings(max_examples=1000)
+@hypothesis_settings(max_examples=examples(1000))
 def test_equality_of_texts_that_are_nearly_the_same(text: str, change: tuple[str, str]) -> None:
     assert equal_texts(text, text.replace(*change)) == HENDRYCKS.is_equiv(text, text.replace(*change))
     assert equal_texts(text, text)
@@ -68,7 +69,7 @@ def test_equality_of_texts_by_example(one: str, other: str, equal: bool) -> None
 
 
 @given(latex)
-@hypothesis_settings(max_examples=1000)
+@hypothesis_settings(max_examples=examples(1000))
 def test_boxes(text: str) -> None:
     try:
         expected = MINERVA.remove_boxed(MINERVA.last_boxed_only_string(text))
@@ -79,7 +80,7 @@ def test_boxes(text: str) -> None:
 
 
 @given(latex)
-@hypothesis_settings(max_examples=1000)
+@hypothesis_settings(max_examples=examples(1000))
 def test_normalised_and_announced_answers(text: str) -> None:
     assert normalized_answer(text) == MINERVA.normalize_final_answer(text)
     assert (announced_answer(text) or "[invalidanswer]") == (MINERVA.get_unnormalized_answer(text) or "[invalidanswer]")
@@ -172,7 +173,7 @@ def test_every_published_answer_equals_itself(compare: str) -> None:
 
 
 @needs_data
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_published_answers_written_otherwise() -> None:
     """Shares that Math-Verify finds equal: what is missing is LaTeX that it does not read (units, ``np.arcsin``)."""
     rewritings: dict[str, Callable[[str], str]] = {

@@ -14,15 +14,9 @@ from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.scoring.metrics.summary import (
-    METRICS,
-    Metric,
-    by_category,
-    definition,
-    names_in,
-    skill,
-    summarize,
-)
+from pytest_llmeval.scoring.metrics.definitions import METRICS, definition
+from pytest_llmeval.scoring.metrics.skill import skill
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, names_in, summarize
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.types import Score
 

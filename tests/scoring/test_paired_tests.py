@@ -16,10 +16,19 @@ from statsmodels.stats.multitest import multipletests
 from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled
-from pytest_llmeval.scoring.statistics.holm import draws_for, holm, run_family
 from pytest_llmeval.scoring.statistics.null_distribution import NullDistribution, flipped_sums
-from pytest_llmeval.scoring.statistics.paired_tests import PairedSums, PairedTest, PairedValues, mcnemar, row_by_row
+from pytest_llmeval.scoring.statistics.paired_tests import (
+    PairedSums,
+    PairedTest,
+    PairedValues,
+    draws_for,
+    holm,
+    mcnemar,
+    row_by_row,
+    run_family,
+)
 from pytest_llmeval.types import Score
+from tests.properties import examples
 
 COUNTS = st.integers(0, 400)
 ANSWERS = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), min_size=1, max_size=60)
@@ -69,7 +78,7 @@ def test_counts_are_counts() -> None:
         mcnemar(-1, 2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(-40, 40), st.integers(-40, 40)), min_size=2, max_size=9))
 def test_sign_flip_is_exact_for_few(pairs: list[tuple[int, int]]) -> None:
     found = values([(one / 7, other / 7) for one, other in pairs]).test(DRAWS)
@@ -282,7 +291,7 @@ def test_a_swap_without_a_value_counts_against_significance() -> None:
 
 
 @pytest.mark.parametrize("name", POOLED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(*[st.tuples(st.floats(-1500, 10), st.integers(0, 5).map(float))] * 2), min_size=1, max_size=4
@@ -315,7 +324,7 @@ def test_pooled_metrics_of_many_sums_are_those_of_one(
     assert 0 < paired.test(DRAWS).p_drop <= 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_holm(p_values: list[float]) -> None:
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist(), abs=1e-12)

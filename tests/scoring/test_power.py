@@ -10,6 +10,7 @@ from scipy import optimize, stats
 from statsmodels.stats.power import normal_power
 
 from pytest_llmeval.scoring.statistics.power import mcnemar_power, smallest_drop_of_mcnemar, smallest_drop_of_mean
+from tests.properties import examples
 
 
 def connor(n: int, discordance: float, level: float, power: float) -> float:
@@ -53,7 +54,7 @@ def test_power_by_hand() -> None:
     assert mcnemar_power(100, 0.0, 0.0, 0.05) == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(5, 3000), st.floats(0, 0.5), st.sampled_from([0.05, 0.01, 0.0025]))
 def test_smallest_drop_is_found_and_a_smaller_one_is_not(n: int, discordance: float, level: float) -> None:
     found = smallest_drop_of_mcnemar(n, discordance, level)

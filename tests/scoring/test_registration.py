@@ -9,7 +9,7 @@ import pytest
 
 from pytest_llmeval.scoring.base import SettingsScorer
 from pytest_llmeval.scoring.make import scorer_class
-from pytest_llmeval.suites.format.score_settings.one import ONE_SCORER
+from pytest_llmeval.suites.format.score_settings import ONE_SCORER
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 
 ASK_FOR_ONE = """

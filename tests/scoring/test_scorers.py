@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.metrics.summary import METRICS, summarize
+from pytest_llmeval.scoring.metrics.definitions import METRICS
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.suites.format.score_settings import ScoreSettings
@@ -100,8 +101,19 @@ def test_any_reply_is_right_or_wrong(settings: ScoreSettings, target: Any, reply
     assert all(metric.n == 1 for metric in summary.values())
 
 
-@pytest.mark.parametrize(("settings", "target"), GENERATED, ids=name)
-@pytest.mark.parametrize("piece", ["9", "1 ", "-", " ", "\x00", "\ud800", "A", "the ", "#### "])
+PIECES = ["9", "1 ", "-", " ", "\x00", "\ud800", "A", "the ", "#### "]
+
+
+@pytest.mark.parametrize(
+    ("settings", "target", "piece"),
+    [
+        # By default each scorer and each piece thrice: a third of all pairs.
+        pytest.param(*case, piece, marks=() if (row + column) % 3 == 0 else pytest.mark.slow)
+        for row, case in enumerate(GENERATED)
+        for column, piece in enumerate(PIECES)
+    ],
+    ids=name,
+)
 def test_a_reply_of_half_a_million_characters_is_judged(
     settings: ScoreSettings, target: Any, piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

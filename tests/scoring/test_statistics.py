@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.statistics.intervals import (
-    bootstrap_of_sums,
-    mean,
-    mean_interval,
-    standard_error,
-    wilson_interval,
-    with_width,
-)
+from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
+from pytest_llmeval.scoring.statistics.intervals import bootstrap_of_sums, mean, wilson_interval, with_width
 
 FINITE = st.floats(-1e6, 1e6)
 EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
@@ -72,7 +66,7 @@ def test_a_confidence_level_lies_between_0_and_1(confidence: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         wilson_interval(1, 2, confidence)
     with pytest.raises(ValueError, match="between 0 and 1"):
-        mean_interval([1.0, 2.0], confidence)
+        mean_interval([1.0, 2.0], confidence=confidence)
 
 
 @given(st.lists(EIGHTHS, min_size=2, max_size=50))

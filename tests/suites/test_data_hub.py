@@ -16,7 +16,7 @@ import huggingface_hub
 import pyarrow.parquet
 import pytest
 
-from pytest_llmeval.data import hub_reach
+from pytest_llmeval.data import hub
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.sources import HubDataset, read_hub
 from tests.suites.conftest import Load
@@ -238,10 +238,10 @@ def calls(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[st
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub_reach, "answers", lambda endpoint, timeout_s: True)
-    hub_reach.hub_answers.cache_clear()
+    monkeypatch.setattr(hub, "answers", lambda endpoint, timeout_s: True)
+    hub.hub_answers.cache_clear()
     yield calls
-    hub_reach.hub_answers.cache_clear()
+    hub.hub_answers.cache_clear()
 
 
 def test_what_load_dataset_is_called_with(load: Load, calls: list[tuple[str, dict[str, Any]]]) -> None:
@@ -292,7 +292,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_not_waited_for(
         return False
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr(hub_reach, "answers", answers)
+    monkeypatch.setattr(hub, "answers", answers)
     for _ in range(2):
         with pytest.raises(SuiteError, match=r"^s\.yaml:3: dataset\.hub: the hub cannot be reached, and the "):
             load(SUITE % "hub: org/far, split: test")
@@ -302,8 +302,8 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_not_waited_for(
 def test_a_server_that_takes_calls_and_says_nothing_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert not hub_reach.answers(f"http://127.0.0.1:{port}", 0.2)
-    assert not hub_reach.answers(f"http://127.0.0.1:{port}", 5.0)  # nobody takes the call
+        assert not hub.answers(f"http://127.0.0.1:{port}", 0.2)
+    assert not hub.answers(f"http://127.0.0.1:{port}", 5.0)  # no program accepts the connection
 
 
 def test_how_to_install_datasets(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:

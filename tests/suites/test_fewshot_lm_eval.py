@@ -17,6 +17,7 @@ from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.loading.fewshot import draw_shots
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, Prompt, Sample
+from tests.properties import examples
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # lm-eval's own and its libraries'
@@ -87,7 +88,7 @@ QUESTIONS = st.sampled_from(["{{q}}", "Q: {{q}}\nA:", "{{q}}\n", "{{about}}? {{q
 OPTIONAL = st.none() | WHITE
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     is_choice=st.booleans(),
     chat=st.booleans(),

@@ -38,8 +38,7 @@ MISTAKES = {
     ),
     "two filters in one": (
         "filters: [{strip: , lower: }]\n",
-        "3: filters.0: found a mapping with the keys 'strip', 'lower', expected the name of a filter, or one name with "
-        "its settings",
+        "3: filters.0: found 2 names (strip, lower), expected the name of one filter",
     ),
     "a setting of a filter": (
         "filters:\n- regex:\n    patern: x\n    pattern: x\n",
@@ -100,7 +99,7 @@ MISTAKES = {
     ),
     "a reduction twice": (
         "epochs: {count: 3, reduce: [mean, mean]}\n",
-        "3: epochs.reduce: found 'mean' twice, expected each reduction once",
+        "3: epochs.reduce.1: found 'mean' twice, expected each reduction once",
     ),
     "no reduction": (
         "epochs: {count: 3, reduce: []}\n",

@@ -27,8 +27,7 @@ from pytest_llmeval.suites.format.filters_spec import FILTERS
 from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
-from pytest_llmeval.suites.format.score_settings import SCORERS
-from pytest_llmeval.suites.format.score_settings.several import PartSettings
+from pytest_llmeval.suites.format.score_settings import SCORERS, PartSettings
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.gates.baseline.decision import fails, is_beyond, numeric_noise
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, changed_definition
-from pytest_llmeval.gates.baseline.reasons import regression_reason, undecided_reason
+from pytest_llmeval.gates.baseline.reasons import fails, is_beyond, numeric_noise, regression_reason, undecided_reason
 from pytest_llmeval.gates.baseline.sample_pairs import (
     Pairing,
     Refusal,
@@ -30,7 +29,7 @@ from pytest_llmeval.scoring.comparison.paired_metrics import (
     pair_metric,
     pooled_over_suites,
 )
-from pytest_llmeval.scoring.statistics.holm import FamilyTest, run_family
+from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
 
 __all__ = ["compare_reports"]
 

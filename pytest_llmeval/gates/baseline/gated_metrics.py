@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.gates.margins import Margin
+from pytest_llmeval.gates.options import Margin
 from pytest_llmeval.gates.subjects import SubjectError, find_metric
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -13,7 +13,7 @@ from pytest_llmeval.suites.format.gate_rules import ANY_SUITE
 from pytest_llmeval.text.wording import nearest, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["GatedMetric", "UnmatchedMargin", "changed_definition", "gated_metrics", "unmatched_margins"]
+__all__ = ["GatedMetric", "changed_definition", "gated_metrics", "unmatched_margins"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +26,6 @@ class GatedMetric:
     higher_is_better: bool | None
     margin: float | None = None
     problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnmatchedMargin:
-    """A margin of nothing that is there; ``suite`` is one of the session's, where the margin names it."""
-
-    margin: Margin
-    suite: str | None
-    reason: str
 
 
 def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
@@ -56,8 +47,8 @@ def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedM
 
 def unmatched_margins(
     margins: Sequence[Margin], suites: Sequence[SuiteReport], others: Sequence[SuiteReport]
-) -> Iterator[UnmatchedMargin]:
-    """Margins that are for nothing in the session's ``suites``, nor, where they ran elsewhere, in ``others``."""
+) -> Iterator[tuple[Margin, str]]:
+    """Margins for nothing in the session's ``suites``, nor, where they ran elsewhere, in ``others``; and why."""
     names = [suite.info.name for suite in suites]
     for margin in margins:
         own = [suite for suite in suites if margin.matches(suite.info.name)]
@@ -66,20 +57,18 @@ def unmatched_margins(
             if not rest:
                 near = nearest(margin.suite, (*names, *(suite.info.name for suite in others)))
                 hint = f"; did you mean {quoted(near)}?" if near else ""
-                reason = f"there is no suite {quoted(margin.suite)}{hint}"
-                yield UnmatchedMargin(margin=margin, suite=None, reason=reason)
+                yield margin, f"there is no suite {quoted(margin.suite)}{hint}"
             continue
         problems = [_why_unknown(suite, margin.metric) for suite in own]
         if None in problems or any(_why_unknown(suite, margin.metric) is None for suite in rest):
             continue
         if margin.suite != ANY_SUITE:
-            yield UnmatchedMargin(margin=margin, suite=margin.suite, reason=problems[0] or "")
+            yield margin, problems[0] or ""
             continue
         known = dict.fromkeys(metric for suite in (*own, *rest) for metric in _metrics_of(suite))
         near = nearest(margin.metric, known)
         hint = f"; did you mean {near}?" if near else ""
-        reason = f"no suite has a metric {quoted(margin.metric)}{hint}"
-        yield UnmatchedMargin(margin=margin, suite=None, reason=reason)
+        yield margin, f"no suite has a metric {quoted(margin.metric)}{hint}"
 
 
 def changed_definition(name: str, baseline: Report, before: SuiteReport, after: SuiteReport) -> str | None:
@@ -125,7 +114,7 @@ def _why_unknown(suite: SuiteReport, metric: str) -> str | None:
 
 
 def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
-    """What the suite says, else accuracy, else the first metric of which it is known what is better, else the first."""
+    """What the suite says, else accuracy, else the first metric with a known better direction, else the first."""
     if suite.info.primary_metric is not None:
         return suite.info.primary_metric
     if "accuracy" in metrics:

@@ -124,7 +124,7 @@ def pair_samples(
 
 
 def num_unscored(summary: Summary) -> int:
-    """Samples without a score: those that are recorded as such, and those of which nothing came back."""
+    """Samples without a score: those that are recorded as such, and those without a record."""
     return max(summary.num_unscored, summary.num_expected - summary.num_scored)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, gated_metrics, unmatched_margins
-from pytest_llmeval.gates.margins import Margin
-from pytest_llmeval.gates.options import Selection
+from pytest_llmeval.gates.options import Margin, Selection
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.groups import compared_models, group_of_suite
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
@@ -105,15 +104,10 @@ class SuitePlans:
 
     def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
         """A result for each margin that no suite takes."""
-        for found in unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
-            yield GateResult(
-                name=f"max drop {found.margin}",
-                kind="baseline",
-                origin="option",
-                outcome=outcome,
-                reason=found.reason,
-                suite=found.suite,
-            )
+        names = self.current.suite_names
+        for margin, reason in unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
+            suite = margin.suite if margin.suite in names else None
+            yield replace(baseline_gate(None, outcome, reason, suite=suite), name=f"max drop {margin}")
 
     def result(
         self,
@@ -139,7 +133,6 @@ def baseline_gate(
     path: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> GateResult:
-    """A result of a comparison with a baseline."""
     return GateResult(
         name="baseline" if metric is None else f"{metric} vs baseline",
         kind="baseline",

@@ -8,83 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Literal
 
 __all__ = ["Attention", "Window", "attention_of", "tells_layers"]
 
-_ONE_MASK = frozenset(
-    {
-        "biogpt",
-        "codegen",
-        "cohere",
-        "deepseek_v3",
-        "falcon",
-        "gemma",
-        "gpt2",
-        "gpt_bigcode",
-        "gpt_neox",
-        "gptj",
-        "granite",
-        "granitemoe",
-        "llama",
-        "mistral",
-        "mixtral",
-        "olmo",
-        "olmo2",
-        "olmoe",
-        "opt",
-        "phi",
-        "phi3",
-        "qwen3_moe",
-        "stablelm",
-        "starcoder2",
-        "xglm",
-    }
-)
+_ONE_MASK = """
+biogpt codegen cohere deepseek_v3 falcon gemma gpt2 gpt_bigcode gpt_neox gptj granite granitemoe llama mistral
+mixtral olmo olmo2 olmoe opt phi phi3 qwen3_moe stablelm starcoder2 xglm
+"""
 """``model_type`` of models whose layers all read the one mask that the model is given."""
 
-_MASK_PER_LAYER_TYPE = frozenset(
-    {
-        "cohere2",
-        "gemma2",
-        "gemma3_text",
-        "gpt_oss",
-        "llama4_text",
-        "ministral",
-        "olmo3",
-        "qwen2",
-        "qwen2_moe",
-        "qwen3",
-        "smollm3",
-    }
-)
+_MASK_PER_LAYER_TYPE = """
+cohere2 gemma2 gemma3_text gpt_oss llama4_text ministral olmo3 qwen2 qwen2_moe qwen3 smollm3
+"""
 """``model_type`` of models that take a mapping from layer type to mask."""
 
 _WINDOWED_BY_DEFAULT = frozenset({"mistral", "mixtral", "phi3", "starcoder2"})
 
-_KNOWN_TROUBLE: Mapping[str, str] = MappingProxyType(
-    {
-        "bloom": "ALiBi positions",
-        "mpt": "ALiBi positions",
-        "gpt_neo": "local attention that ignores the tree's mask",
-        "mamba": "recurrent layers",
-        "mamba2": "recurrent layers",
-        "falcon_mamba": "recurrent layers",
-        "rwkv": "recurrent layers",
-        "recurrent_gemma": "recurrent layers",
-        "xlstm": "recurrent layers",
-        "bamba": "hybrid layers",
-        "falcon_h1": "hybrid layers",
-        "granitemoehybrid": "hybrid layers",
-        "jamba": "hybrid layers",
-        "lfm2": "hybrid layers",
-        "nemotron_h": "hybrid layers",
-        "qwen3_next": "linear attention",
-        "zamba": "hybrid layers",
-        "zamba2": "hybrid layers",
-    }
-)
+_REASONS: Mapping[str, str] = {
+    "ALiBi positions": "bloom mpt",
+    "local attention that ignores the tree's mask": "gpt_neo",
+    "recurrent layers": "falcon_mamba mamba mamba2 recurrent_gemma rwkv xlstm",
+    "hybrid layers": "bamba falcon_h1 granitemoehybrid jamba lfm2 nemotron_h zamba zamba2",
+    "linear attention": "qwen3_next",
+}
+_NOT_AS_A_TREE = {model_type: reason for reason, names in _REASONS.items() for model_type in names.split()}
+"""Why a tree of tokens is not computed for models of these ``model_type``s."""
 
 _LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 _GROWING_ROTARY = frozenset({"dynamic", "longrope", "su"})
@@ -121,22 +70,22 @@ class Attention:
 
 def attention_of(config: Mapping[str, Any]) -> Attention:
     """The attention of the model that ``config`` describes."""
+    if config.get("is_encoder_decoder"):
+        return _other("an encoder-decoder model")
     return _with_rotary(config, _by_layers(config))
 
 
 def _by_layers(config: Mapping[str, Any]) -> Attention:
     model_type = str(config.get("model_type"))
-    if config.get("is_encoder_decoder"):
-        return _other("an encoder-decoder model")
-    if model_type in _KNOWN_TROUBLE:
-        return _other(_KNOWN_TROUBLE[model_type])
+    if model_type in _NOT_AS_A_TREE:
+        return _other(_NOT_AS_A_TREE[model_type])
     if config.get("alibi"):
         return _other("ALiBi positions")
     if config.get("use_bidirectional_attention"):
         return _other("attention in both directions")
-    if model_type in _ONE_MASK:
+    if model_type in _ONE_MASK.split():
         return _one_mask(config)
-    if model_type in _MASK_PER_LAYER_TYPE:
+    if model_type in _MASK_PER_LAYER_TYPE.split():
         return _mask_per_layer_type(config)
     return _other(f"{model_type} has not been checked")
 
@@ -147,7 +96,7 @@ def tells_layers(config: Mapping[str, Any]) -> bool:
     What a published file leaves out, transformers fills in when it loads the model.
     """
     model_type = str(config.get("model_type"))
-    if model_type in _MASK_PER_LAYER_TYPE:
+    if model_type in _MASK_PER_LAYER_TYPE.split():
         return "layer_types" in config
     return model_type not in _WINDOWED_BY_DEFAULT or "sliding_window" in config
 

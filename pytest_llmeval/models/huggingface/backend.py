@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pytest_llmeval.models.huggingface.device import Threads
 from pytest_llmeval.models.huggingface.encoder_decoder import HuggingFaceEncoderDecoderModel
 from pytest_llmeval.models.huggingface.loading import load_checkpoint
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.huggingface.threads import Threads
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 

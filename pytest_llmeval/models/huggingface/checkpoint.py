@@ -28,24 +28,12 @@ ALLOW_PICKLE = "convert them to safetensors, or trust them with --llm-allow-pick
 
 _PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "trainer")
-_VOCABULARIES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tekken.json",
-    "vocab.json",
-    "vocab.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "sentencepiece.model",
-)
-_TOKENIZER_EXTRAS = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-)
+_VOCABULARIES = """
+tokenizer.json tokenizer.model tekken.json vocab.json vocab.txt spiece.model sentencepiece.bpe.model sentencepiece.model
+"""
+_TOKENIZER_EXTRAS = """
+tokenizer_config.json special_tokens_map.json added_tokens.json merges.txt chat_template.jinja chat_template.json
+"""
 _AUTO_CLASSES = frozenset({"AutoConfig", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"})
 _NO_VOCABULARY_NEEDED = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 _LARGEST_HEADER = 100_000_000
@@ -150,8 +138,8 @@ def _is_known(model_type: JSON) -> bool:
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """The files of ``folder`` that decide how text becomes tokens, sorted by name."""
-    found = {folder / name for name in (*_VOCABULARIES, *_TOKENIZER_EXTRAS) if (folder / name).is_file()}
-    return sorted(found | set(folder.glob("*.tiktoken")))
+    named = (folder / name for name in (_VOCABULARIES + _TOKENIZER_EXTRAS).split())
+    return sorted({path for path in named if path.is_file()} | set(folder.glob("*.tiktoken")))
 
 
 def check_tokenizer(name: str, folder: Path) -> None:
@@ -159,7 +147,7 @@ def check_tokenizer(name: str, folder: Path) -> None:
     files = tokenizer_files(folder)
     if (folder / "tokenizer.json").is_file():
         _read_json(name, folder / "tokenizer.json")
-    if any(path.name in _VOCABULARIES or path.suffix == ".tiktoken" for path in files):
+    if any(path.name in _VOCABULARIES.split() or path.suffix == ".tiktoken" for path in files):
         return
     if (folder / "tokenizer_config.json").is_file():
         config = _read_json(name, folder / "tokenizer_config.json")

@@ -10,57 +10,30 @@ lm-eval adds the length of the longest prompt in the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 
-from pytest_llmeval.errors import ContextLengthError, RequestError
+from pytest_llmeval.errors import ContextLengthError
 from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
-from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine
-from pytest_llmeval.models.huggingface.generation.transformers_generate import generate_rows
-from pytest_llmeval.models.huggingface.generation.writer import Generated
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint
-from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome, in_halves, outcomes_of
-from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, logprobs_of, padded, summed
+from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine
+from pytest_llmeval.models.huggingface.loglikelihood.plain import RowScores, Scored, padded
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
+from pytest_llmeval.models.huggingface.planning.batches import Row, group_by, plan_decoder_rows
+from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import LoglikelihoodRequest
 
-__all__ = [
-    "DecoderRow",
-    "EncoderDecoderEngine",
-    "EncoderDecoderTextEngine",
-    "HuggingFaceEncoderDecoderModel",
-    "plan_decoder_rows",
-]
+__all__ = ["EncoderDecoderEngine", "HuggingFaceEncoderDecoderModel"]
 
-_TAKES_PADDING = frozenset(
-    {
-        "bart",
-        "blenderbot",
-        "blenderbot-small",
-        "led",
-        "longt5",
-        "m2m_100",
-        "marian",
-        "mbart",
-        "mt5",
-        "mvp",
-        "nllb-moe",
-        "pegasus",
-        "pegasus_x",
-        "plbart",
-        "switch_transformers",
-        "t5",
-        "t5gemma",
-        "umt5",
-    }
-)
+_TAKES_PADDING = """
+bart blenderbot blenderbot-small led longt5 m2m_100 marian mbart mt5 mvp nllb-moe pegasus pegasus_x plbart
+switch_transformers t5 t5gemma umt5
+"""
 """``model_type`` of models that padding on the right does not disturb, on either side, and whose encoder's output can
 be shared by several rows of the decoder. Measured; of the others, ProphetNet and FSMT are known not to bear one or the
 other. They run one row at a time."""
@@ -69,30 +42,7 @@ _BROKEN_CACHE = frozenset({"prophetnet"})
 """``model_type`` of models that raise when they read their own cache, in transformers 5.23."""
 
 _GENERATION_SETTINGS = ("forced_bos_token_id", "bad_words_ids")
-"""What is kept of the checkpoint's generation config: the token of the language to write, tokens that are no text."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderRow:
-    """One input of encoder and decoder, and the continuations that are read off it.
-
-    ``fed`` is what the decoder reads: the token that starts a text, and a continuation without its last token. Each
-    target is ``(request index, continuation)``, of as many tokens.
-    """
-
-    context: tuple[int, ...]
-    fed: tuple[int, ...]
-    targets: tuple[tuple[int, tuple[int, ...]], ...]
-
-
-def plan_decoder_rows(pairs: Mapping[int, EncodedPair], start_token: int) -> list[DecoderRow]:
-    """The distinct inputs of ``pairs`` (by request index), those of one context next to each other."""
-    by_context = group_by((pair.context, (index, pair.continuation)) for index, pair in pairs.items())
-    rows: list[DecoderRow] = []
-    for context, members in by_context.items():
-        by_input = group_by(((start_token, *target[1][:-1]), target) for target in members)
-        rows.extend(DecoderRow(context, fed, tuple(targets)) for fed, targets in by_input.items())
-    return rows
+"""What is kept of the checkpoint's generation config: the token of the language to write, tokens that are not text."""
 
 
 class EncoderDecoderEngine(Engine):
@@ -102,70 +52,36 @@ class EncoderDecoderEngine(Engine):
     context, the decoder's too.
     """
 
-    def __init__(self, model: Any, *, start_token: int, **settings: Any) -> None:
-        super().__init__(model, **settings)
+    def __init__(self, runner: Runner, requested: str | None, start_token: int) -> None:
+        super().__init__(runner, requested)
         self._start_token = start_token
 
-    def score(
-        self,
-        pairs: Mapping[int, EncodedPair],
-        *,
-        plain: bool = False,
-        alone: bool = False,
-        on_progress: Callable[[int], None] | None = None,
-        into: dict[int, Outcome | RequestError] | None = None,
-    ) -> dict[int, Outcome | RequestError]:
-        """The outcome of every pair, by its key; see ``Engine``. All is plain here, whatever ``plain`` says."""
-        rows = plan_decoder_rows(pairs, self._start_token)
+    def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[Row]:
+        return plan_decoder_rows(pairs, self._start_token)
+
+    def _lengths(self, rows: Sequence[Row]) -> list[int]:
         longest = {
-            context: max(lengths) for context, lengths in group_by((r.context, len(r.fed)) for r in rows).items()
+            context: max(lengths) for context, lengths in group_by((r.context, len(r.tokens)) for r in rows).items()
         }
         # All that the decoder reads gets logits, which may weigh more than the tokens do.
         weight = math.ceil(self._plain_tokens / self._budget.max_scored)
-        batches = plan_batches(
-            [max(len(row.context) + longest[row.context], weight * longest[row.context]) for row in rows],
-            max_rows=1 if alone or not self._takes_padding else self._batch_size,
-            max_tokens=self._plain_tokens,
-        )
-        outcomes: dict[int, Outcome | RequestError] = {} if into is None else into
-        for batch in batches:
-            for row, scored, seconds in in_halves([rows[i] for i in batch], self._run_rows, self._model.device):
-                outcomes.update(outcomes_of(row.targets, scored, seconds))
-            if on_progress is not None:
-                on_progress(len(outcomes))
-        return outcomes
+        return [max(len(row.context) + longest[row.context], weight * longest[row.context]) for row in rows]
 
-    def _run_rows(self, rows: Sequence[DecoderRow]) -> list[list[Scored]]:
-        """The scores of each row's targets, in order."""
-        logits = self._logits(rows)
-        at: list[int] = []
-        tokens: list[int] = []
-        first = 0
-        for row in rows:
-            for _, continuation in row.targets:
-                at.extend(range(first, first + len(continuation)))
-                tokens.extend(continuation)
-            first += len(row.fed)
-        # No more than the positions that are scored leave the padded batch.
-        scored = torch.cat([row_logits[: len(row.fed)] for row_logits, row in zip(logits, rows, strict=True)])
-        del logits
-        logprobs = logprobs_of(scored, at, tokens)
-        results: list[list[Scored]] = []
-        offset = 0
-        for row in rows:
-            results.append([])
-            for _, continuation in row.targets:
-                part = slice(offset, offset + len(continuation))
-                results[-1].append(Scored(summed(logprobs.values[part]), all(logprobs.is_top[part])))
-                offset += len(continuation)
-        return results
+    def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
+        return super()._plain_parts(rows) if self._runner.takes_padding else [([row], False) for row in rows]
 
-    def _logits(self, rows: Sequence[DecoderRow]) -> torch.Tensor:
+    def _run_plain(self, rows: Sequence[Row]) -> list[list[Scored]]:
+        found = [RowScores(row) for row in rows]
+        for row, row_logits, scores in zip(rows, self._logits(rows), found, strict=True):
+            scores.read(row_logits[: len(row.tokens)])
+        return [scores.scored() for scores in found]
+
+    def _logits(self, rows: Sequence[Row]) -> torch.Tensor:
         """The decoder's logits (rows, positions, vocabulary), padded on the right."""
         contexts = list(dict.fromkeys(row.context for row in rows))
         device = self._model.device
-        input_ids, mask = (tensor.to(device) for tensor in padded(contexts, self._pad_token))
-        decoder_input_ids, _ = padded([row.fed for row in rows], self._pad_token)
+        input_ids, mask = (tensor.to(device) for tensor in padded(contexts, self._runner.pad_token))
+        decoder_input_ids, _ = padded([row.tokens for row in rows], self._runner.pad_token)
         inputs: dict[str, Any] = {"input_ids": input_ids}
         if len(contexts) < len(rows):
             # What ``generate`` does for beams: the encoder runs once, and its output is dealt out to the rows.
@@ -181,29 +97,6 @@ class EncoderDecoderEngine(Engine):
         return logits
 
 
-class EncoderDecoderTextEngine(TextEngine):
-    """Writes with transformers' ``generate``; prompts are padded on the right, where encoders expect it."""
-
-    def __init__(self, *args: Any, generation_settings: Mapping[str, Any], **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._generation_settings = generation_settings
-
-    def _compute(
-        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int, Generated], None]
-    ) -> list[Generated]:
-        return generate_rows(
-            self._model,
-            self._tokenizer,
-            [text.prompt for text in texts],
-            [text.plan for text in texts],
-            ends=self._ends,
-            pad_token=self._pad_token,
-            pads_right=True,
-            on_finished=on_finished,
-            **self._generation_settings,
-        )
-
-
 class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
     """An encoder-decoder model of transformers; see the module's docstring for its rules, and ``HuggingFaceModel``."""
 
@@ -211,25 +104,15 @@ class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
 
     def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
         self._start_token = _start_token(spec, loaded.model)
-        self._generation_settings = {  # before they are cleaned away
-            "decoder_start_token_id": self._start_token,
-            **_generation_settings(loaded.model),
-        }
         super().__init__(spec, settings, loaded)
 
-    def _make_engine(self, **settings: Any) -> Engine:
-        self._takes_padding = self.model.config.model_type in _TAKES_PADDING
-        settings.update(takes_padding=self._takes_padding, takes_logits_to_keep=False)
-        return EncoderDecoderEngine(self.model, start_token=self._start_token, **settings)
+    def _make_runner(self) -> Runner:
+        takes_padding = self.model.config.model_type in _TAKES_PADDING.split()
+        settings = {"decoder_start_token_id": self._start_token, **_generation_settings(self.model)}
+        return Runner(self.model, self.tokenizer, self._settings.batch_size, takes_padding, True, settings)
 
-    def _make_text_engine(self, **settings: Any) -> TextEngine:
-        return EncoderDecoderTextEngine(
-            self.model,
-            self.tokenizer,
-            self.engine.attention,
-            generation_settings=self._generation_settings,
-            **settings,
-        )
+    def _make_engine(self) -> Engine:
+        return EncoderDecoderEngine(self._runner, self._settings.engine, self._start_token)
 
     def _encode_pair(self, request: LoglikelihoodRequest) -> EncodedPair:
         pair = self._encoder.pair(request.context, request.continuation)

@@ -16,7 +16,6 @@ from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
 from pytest_llmeval.models.huggingface.checkpoint import CONFIG, check_adapter, check_checkpoint
-from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot, is_offline
 from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
@@ -80,8 +79,7 @@ class Checkpoint(ModelKind):
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         """How log-likelihoods will be computed and why: ``log-likelihoods: tree: full attention``.
 
-        A model that is not on this machine yet is judged when it has been loaded, as is one whose config cannot be
-        read.
+        For a model that is not on this machine yet, or whose config cannot be read, that is chosen when it is loaded.
         """
         return f"log-likelihoods: {_engine_of(self.folder_of(spec, settings), settings)}"
 
@@ -135,11 +133,20 @@ class Hub(Checkpoint):
         return ModelSpec(name=text, kind=self, location=text)
 
     def root_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
-        return cached_snapshot(spec.location, settings.revision)
+        """The snapshot in the hub's cache."""
+        import huggingface_hub  # takes half a second
+
+        try:
+            folder = huggingface_hub.snapshot_download(spec.location, revision=settings.revision, local_files_only=True)
+        except (OSError, ValueError):  # it is not there
+            return None
+        return Path(folder)
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
         """See ``Checkpoint``. What the hub can still be asked for is checked when it is loaded."""
-        if not is_offline():
+        from huggingface_hub import constants
+
+        if not constants.HF_HUB_OFFLINE:
             return
         if self.root_of(spec, settings) is None:
             at = f" at revision {one_line(settings.revision)}" if settings.revision else ""

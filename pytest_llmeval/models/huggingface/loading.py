@@ -20,7 +20,7 @@ from huggingface_hub.utils import logging as hub_logging
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as transformers_logging
-from transformers.utils.hub import cached_file
+from transformers.utils.hub import cached_file, extract_commit_hash
 
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, check_adapter
@@ -70,7 +70,7 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
     if subfolder:
         common["subfolder"] = subfolder
     folder = _folder_of(spec.location, CONFIG, common)
-    commit = _commit_of(folder) if spec.kind.name == "hub" else None
+    commit = extract_commit_hash(str(folder / CONFIG), None) if spec.kind.name == "hub" else None
     # A branch may move between two files; and for a branch, transformers would take what a hub robot has converted.
     if commit is not None:
         common["revision"] = commit
@@ -261,13 +261,6 @@ def _folder_of(location: str, filename: str, common: Mapping[str, Any]) -> Path:
     """The folder that ``filename`` of a checkpoint lies in: the one that was named, or the hub's snapshot."""
     arguments = {key: common[key] for key in ("revision", "subfolder") if key in common}
     return Path(str(cached_file(location, filename, **arguments))).parent
-
-
-def _commit_of(folder: Path) -> str | None:
-    """The commit in ``CACHE/models--ORG--NAME/snapshots/COMMIT/…``."""
-    parts = folder.parts
-    places = [i for i, part in enumerate(parts[:-1]) if part == "snapshots" and parts[i - 1].startswith("models--")]
-    return parts[places[-1] + 1] if places else None
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib.metadata
-import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -18,14 +17,15 @@ from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
+from pytest_llmeval.models.huggingface.device import Threads
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
-from pytest_llmeval.models.huggingface.generation.transformers_generate import clean_generation_config, end_tokens
+from pytest_llmeval.models.huggingface.generation.transformers_generate import clean_generation_config
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
 from pytest_llmeval.models.huggingface.planning.windows import rolling_windows, score_texts
-from pytest_llmeval.models.huggingface.threads import Threads
+from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error
@@ -45,8 +45,8 @@ __all__ = ["HuggingFaceModel", "resolve_max_length"]
 
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
 _NO_LENGTH = 10**9
-_SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
 """transformers writes 1e30 where a tokenizer's length is not known."""
+_SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
 
 
 def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | None) -> int | None:
@@ -100,22 +100,15 @@ class HuggingFaceModel(Backend):
             add_bos=add_bos if isinstance(add_bos, bool) else None,
             num_embeddings=getattr(embeddings, "num_embeddings", None),
         )
-        self._ends = end_tokens(self.model, self.tokenizer)
-        self._pad_token = _pad_token(self.tokenizer, self._ends)
-        self.model.generation_config = clean_generation_config(self._ends, self._pad_token)
-        parameters = inspect.signature(self.model.forward).parameters
-        # Padding on the left is exact where positions can be given, and nothing but attention (masked) reads the past.
-        self._takes_padding = "position_ids" in parameters and not getattr(self.model, "_is_stateful", False)
-        self.engine = self._make_engine(
-            requested=settings.engine,
-            batch_size=settings.batch_size,
-            pad_token=self._pad_token,
-            takes_padding=self._takes_padding,
-            takes_logits_to_keep="logits_to_keep" in parameters,
-        )
+        self._runner = self._make_runner()
+        self.model.generation_config = clean_generation_config(self._runner)
+        self.engine = self._make_engine()
 
-    def _make_engine(self, **settings: Any) -> Engine:
-        return Engine(self.model, **settings)
+    def _make_runner(self) -> Runner:
+        return Runner(self.model, self.tokenizer, self._settings.batch_size)
+
+    def _make_engine(self) -> Engine:
+        return Engine(self._runner, self._settings.engine)
 
     @property
     def _is_timed(self) -> bool:
@@ -241,19 +234,28 @@ class HuggingFaceModel(Backend):
             if self.on_progress is not None:
                 self.on_progress(left_out + done, len(requests))
 
-        outcomes: dict[int, Outcome | RequestError] = {}
-        with self.handing_over(lambda: {**responses, **self._finished(outcomes, pairs)}):
-            self.engine.score(pairs, plain=self.scores_plain, on_progress=tell, into=outcomes)
-        for index, pair in pairs.items():
-            responses[index] = self._response(outcomes[index], pair)
+        with self.handing_over(lambda: responses):
+            self._score(pairs, tell, responses)
         return [responses[index] for index in range(len(requests))]
 
-    def _finished(
-        self, outcomes: Mapping[int, Outcome | RequestError], pairs: Mapping[int, EncodedPair]
-    ) -> dict[int, LoglikelihoodResponse | Failed]:
-        """The responses that are known while the engine is at work; what is not a number may be computed again."""
-        found = {index: self._response(outcome, pairs[index]) for index, outcome in outcomes.items()}
-        return {index: response for index, response in found.items() if isinstance(response, LoglikelihoodResponse)}
+    def _score(
+        self,
+        pairs: Mapping[int, EncodedPair],
+        on_progress: Callable[[int], None],
+        into: dict[int, LoglikelihoodResponse | Failed],
+    ) -> None:
+        """Put the response to each pair ``into`` the mapping, by the pair's key.
+
+        Where an exception ends this, those that are known: what is not a number might have been computed again.
+        """
+        outcomes: dict[int, Outcome | RequestError] = {}
+        try:
+            self.engine.score(pairs, plain=self.scores_plain, on_progress=on_progress, into=outcomes)
+        except BaseException:
+            known = {index: self._response(outcome, pairs[index]) for index, outcome in outcomes.items()}
+            into.update({index: found for index, found in known.items() if isinstance(found, LoglikelihoodResponse)})
+            raise
+        into.update({index: self._response(outcomes[index], pair) for index, pair in pairs.items()})
 
     def run_loglikelihood_rolling(
         self, requests: Sequence[LoglikelihoodRollingRequest]
@@ -261,26 +263,12 @@ class HuggingFaceModel(Backend):
         """Score whole texts, long ones in windows (``planning/windows.py``). See ``Backend``."""
         self._threads_adapt()
         finished: dict[int, LoglikelihoodResponse | Failed] = {}
-
-        def score(
-            pairs: Mapping[int, EncodedPair],
-            tell: Callable[[int], None],
-            into: dict[int, LoglikelihoodResponse | Failed],
-        ) -> None:
-            outcomes: dict[int, Outcome | RequestError] = {}
-            try:
-                self.engine.score(pairs, plain=self.scores_plain, on_progress=tell, into=outcomes)
-            except BaseException:
-                into.update(self._finished(outcomes, pairs))
-                raise
-            into.update({index: self._response(outcomes[index], pair) for index, pair in pairs.items()})
-
         with self.handing_over(lambda: finished):
             return score_texts(
                 requests,
                 encode=self._encoder.text,
                 max_length=self.max_length,
-                score=score,
+                score=self._score,
                 on_progress=self.on_progress,
                 finished=finished,
             )
@@ -357,15 +345,7 @@ class HuggingFaceModel(Backend):
     @functools.cached_property
     def text_engine(self) -> TextEngine:
         """What writes the texts."""
-        return self._make_text_engine(
-            batch_size=self._settings.batch_size,
-            ends=self._ends,
-            pad_token=self._pad_token,
-            takes_padding=self._takes_padding,
-        )
-
-    def _make_text_engine(self, **settings: Any) -> TextEngine:
-        return TextEngine(self.model, self.tokenizer, self.engine.attention, **settings)
+        return TextEngine(self._runner, self.engine.attention)
 
     def _encode_prompt(self, request: GenerateRequest) -> tuple[int, ...]:
         if request.max_tokens < 1:
@@ -408,15 +388,9 @@ class HuggingFaceModel(Backend):
 
 
 class PlainModel(HuggingFaceModel):
-    """A causal model as it is, with all of its state, every log-likelihood of which is computed plain."""
+    """The same causal model with all of its state, whose log-likelihoods are all computed plain."""
 
     scores_plain = True
 
     def __init__(self, model: HuggingFaceModel) -> None:
         self.__dict__ = model.__dict__
-
-
-def _pad_token(tokenizer: Any, ends: Sequence[int]) -> int:
-    """A token for padding; it is masked, so any will do that the model knows."""
-    pad = tokenizer.pad_token_id
-    return int(pad) if pad is not None else (ends[0] if ends else 0)

@@ -92,7 +92,7 @@ class Reply:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the row says that there is no reply; an empty text is one."""
+        """Whether the row says that there is no reply; an empty text is a reply."""
         return self.response is None and self.loglikelihoods is None and self.scores is None
 
 

@@ -98,7 +98,7 @@ class DataResponses(SampleBackend):
         return responses_of([Reply(place=sample.place, response=sample.response)], sample)
 
 
-# Whose a reply is
+# Which sample a reply belongs to
 
 
 def assign_replies(
@@ -107,8 +107,8 @@ def assign_replies(
     """The replies to each sample of a suite, by the sample's id, those of several epochs in their order.
 
     By id; by number, where the file counts rows; else by order. Raises ``ReplyProblem`` for replies that have no
-    sample, samples that have no reply (unless ``partial``), two replies to one sample that are no epochs, and rows that
-    are to other questions than the suite's.
+    sample, samples that have no reply (unless ``partial``), two replies to one sample that are not epochs, and replies
+    to other rows than the suite's.
     """
     own = [reply for reply in replies.replies if reply.suite in (None, suite)]
     if not own:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import Tokenizer
-from pytest_llmeval.models.huggingface.hub_cache import cached_snapshot
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
@@ -41,7 +40,13 @@ def local_tokenizer(model: str, given: str | None, found: Found) -> tuple[Tokeni
 
 
 def _snapshot(name: str) -> Path | None:
-    return cached_snapshot(name, None) if name.count("/") <= 1 and ".." not in name else None
+    """Its snapshot in the hub's cache; None where there is none, or the name is no id of the hub."""
+    import huggingface_hub
+
+    try:
+        return Path(huggingface_hub.snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):  # errors of the hub's library are of these kinds
+        return None
 
 
 def _load(model: str, location: str) -> Tokenizer:

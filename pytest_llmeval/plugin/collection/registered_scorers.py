@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoints, entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.wording import relative_path
 
 __all__ = ["RegisteredScorers"]
 
@@ -29,14 +31,16 @@ class RegisteredScorers(Mapping[str, Callable[..., Any]]):
 
     def __init__(self, node: pytest.Collector) -> None:
         self._given: dict[str, Callable[..., Any]] = {}
-        for given in node.session.gethookproxy(node.path).pytest_llmeval_scorers():
+        hook = node.session.gethookproxy(node.path).pytest_llmeval_scorers
+        for given in hook():
             if not isinstance(given, Mapping):
                 raise OptionError(f"{_HOOK}: found a {type(given).__name__}, expected a mapping of names to scorers")
             for name, scorer in given.items():
                 _check_name(name, _HOOK)
                 _check_scorer(name, scorer, _HOOK)
                 if self._given.setdefault(name, scorer) is not scorer:
-                    raise OptionError(f"{_HOOK}: two scorers are called {name!r}; rename one of them")
+                    places = " and ".join(_places(hook, name))
+                    raise OptionError(f"{_HOOK}: two scorers are called {name!r}, in {places}; rename one of them")
         stash = node.config.stash
         if _points_key not in stash:
             stash[_points_key] = entry_points(group=_GROUP)
@@ -69,6 +73,14 @@ class RegisteredScorers(Mapping[str, Callable[..., Any]]):
             if found is not scorer:
                 raise OptionError(f"{first} and {other}: both have a scorer called {name!r}; rename or uninstall one")
         return scorer
+
+
+def _places(hook: Any, name: str) -> Iterator[str]:
+    """The files, or the plugins, that register a scorer of this name."""
+    for found in hook.get_hookimpls():
+        if not (found.wrapper or found.hookwrapper) and name in found.function():
+            file = getattr(found.plugin, "__file__", None)
+            yield found.plugin_name if file is None else relative_path(Path(file))
 
 
 def _check_name(name: str, origin: str) -> None:

@@ -138,7 +138,6 @@ class SampleItem(pytest.Function):
 
     @property
     def settings(self) -> Settings:
-        """The session's settings."""
         return self.config.stash[settings_key]
 
     @property
@@ -146,7 +145,7 @@ class SampleItem(pytest.Function):
         """What the model is asked; made when it is needed, and kept within the ``QuestionMemory`` only."""
         return self.file.evaluation.question(self.sample)
 
-    @property
+    @cached_property
     def key(self) -> SampleKey:
         """What the sample is known by; node ids change with ``--rootdir``."""
         return self.file.info.name, self.model, self.sample.id
@@ -161,7 +160,7 @@ class SampleItem(pytest.Function):
         """Samples of one group can be asked together."""
         return self.model, self.file.info.name
 
-    @property
+    @cached_property
     def member(self) -> Member:
         """The sample's place in the lookahead plan."""
         return Member(

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.models.overridden import is_overridden
+from pytest_llmeval.plugin.models.loading import is_overridden
 from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
-from pytest_llmeval.plugin.single_warnings import is_first_process, warn_once_in_session
+from pytest_llmeval.plugin.process import is_first_process, warn_once_in_session
 from pytest_llmeval.plugin.stash import (
     SampleKey,
     collected_suites_key,
@@ -23,13 +23,7 @@ from pytest_llmeval.plugin.xdist.collected import Collected
 from pytest_llmeval.plugin.xdist.worker import report_usage_errors
 from pytest_llmeval.text.node_ids import split_file
 
-__all__ = [
-    "LimitSamples",
-    "ShardTests",
-    "check_overrides",
-    "collected_in",
-    "remember_suites",
-]
+__all__ = ["LimitSamples", "ShardTests", "check_overrides", "collected_in", "remember_suites"]
 
 
 class LimitSamples:

@@ -20,11 +20,10 @@ from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.models.loading import check_abilities, check_replies
-from pytest_llmeval.plugin.models.overridden import is_overridden
+from pytest_llmeval.plugin.models.loading import check_abilities, check_replies, is_overridden
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.plugin.single_warnings import warn_once_of_suite
+from pytest_llmeval.plugin.process import warn_once_of_suite
 from pytest_llmeval.plugin.stash import suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
@@ -38,7 +37,7 @@ from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
 
-__all__ = ["BenchmarkSuite", "NotASuite", "SuiteFile", "SuiteModel", "SuiteNode", "collect_benchmark"]
+__all__ = ["NotASuite", "PlainFailures", "SuiteFile", "SuiteModel", "collect_benchmark"]
 
 
 _RESERVED_MARKS = frozenset(
@@ -49,7 +48,16 @@ _RESERVED_MARKS = frozenset(
 _question_memory_key = pytest.StashKey[QuestionMemory]()
 
 
-class SuiteNode(pytest.Collector):
+class PlainFailures(pytest.Collector):
+    """A collector that shows one message, without a traceback, for what the user can mend."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, LLMEvalError):
+            return without_commands(printable(str(excinfo.value), keep="\n"))
+        return super().repr_failure(excinfo)
+
+
+class SuiteNode(PlainFailures):
     """A suite, whatever it is written in."""
 
     evaluation: Evaluation
@@ -135,7 +143,7 @@ class SuiteNode(pytest.Collector):
         yield from items
 
     def _take_responses(self, suite: Suite) -> None:
-        """Use the replies that the data carry, unless there is a model: whoever names one has it asked."""
+        """Use the replies that the data carry, unless there is a model to ask."""
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self)
         if not has_model and suite.has_own_responses:
             self.responses, self.lookahead = DataResponses(), Lookahead()
@@ -159,12 +167,6 @@ class SuiteNode(pytest.Collector):
                 raise self.evaluation.suite.error(message, keys=where) from None
             self.add_marker(mark)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """One message without a traceback for what the user can mend."""
-        if isinstance(excinfo.value, LLMEvalError):
-            return without_commands(printable(str(excinfo.value), keep="\n"))
-        return super().repr_failure(excinfo)
-
 
 class SuiteFile(SuiteNode, pytest.Module):
     """A suite file. A Module: autouse fixtures of module scope need one above every item (doctest does the same)."""
@@ -186,7 +188,6 @@ class SuiteFile(SuiteNode, pytest.Module):
         return suite
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
-        """Read the file."""
         return load_suite(self.path, overrides=overrides, shown_path=relative_path(self.path), scorers=scorers)
 
 
@@ -205,7 +206,6 @@ class BenchmarkSuite(SuiteNode):
         return suite
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
-        """Have the class load its rows."""
         shown_path = relative_path(self.path)
         if any(mark.name == "parametrize" for mark in self.own_markers):
             message = "is for test functions; give each variant of a benchmark a class of its own"
@@ -259,7 +259,6 @@ class NotASuite(pytest.File):
     """A YAML file that was named on the command line and that no plugin collects."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Say what a suite begins with."""
         raise self.CollectError(
             f"{self.nodeid}: not a suite: its first key must be `suite`, "
             "and `score` with `samples` or `dataset` must stand at the start of a line"
@@ -268,7 +267,7 @@ class NotASuite(pytest.File):
 
 @contextmanager
 def _collecting_no_garbage() -> Iterator[None]:
-    """No passes of the garbage collector: of items, all of which stay, each would look at all that there are."""
+    """No passes of the garbage collector: all items stay, and each pass would look at all of them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.data.files import Source
-from pytest_llmeval.errors import LLMEvalError, OptionError, SuiteError
-from pytest_llmeval.plugin.collection.suite_nodes import SuiteFile
+from pytest_llmeval.errors import OptionError, SuiteError
+from pytest_llmeval.plugin.collection.suite_nodes import PlainFailures, SuiteFile
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
 from pytest_llmeval.suites.format.overrides import Override
@@ -20,7 +20,6 @@ from pytest_llmeval.suites.lm_eval.load import load_task, read_tasks
 from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.recognize import is_group_file
 from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.wording import relative_path
 
 __all__ = ["TaskGroup", "TaskSuite", "add_named_suites", "collect_installed_folder", "collect_task_file"]
@@ -47,18 +46,16 @@ class TaskSuite(SuiteFile):
         return suite
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
-        """Read the task's file and its data."""
         is_trusted = self.config.stash[settings_key].trust_task_code
         results_scorer = task_results_scorer if is_trusted else None
         return load_task(self.leaf, overrides=overrides, scorers=scorers, results_scorer=results_scorer)
 
 
-class TaskGroup(pytest.Collector):
+class TaskGroup(PlainFailures):
     """A group file. No ``pytest.File``: of those ``--lf`` skips what holds no failed test, and this holds suites."""
 
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path) -> TaskGroup:
-        """The group at ``path``."""
         relative = os.path.relpath(path, parent.config.rootpath)
         group: TaskGroup = cls.from_parent(parent, name=path.name, path=path, nodeid=Path(relative).as_posix())
         return group
@@ -69,12 +66,6 @@ class TaskGroup(pytest.Collector):
             suite = TaskSuite.of_leaf(self, leaf)
             if _is_first(suite):
                 yield suite
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """One message without a traceback for what the user can mend."""
-        if isinstance(excinfo.value, LLMEvalError):
-            return without_commands(printable(str(excinfo.value), keep="\n"))
-        return super().repr_failure(excinfo)
 
 
 def collect_task_file(parent: pytest.Collector, path: Path) -> list[pytest.Collector]:

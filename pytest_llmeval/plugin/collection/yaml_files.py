@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.plugin.single_warnings import warn_once_in_session
+from pytest_llmeval.plugin.process import warn_once_in_session
 from pytest_llmeval.suites.format.sniff import find_suite_key
 
 __all__ = ["collect_yaml_file"]

@@ -127,7 +127,7 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     if terminal is not None and results:
         # The line of the last test is full. With -q and with pytest-xdist the terminal does not know that it is in one.
         terminal.ensure_newline() if terminal.currentfspath else terminal.write_line("")
-        # Of a reporter of its own kind (pytest-sugar) nobody knows what it makes of a word between its lines.
+        # Another reporter (pytest-sugar) may not expect a word between its lines.
         is_usual = type(terminal) is pytest.TerminalReporter
         if is_usual and session.config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) <= 0:
             # The dots of gates stand behind a word of their own, not behind the file of a suite.

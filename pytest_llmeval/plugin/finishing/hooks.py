@@ -10,13 +10,7 @@ import pytest
 
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import runs_tests
-from pytest_llmeval.plugin.stash import (
-    has_model_key,
-    is_sample_key,
-    llm_session_key,
-    num_deselected_key,
-    recorder_key,
-)
+from pytest_llmeval.plugin.stash import has_model_key, is_sample_key, llm_session_key, num_deselected_key, recorder_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.finishing.session import LLMSession
@@ -118,7 +112,7 @@ class Reporting:
             for nodeid, reason in self._uncollected.items():
                 self._session.cannot_collect(nodeid, reason)
             self._session.finish(session, self._failed)
-            if self._is_armed:
+            if self._is_armed and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
                 from pytest_llmeval.plugin.finishing.gate_reports import decide_and_log
 
                 self._session.gates = decide_and_log(session, self._session)

@@ -66,7 +66,7 @@ class LLMSession:
     def exit_code(self, found: object) -> Any:
         """What the session ends with, where others leave ``found``: neither 0 nor 5 after ``fail``.
 
-        Nor where samples were to run and nobody came to count them. A conftest.py may forgive that nothing was
+        Nor where samples were to run and were not counted at the end. A conftest.py may forgive that nothing was
         selected, but not a failed gate.
         """
         forgives = not found or found == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -81,12 +81,11 @@ class LLMSession:
 
     @property
     def has_suites(self) -> bool:
-        """Whether there was any suite in this session."""
         return bool(self._gathered.suites or self._gathered.expected or self._absent or self._gathered.records)
 
     @property
     def absent(self) -> list[SuiteInfo]:
-        """Suites that were collected, and of which no sample was to run."""
+        """Suites that were collected and have no selected sample."""
         return [info for name, info in self._absent.items() if name not in self._gathered.suites]
 
     def add(self, report: pytest.TestReport) -> None:
@@ -105,7 +104,7 @@ class LLMSession:
             self._unrecorded.pop(report.nodeid, None)  # it failed before, and was run again
         if report.nodeid not in self._gathered.expected:
             if report.failed and report.when not in ("setup", "call", "teardown") and report.nodeid not in self._lost:
-                # A worker died in a hand-written test, which may have had scores to record: nobody knows.
+                # A worker died in a hand-written test, which may have had scores to record.
                 self._problem(f"{report.nodeid}: {first_line(redact(str(report.longrepr)))}")
             return
         if report.skipped and report.nodeid not in self._gathered.recorded:  # xfail: it ran, and has a record
@@ -191,7 +190,7 @@ class LLMSession:
             self._problem(f"{', '.join(others[:5])}{', …' if len(others) > 5 else ''}: {reason}")
 
     def cannot_collect(self, nodeid: str, reason: str) -> None:
-        """What stands there, nobody knows: the report's numbers may lack a suite."""
+        """A problem: there may be a suite there that the report's numbers lack."""
         self._problem(f"{nodeid or 'the session'} could not be collected: {first_line(redact(reason))}")
 
     def finish(self, session: pytest.Session, failed: Collection[str]) -> Report:
@@ -306,7 +305,7 @@ class LLMSession:
 
     @property
     def should_print_summary(self) -> bool:
-        """Whether there is anything to tell: not where suites were met by the way and had no model to answer them."""
+        """Whether there are results: not where suites that were not named had no model to answer them."""
         named = self._config.args_source is self._config.ArgsSource.ARGS
         gathered = self._gathered
         return bool(gathered.records or (gathered.expected and named) or (self.report and self.report.gates))

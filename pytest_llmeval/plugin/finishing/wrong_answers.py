@@ -23,7 +23,7 @@ _WHOLE = 5
 _LINES = 20
 """Wrong answers of each suite that -rA and -rp list."""
 _MAX_DESCRIBED = 10
-"""Samples of one hand-written test of which the JUnit file and pytest-html tell."""
+"""Samples of one hand-written test that the JUnit file and pytest-html show."""
 _MAX_TEXT = 100
 _SECTION = "Captured stdout: wrong answer"
 """Begins as JUnit's ``system-out`` wants it."""

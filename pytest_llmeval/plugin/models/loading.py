@@ -17,7 +17,6 @@ from pytest_llmeval.models.registry import calling, check_model, check_model_arg
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
-from pytest_llmeval.plugin.models.overridden import is_overridden
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.process import runs_tests
 from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
@@ -33,6 +32,7 @@ __all__ = [
     "describe_models",
     "device_for",
     "find_device",
+    "is_overridden",
     "load",
     "load_configured",
     "load_or_take",
@@ -44,8 +44,22 @@ _early_key = pytest.StashKey[dict[str, Model]]()
 """Models that were loaded when suites were collected, by name."""
 
 
+_OUR_FIXTURES = "pytest_llmeval.plugin.models.fixtures"
+
+
+def is_overridden(node: pytest.Collector | pytest.Item) -> bool:
+    """Whether what pytest gives to the tests at ``node`` as ``llm_model`` is not ours.
+
+    It may be that of a conftest.py, of a plugin that is loaded after ours, of the module or of the class. An
+    ``llm_model`` that takes ``llm_model`` wraps what there is, and replaces nothing.
+    """
+    # pytest has no public way to ask for the fixtures of a node.
+    definitions = node.session._fixturemanager.getfixturedefs("llm_model", node) or ()
+    found = next((one for one in reversed(definitions) if "llm_model" not in one.argnames), None)
+    return found is not None and getattr(found.func, "__module__", None) != _OUR_FIXTURES
+
+
 def model_options(settings: Settings, device: str | None) -> ModelSettings:
-    """How models are to be loaded."""
     return ModelSettings(
         device=device,
         dtype=settings.dtype,
@@ -98,7 +112,7 @@ def make_importable(config: pytest.Config) -> None:
 
 
 def device_for(request: pytest.FixtureRequest, settings: Settings, model: str) -> str:
-    """The device that this model is put on; whoever runs on none does not have to wait until one is found."""
+    """The device that this model is put on; for a model that needs none, none is looked for."""
     return str(request.getfixturevalue("llm_device")) if settings.spec(model).kind.needs_device else "cpu"
 
 
@@ -173,7 +187,7 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
     runs.
     """
-    from pytest_llmeval.scoring.abilities import inability, method_of
+    from pytest_llmeval.scoring.samples_for_models import inability, method_of
 
     config = node.config
     specs = config.stash[settings_key].model_specs

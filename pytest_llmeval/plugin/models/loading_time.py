@@ -33,7 +33,6 @@ class LoadingTime:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_cancel_timer(self) -> None:
-        """Forget the timer that ends."""
         self._running = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

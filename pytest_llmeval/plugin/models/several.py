@@ -10,8 +10,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.pool import ModelPool
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.plugin.models.loading import device_for, load_or_take
-from pytest_llmeval.plugin.models.overridden import is_overridden
+from pytest_llmeval.plugin.models.loading import device_for, is_overridden, load_or_take
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key
 from pytest_llmeval.text.node_ids import model_nodes

@@ -21,7 +21,7 @@ from pytest_llmeval.plugin.options.parsers import Limit, Shard
 from pytest_llmeval.plugin.options.table import OPTIONS, Option
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.margins import Margin
+    from pytest_llmeval.gates.options import Margin
     from pytest_llmeval.models.settings import ModelArg
     from pytest_llmeval.models.specs import ModelSpec
     from pytest_llmeval.reporting.report.gate_results import GateMode
@@ -98,7 +98,6 @@ class Settings:
         return bool(self.gate) or self.baseline is not None or self.require_gates
 
     def spec(self, model: str) -> ModelSpec:
-        """What one of ``models`` means."""
         return next(spec for spec in self.model_specs if spec.name == model)
 
 

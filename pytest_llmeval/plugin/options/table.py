@@ -192,7 +192,7 @@ OPTIONS: tuple[Option, ...] = (
         name="max_drop",
         kind="list",
         metavar="'METRIC=MARGIN'",
-        parse=parsers.of("gates.margins:Margin.parse"),
+        parse=parsers.of("gates.options:Margin.parse"),
         help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'. Default: 0, of "
         "each suite's primary metric. Can be given several times.",
     ),

@@ -131,7 +131,7 @@ class _EverySecond:
             try:
                 self._tick()
             except OSError:
-                return  # the terminal has gone: whoever writes to it next will say so
+                return  # the terminal has gone: the next write by pytest will say so
 
     def __enter__(self) -> None:
         self._thread.start()

@@ -52,7 +52,6 @@ class FollowQueue:
 
 
 def plan(session: pytest.Session) -> None:
-    """Make the lookahead plan of this process."""
     config, items = session.config, session.items
     batching = batching_of(config)
     samples = [(place, item.nodeid) for place, item in enumerate(items) if isinstance(item, SampleItem)]

@@ -14,10 +14,11 @@ from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
 from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
-from pytest_llmeval.scoring.metrics.summary import definition, skill
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON, ModelIdentity, NotMeasurable, ServerUse, Status, as_builtin
+from pytest_llmeval.types import NotMeasurable, ServerUse, Status, as_builtin
 
 __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
@@ -297,7 +298,7 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
         models = item.config.stash.setdefault(_sent_models_key, set())
         if identity.name not in models:
             models.add(identity.name)
-            payload = dataclasses.replace(payload, model=_identity(identity))
+            payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
         use = getattr(model, "server_use", None)
         uses = item.config.stash.setdefault(_sent_uses_key, {})
         if isinstance(use, ServerUse) and uses.get(identity.name) != use:
@@ -310,10 +311,6 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             use = lookahead.engine_uses.pop(item.group, None)
             payload = dataclasses.replace(payload, engine=use)
     return payload
-
-
-def _identity(identity: ModelIdentity) -> dict[str, JSON]:
-    return dataclasses.asdict(identity)
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -42,12 +42,10 @@ class Collected:
     may_have_others: bool
 
     def encode(self) -> str:
-        """As ASCII JSON."""
         return json.dumps(asdict(self), default=str)
 
     @classmethod
     def decode(cls, text: str) -> Collected:
-        """The opposite of ``encode``."""
         found = json.loads(text)
         infos = {name: list(map(SuiteInfo.from_dict, found[name])) for name in ("suites", "absent")}
         return cls(**{**found, **infos})

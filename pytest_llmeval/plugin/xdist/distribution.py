@@ -85,7 +85,6 @@ class Distribution:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[object]) -> None:
-        """So many workers will start."""
         self._num_workers = len(specs)
 
     @pytest.hookimpl(optionalhook=True)

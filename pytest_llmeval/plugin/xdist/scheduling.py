@@ -96,7 +96,6 @@ class ChunkScheduling:
 
     @property
     def collections(self) -> Mapping[Node, Sequence[str]]:
-        """What each worker collected."""
         return self._collections
 
     @property
@@ -114,7 +113,6 @@ class ChunkScheduling:
 
     @property
     def has_pending(self) -> bool:
-        """Whether any test is still to run."""
         return bool(self._backlog) or any(self._pending.values())
 
     @property
@@ -126,7 +124,6 @@ class ChunkScheduling:
         return None if self._nodeids is None else [self._nodeids[place] for place in sorted(self._open)]
 
     def add_node(self, node: Node) -> None:
-        """A worker has started."""
         self._pending[node] = deque()
 
     def add_node_collection(self, node: Node, collection: Sequence[str]) -> None:
@@ -159,7 +156,6 @@ class ChunkScheduling:
         return True
 
     def mark_test_complete(self, node: Node, item_index: int, duration: float = 0) -> None:
-        """A worker has run a test to its end."""
         pending = self._pending[node]
         if pending and pending[0] == item_index:
             pending.popleft()
@@ -204,7 +200,7 @@ class ChunkScheduling:
             self._backlog.put_back(unit)
         if first.kind == "chunk" and len(left) > 1:
             self._backlog.quarantine(left, bond=first.bond)
-        else:  # nothing was computed ahead for whoever comes after it
+        else:  # nothing was computed ahead for the tests after it
             blamed = left.pop(0)
             self._open.discard(blamed)
             if left:

@@ -31,6 +31,5 @@ def group_of_suite(suite: SuiteReport, compared: tuple[str, ...]) -> Group:
 
 
 def described_group(group: Group) -> str:
-    """A group in a message."""
     suite, model = group
     return f"suite {suite!r}" if model is None else f"suite {suite!r} on {model}"

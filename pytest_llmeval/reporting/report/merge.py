@@ -23,17 +23,21 @@ from pytest_llmeval.reporting.report.groups import (
 )
 from pytest_llmeval.reporting.report.merge_checks import (
     NamedReport,
+    Shards,
     asked_models,
     check_definitions,
     check_models,
     check_suites,
     ends_badly,
+    joined_shards,
+    missing_problem,
+    shards_of,
     uncollected,
+    without_missing,
 )
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.recount import fitting
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, use_of_model
-from pytest_llmeval.reporting.report.shards import Shards, joined_shards, missing_problem, shards_of, without_missing
 from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = ["ChainedRecords", "merge_reports"]

@@ -216,7 +216,6 @@ class Payload:
 
     @classmethod
     def decode(cls, text: str) -> Payload:
-        """The opposite of ``encode``."""
         records, unrecorded, suite, model, engine, use = json.loads(text)
         return cls(
             records=tuple(_record_of(values) for values in records),

@@ -1,8 +1,8 @@
 """A report's numbers, computed from its records anew: a report that was edited, or lost records, is not believed.
 
-Nobody can tell when numbers and records were changed together, in every place. Not compared are how long a sample took
+It cannot be found out where numbers and records were changed together. Not compared are how long a sample took
 and how log-likelihoods were computed, since no gate is about them; nor intervals and standard errors: another version
-of this package or of numpy has others, from the same records. Whoever decides on an interval gets one computed here.
+of this package or of numpy has others, from the same records. A gate on an interval gets one that is computed here.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ from pytest_llmeval.reporting.report.groups import (
 )
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
-from pytest_llmeval.reporting.report.summaries import (
-    average_suites,
-    given_clusters,
-    records_by_category,
-    summary_of,
-)
+from pytest_llmeval.reporting.report.summaries import average_suites, given_clusters, records_by_category, summary_of
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability

@@ -136,8 +136,8 @@ class Report:
     ``created`` is its start, ISO 8601 in UTC. ``collected`` are the names of the suites that it found, whether samples
     of them were to run or not; None where that was not recorded. ``num_failed_tests`` counts tests that failed where
     no record says why (it is unscored, or wrong under ``--llm-strict``): hand-written ones, and samples with a fixture
-    that failed after the score; gates and what could not be collected are not among them; None where nobody wrote that
-    down. ``stopped`` says why it ended early; ``problems`` are
+    that failed after the score; gates and what could not be collected are not among them; None where that was not
+    recorded. ``stopped`` says why it ended early; ``problems`` are
     what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for; those of a
     session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when it was
     made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from pathlib import Path
@@ -15,7 +16,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.storage.report_model import record_from_json
 
-__all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "FileState", "file_state"]
+__all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "FileState", "file_state", "records_at"]
 
 FileState: TypeAlias = tuple[int, int, int]
 """What tells that a file is still the one that was read: its inode, size, and time of change in nanoseconds."""
@@ -77,7 +78,11 @@ class DiskRecords(Sequence[Record]):
     def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
         if isinstance(place, slice):
             return self._of(self._places[place])
-        return next(iter(self._of([self._places[place]])))
+        return next(iter(self.at([place])))
+
+    def at(self, places: Sequence[int]) -> Sequence[Record]:
+        """The records at these places, in this order."""
+        return self._of(array("Q", map(self._places.__getitem__, places)))
 
     def __iter__(self) -> Iterator[Record]:
         return self._each(lambda record: record, self._read)
@@ -124,6 +129,11 @@ class DiskRecords(Sequence[Record]):
         except (ValueError, RecursionError) as error:
             number = _line_number(self._path, offset)
             raise ReportError(f"cannot read the {self._what} {self._path}:{number}: {error}") from None
+
+
+def records_at(records: Sequence[Record], places: Sequence[int]) -> Iterable[Record]:
+    """The records at these places, each read when it is its turn."""
+    return records.at(places) if isinstance(records, DiskRecords) else map(records.__getitem__, places)
 
 
 def file_state(file: int | Path) -> FileState:

@@ -96,7 +96,7 @@ class Journal:
         """The records at these places, in this order, read from disk whenever they are asked for.
 
         Those that could not be written are without their texts. The journal may be closed, but not discarded; until it
-        is closed its file is read even where somebody has removed it.
+        is closed its file is read even if it has been removed.
         """
         return DiskRecords(
             self.path,

@@ -22,7 +22,7 @@ _READ = (1, SCHEMA_VERSION)
 _BUFFER_BYTES = 1 << 18
 _MAX_FIRST_BYTES = 1 << 24
 _MAX_WHOLE_BYTES = 256_000_000
-"""Of a report that somebody reformatted, all of which has to be held in memory at once."""
+"""A report that was reformatted has to be held in memory as a whole."""
 
 
 def read_report(path: Path) -> Report:

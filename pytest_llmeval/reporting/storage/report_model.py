@@ -19,12 +19,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.text.wording import describe
 
-__all__ = [
-    "DamagedPart",
-    "part_from_json",
-    "record_from_json",
-    "report_from_json",
-]
+__all__ = ["DamagedPart", "part_from_json", "record_from_json", "report_from_json"]
 
 T = TypeVar("T")
 
@@ -111,9 +106,6 @@ def _metric(value: object, num_categories: int) -> object:
     """A number in schema 1, which every category had a part in."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return {"value": value, "n": num_categories, "kind": "mean"} if is_number else value
-
-
-# Validators
 
 
 @cache

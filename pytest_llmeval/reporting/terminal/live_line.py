@@ -23,10 +23,10 @@ _MAX_NAME = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """``num_done`` of the session's ``num_total`` samples are answered, of which ``elapsed_s`` went by.
+    """``num_done`` of the session's ``num_total`` samples are answered.
 
-    The seconds are those since the first sample was asked for, without the loading of models. ``background`` says how
-    far a model is that answers in the background, as ``background_texts`` does.
+    ``elapsed_s`` are the seconds since the first request, without the loading of models. ``background`` says how far a
+    model is that answers in the background, as ``background_texts`` does.
     """
 
     model: str

@@ -42,7 +42,7 @@ class Row(NamedTuple):
     """The name of a suite or category, and its numbers.
 
     ``num_samples`` is how many samples the suite has, where that is known: of fewer it is said. ``is_mean``: these are
-    means over the rows above, whose n is no number of samples.
+    means over the rows above, whose n does not count samples.
     """
 
     name: str

@@ -41,12 +41,10 @@ def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
 
 
 def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
-    """The suite as a row of a table."""
     return Row(suite_name(suite, names), suite.summary, suite.info.num_samples if suite.is_selection else None)
 
 
 def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:
-    """The suite's categories as rows of a table."""
     rows = [Row(name, summary) for name, summary in suite.categories.items()]
     return Section(suite_name(suite, names), rows, suite.macro)
 

@@ -35,7 +35,7 @@ _LEAST_NAME = 12
 
 
 class Coloured(str):
-    """Text of which parts have a colour where there are colours; text like any other everywhere else.
+    """Text with colours for its parts, where there are colours; everywhere else it is ordinary text.
 
     ``spans`` are (start, end, colour), in order and apart from each other; colours as pytest's terminal writer names
     them.
@@ -81,7 +81,6 @@ class Table:
         return [max(columns_of(row[place]) for row in whole) for place in range(len(self.headers))]
 
     def fits(self, width: int) -> bool:
-        """Whether the table needs no more than ``width`` columns."""
         return total_width(self.widths) <= width
 
     def only(self, places: Sequence[int]) -> Table:
@@ -225,7 +224,7 @@ def joined_lines(start: str, items: Sequence[str], *, width: int) -> Iterator[st
 def wrapped_lines(text: str, *, width: int, indent: str) -> list[str]:
     """The words of ``text`` on lines of at most ``width`` columns, those after the first indented.
 
-    A word that is longer stays whole: it is a path or a name that somebody will copy. So do an interval and ``n 40``.
+    A word that is longer stays whole: it is a path or a name to be copied. So do an interval and ``n 40``.
     """
     held = _HELD.sub(_HOLD, text)
     lines = textwrap.wrap(

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
-from pytest_llmeval.reporting.storage.spool import Spool
 from pytest_llmeval.scoring.metrics.definitions import shown_order
 from pytest_llmeval.text.escaping import csv_text
 from pytest_llmeval.types import JSON
 
-__all__ = ["COLUMNS", "write_csv"]
+__all__ = ["COLUMNS", "value_columns", "write_csv"]
 
 COLUMNS = (
     *("suite", "model", "id", "category", "cluster", "status", "answer", "target", "no_answer", "chance"),
@@ -31,20 +30,20 @@ def write_csv(report: Report, path: Path) -> None:
     it. Cells of no value, and of values that are no finite number, are empty. Lists and mappings are JSON. No text is a
     formula (see ``csv_text``).
     """
-    names: dict[str, None] = {}
-    with Spool[None]() as spool:
+    columns = value_columns(report)
+    with atomic_write(path, encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*COLUMNS, *map(csv_text, columns.values())])
         for record in report.records:
-            names.update(dict.fromkeys(record.values))
             data = record.to_dict()
-            cells = [_cell(data[name]) for name in COLUMNS]
-            spool.add(None, [cells, {name: _number(value) for name, value in record.values.items()}])
-        ordered = sorted(names, key=shown_order)
-        with atomic_write(path, encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            heads = [f"values.{name}" if name in COLUMNS else name for name in ordered]
-            writer.writerow([*COLUMNS, *(csv_text(head) for head in heads)])
-            for cells, values in spool.rows(None):
-                writer.writerow([*cells, *(values.get(name) for name in ordered)])
+            values = (record.values.get(name) for name in columns)
+            writer.writerow([*(_cell(data[name]) for name in COLUMNS), *map(_cell, values)])
+
+
+def value_columns(report: Report) -> dict[str, str]:
+    """The columns of the samples' values, by the names of these, in the order in which they are shown."""
+    names = sorted({name for record in report.records for name in record.values}, key=shown_order)
+    return {name: f"values.{name}" if name in COLUMNS else name for name in names}
 
 
 def _cell(value: JSON) -> JSON:
@@ -53,12 +52,8 @@ def _cell(value: JSON) -> JSON:
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
-        return _number(value)
+        return value if math.isfinite(value) else None
     return csv_text(_ENCODER.encode(value)) if value else None
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

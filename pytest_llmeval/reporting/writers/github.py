@@ -29,7 +29,6 @@ _CUT = "\n… cut here: GitHub shows 1 MiB of a step's summary.\n"
 
 
 def is_github(environ: Mapping[str, str]) -> bool:
-    """Whether this runs in GitHub Actions."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 

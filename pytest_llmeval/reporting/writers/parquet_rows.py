@@ -11,8 +11,7 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_path
-from pytest_llmeval.reporting.writers.csv_rows import COLUMNS
-from pytest_llmeval.scoring.metrics.definitions import shown_order
+from pytest_llmeval.reporting.writers.csv_rows import COLUMNS, value_columns
 from pytest_llmeval.text.escaping import encodable, printable
 from pytest_llmeval.types import JSON
 
@@ -40,8 +39,7 @@ def write_parquet(report: Report, path: Path) -> None:
         raise LLMEvalError(
             "Parquet needs pyarrow, which is not installed: pip install 'pytest-llmeval-suites[datasets]'"
         ) from None
-    names = sorted({name for record in report.records for name in record.values}, key=shown_order)
-    columns = {name: f"values.{name}" if name in COLUMNS else name for name in names}
+    columns = value_columns(report)
     kinds = {
         **dict.fromkeys(_FLOATS, pyarrow.float64()),
         **dict.fromkeys(_INTEGERS, pyarrow.int64()),

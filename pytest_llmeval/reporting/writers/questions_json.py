@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.report.groups import Group, compared_models, group
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
-from pytest_llmeval.reporting.storage.spool import Spool
+from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.terminal.sample_text import as_text
 from pytest_llmeval.types import JSON
 
@@ -86,24 +86,20 @@ def _parts(report: Report) -> Iterator[str]:
         counted.num_expected += suite.summary.num_expected
         found = (one for one in suite.info.metrics if one == "accuracy" or one.startswith(("pass@", "pass^")))
         counted.deciding = next(found, "accuracy")
-    numbers_of_questions: Counter[Group] = Counter()
-    with Spool[Group]() as spool:
-        for record in report.records:
-            group = group_of_record(record, compared)
-            counted = counts.setdefault(group, _Counts())
-            counted.add(record)
-            numbers_of_questions[group] += 1
-            spool.add(group, [json.dumps(_question(record))])
-        is_list = len(counts) != 1
-        yield "[\n" if is_list else ""
-        for place, (group, counted) in enumerate(counts.items()):
-            yield (
-                ",\n" if place else ""
-            ) + f"{' ' * is_list}{_head(group, counted.metrics(numbers_of_questions[group]))}"
-            for row, (line,) in enumerate(spool.rows(group)):
-                yield f"{',' if row else ''}\n  {line}"
-            yield "\n ]}"
-        yield "\n]\n" if is_list else "\n"
+    places: dict[Group, array[int]] = {}
+    for place, record in enumerate(report.records):
+        group = group_of_record(record, compared)
+        counts.setdefault(group, _Counts()).add(record)
+        places.setdefault(group, array("Q")).append(place)
+    is_list = len(counts) != 1
+    yield "[\n" if is_list else ""
+    for number, (group, counted) in enumerate(counts.items()):
+        own = places.get(group, ())
+        yield (",\n" if number else "") + f"{' ' * is_list}{_head(group, counted.metrics(len(own)))}"
+        for row, record in enumerate(records_at(report.records, own)):
+            yield f"{',' if row else ''}\n  {json.dumps(_question(record))}"
+        yield "\n ]}"
+    yield "\n]\n" if is_list else "\n"
 
 
 def _head(group: Group, metrics: dict[str, JSON]) -> str:

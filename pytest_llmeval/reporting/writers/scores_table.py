@@ -81,9 +81,8 @@ class LoadedReport:
         """Each subject's mean score over those of its items (of ``items``, else of all) that are there and scored.
 
         In the order asked for, else in the report's. NaN for a subject with none. Raises ``ReportError`` as ``scores``
-        does, and for a report on several models where none is chosen, and for a subject that has scores of two
-        metrics, or of one that two suites define otherwise (see ``metric_forms.py``): a mean over those means
-        nothing.
+        does, and for a report on several models where none is chosen, and for a subject that has scores of two metrics,
+        or of one that two suites define otherwise (see ``metric_forms.py``): a mean over those means nothing.
         """
         models = self.report.model_names
         if model is None and len(models) > 1:

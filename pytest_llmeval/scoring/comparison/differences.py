@@ -21,17 +21,10 @@ from pytest_llmeval.scoring.statistics.clustered import (
     standard_error,
 )
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
-from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
+from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
 from pytest_llmeval.types import Score
 
-__all__ = [
-    "Difference",
-    "compare",
-    "has_limits",
-    "largest_unseen",
-    "paired_difference",
-    "paired_proportions_interval",
-]
+__all__ = ["Difference", "compare", "has_limits", "largest_unseen", "paired_difference"]
 
 Pair: TypeAlias = tuple[Score, Score]
 """A sample's scores by the first and the second model."""
@@ -45,11 +38,10 @@ class Difference:
     the mean of the samples' differences, None for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval of the
     difference: Tango's for proportions, Student's t for other means, None for means with n < 2. Where no sample's value
     has changed, it reaches as far as ``largest_unseen``, and is None for a metric without limits. Of proportions,
-    ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
-    Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
-    Student's t interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus
-    metrics they are the metrics themselves too; their difference has the standard error and interval of a paired
-    bootstrap.
+    ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has. Of pooled
+    metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and Student's t
+    interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus metrics they are
+    the metrics themselves too; their difference has the standard error and interval of a paired bootstrap.
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
     and interval are then clustered, as in ``clustered.py``, and None for fewer than ``MIN_CLUSTERS``.
@@ -94,12 +86,11 @@ def compare(
 
 
 def has_limits(name: str) -> bool:
-    """Whether the metric has a lowest and a highest value."""
     return math.isfinite(definition(name).lowest) and math.isfinite(definition(name).highest)
 
 
 def largest_unseen(name: str, n: int, confidence: float = CONFIDENCE) -> float:
-    """How large a difference of the metric can be, either way, of which ``n`` samples (or clusters) show nothing.
+    """How large a difference of the metric, either way, can be although ``n`` samples (or clusters) show none.
 
     ``(highest - lowest) * (1 - ((1 - confidence) / 2) ** (1 / n))``: the upper limit of the share of samples that
     differ, of which none of n does (C. J. Clopper and E. S. Pearson, 1934, doi:10.1093/biomet/26.4.404), times the most
@@ -201,7 +192,7 @@ def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int]
 
 
 def _with_unseen(name: str, found: Difference, clusters: Sequence[int] | None) -> Difference:
-    """Of samples of which none has changed: an interval has a width all the same."""
+    """The difference with an interval of some width, also where no sample has changed."""
     if found.ci_low is not None or are_too_few(clusters) or not has_limits(name):
         return found
     reach = largest_unseen(name, found.n if found.num_clusters is None else found.num_clusters)

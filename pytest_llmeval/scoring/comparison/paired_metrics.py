@@ -22,15 +22,7 @@ from pytest_llmeval.types import Score
 if TYPE_CHECKING:
     from pytest_llmeval.scoring.statistics.null_distribution import Numbers
 
-__all__ = [
-    "PairedMetric",
-    "PairingError",
-    "counted",
-    "listed",
-    "needed_values",
-    "pair_metric",
-    "pooled_over_suites",
-]
+__all__ = ["PairedMetric", "PairingError", "counted", "listed", "needed_values", "pair_metric", "pooled_over_suites"]
 
 Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
@@ -50,9 +42,8 @@ class PairedMetric:
     ``num_worse`` and ``num_better`` count samples; 0 of a metric that samples have no part of their own in.
     ``flipped_to`` says what they became: ``wrong`` or ``right``, ``worse`` or ``better``; None where they have none.
     ``is_zero_or_one``: every sample's value is. ``has_limits``: the metric lies between two. ``is_unchanged``: so is
-    what every sample gives to it.
-    ``num_lacking`` samples have nothing to give to it in the baseline, ``num_unmeasured`` are said to have no meaning
-    for it in one of the two: both are left out.
+    what every sample gives to it. ``num_lacking`` samples have nothing to give to it in the baseline,
+    ``num_unmeasured`` are said to have no meaning for it in one of the two: both are left out.
     """
 
     difference: Difference

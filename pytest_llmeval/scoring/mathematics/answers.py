@@ -41,26 +41,8 @@ _CLOSING: Mapping[str, str] = MappingProxyType({"$": "$", "$$": "$$", r"\[": r"\
 _AND = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _SENTENCE = re.compile(r"[^\n]*?(?=\.(?:\s|\*|$)|\n|$)")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-_WORDS_OF_MATH = frozenset(
-    (
-        "and",
-        "or",
-        "pi",
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "log",
-        "ln",
-        "exp",
-        "sqrt",
-    )
-)
+_FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp", "sqrt")
+_WORDS_OF_MATH = frozenset(("and", "or", "pi", *_FUNCTIONS))
 _COUNTED = re.compile(r"[-−]?\\?[$€£¥]?[-−]?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?")
 
 
@@ -97,7 +79,7 @@ def _after_mark(text: str) -> str | None:
     rest = text[mark.end() :].lstrip(" \t\r\n:*_=")
     spans = _spans(rest[:MAX_ANSWER])
     first = next(spans, None)
-    if first is not None and "\n" not in rest[: first[0]] and not _ends_a_sentence(rest[: first[0]]):
+    if first is not None and "\n" not in rest[: first[0]] and not re.search(r"\.\s", rest[: first[0]]):
         contents, end = [first[1]], first[2]
         for start, content, stop in spans:
             if not _AND.fullmatch(rest, end, start):
@@ -107,10 +89,6 @@ def _after_mark(text: str) -> str | None:
         return ", ".join(contents)
     sentence = _SENTENCE.match(rest[:MAX_ANSWER])
     return None if sentence is None else _plain(sentence[0])
-
-
-def _ends_a_sentence(text: str) -> bool:
-    return re.search(r"\.\s", text) is not None
 
 
 def _plain(sentence: str) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
+from typing import Literal
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
+from pytest_llmeval.scoring.mathematics import worker as math_worker
 from pytest_llmeval.scoring.mathematics.answers import MAX_REPLY, Answer, find_answer, for_math_verify, same_text
 from pytest_llmeval.scoring.mathematics.hendrycks import equal_texts, normal_form, published_box
 from pytest_llmeval.scoring.mathematics.minerva import normalized_answer
 from pytest_llmeval.scoring.mathematics.plain import same_percentage, same_words, time_of_day
-from pytest_llmeval.scoring.mathematics.process import Verdict, shared_process
-from pytest_llmeval.scoring.processes.bounded_process import Bounds
+from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scoring.scorers.replies.numerals import final_number
 from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, said_to_be_cut
@@ -20,7 +23,9 @@ from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathCompare, MathSettings
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
-__all__ = ["MathScorer"]
+__all__ = ["Comparison", "MathProcess", "MathScorer", "Verdict", "shared_process"]
+
+Comparison = Literal["math_verify", "searched", "minerva"]
 
 _WAYS: Mapping[MathCompare, tuple[Extract, ...]] = MappingProxyType(
     {
@@ -50,7 +55,6 @@ class MathScorer(SettingsScorer[MathSettings]):
 
     @property
     def ways(self) -> tuple[Extract, ...]:
-        """How a reply is searched, in order."""
         return self.settings.extract or _WAYS[self.settings.compare]
 
     @property
@@ -97,7 +101,7 @@ class MathScorer(SettingsScorer[MathSettings]):
     def _vote(self, answer: str | None) -> str | None:
         r"""One form for ``1/2``, ``0.5``, ``\frac{1}{2}`` and ``\dfrac12``, by their texts alone.
 
-        Of right and wrong answers alike, so that neither gathers more votes than the other.
+        The same for right and for wrong answers, so that neither gathers more votes than the other.
         """
         if answer is None:
             return None
@@ -114,7 +118,6 @@ class MathScorer(SettingsScorer[MathSettings]):
         return self.ways == ("math_verify",)
 
     def _expected(self, text: str) -> str:
-        """The answer in a target."""
         box = last_box if self.settings.compare == "math_verify" else published_box
         boxed = box(text[-MAX_REPLY:])
         if boxed is not None:
@@ -175,3 +178,42 @@ def _version(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether two expressions are equal, and what each was read as (None: as text only).
+
+    ``note`` says what a library could not do with them. ``problem`` says why they were not compared at all: for want of
+    time or memory, or because the process ended or did not start. ``equal`` is then False.
+    """
+
+    equal: bool
+    target: str | None = None
+    reply: str | None = None
+    note: str | None = None
+    problem: str | None = None
+
+
+class MathProcess(BoundedProcess):
+    """Compares one pair at a time; a second thread waits."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: str(math_worker.__file__), "compares mathematics")
+
+    def compare(self, comparison: Comparison, target: str, reply: str, bounds: Bounds) -> Verdict:
+        """Compare a target and a reply. Never raises for what they hold: ``problem`` says what went wrong."""
+        try:
+            return Verdict(**self.compute(comparison, {"target": target, "reply": reply}, bounds))
+        except ProcessError as error:
+            return Verdict(False, problem=str(error))
+
+
+@cache
+def shared_process() -> MathProcess:
+    """The one of this process, whatever the number of suites and scorers.
+
+    The only thing kept for all: a scorer is a frozen value, and a process of its own for each would cost every suite a
+    second and a hundred megabytes. It holds no result; a comparison is the same in any process.
+    """
+    return MathProcess()

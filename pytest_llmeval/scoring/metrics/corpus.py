@@ -103,8 +103,7 @@ def _resampled(
     units = _units(pairs, clusters, lambda pair: [[sample[need] for need in formula.needs] for sample in pair])
     sums = [formula.sums(side) for side in zip(*chain.from_iterable(units), strict=True)]
     if len(sums) == 1:
-        value = sums[0].value
-        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), lambda total: _finite(value(total)))
+        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), sums[0].value)
     rows = [list(chain.from_iterable(parts)) for parts in zip(*(own.rows for own in sums), strict=True)]
     edges = list(pairwise(accumulate((len(own.rows[0]) for own in sums), initial=0)))
     return bootstrap_of_sums(
@@ -143,7 +142,7 @@ def _gain(values: Iterable[float | None]) -> float | None:
     *earlier, last = values
     if last is None or None in earlier:
         return None
-    return _finite(last - math.fsum(value for value in earlier if value is not None))
+    return last - math.fsum(value for value in earlier if value is not None)
 
 
 def _finite(value: float | None) -> float | None:

@@ -202,7 +202,7 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
 
 
 def definition(name: str, better: Mapping[str, str] = _NO_DIRECTIONS) -> MetricDefinition:
-    """The definition of a metric's name; one that is not ours is a mean, of which ``better`` may know the direction.
+    """The definition of a metric's name; one that is not ours is a mean, whose direction ``better`` may know.
 
     ``better`` says "higher" or "lower" by name, as a scorer does.
     ``flexible.accuracy``, the accuracy of one scorer of several, is defined as ``accuracy`` is, under its own name.

@@ -1,4 +1,4 @@
-"""Which scores lack a metric, and of which of them their scorer says that it has no meaning there."""
+"""Which scores lack a metric, and which of these lack it because their scorer says that it has no meaning there."""
 
 from __future__ import annotations
 

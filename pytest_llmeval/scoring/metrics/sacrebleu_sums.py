@@ -6,8 +6,8 @@ All are on sacrebleu's scale, on which 100 is perfect (0 for TER). The samples' 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -45,6 +45,7 @@ CHRF_NAMES: Mapping[int, str] = MappingProxyType({0: "chrf", 1: "chrf_p", 2: "ch
 
 _CHAR_ORDER = 6
 _BLEU = regex.compile(r"bleu_([1-9]\d?)")
+_BLEU_SMOOTHING = ("bleu_smoothing", "bleu_smooth_value")
 _TER_NEEDS = ("ter_edits", "ter_reference_length")
 _INGREDIENT = regex.compile(
     r"bleu_(?:length|reference_length|smoothing|smooth_value|(?:matches|ngrams)_\d+)"
@@ -56,19 +57,28 @@ _INGREDIENT = regex.compile(
 def translation_formula(name: str) -> CorpusFormula | None:
     """The corpus formula of ``bleu_1``, ``bleu_2``, …, ``chrf``, ``chrf_p``, ``chrf_pp``, ``ter``; None for others."""
     if found := _BLEU.fullmatch(name):
-        return _bleu_formula(int(found[1]))
+        order = int(found[1])
+        return _formula(_bleu_sums(order), _BLEU_SMOOTHING, partial(_bleu_of, order, effective_order=False))
     for word_order, own in CHRF_NAMES.items():
         if name == own:
-            return _chrf_formula(word_order)
-    return CorpusFormula(_TER_NEEDS, _ter_sums) if name == "ter" else None
+            return _formula(_chrf_sums(word_order), (_chrf_beta(word_order),), partial(_chrf_of, word_order))
+    return _formula(_TER_NEEDS, (), ter_of) if name == "ter" else None
+
+
+def _formula(summed: tuple[str, ...], same: tuple[str, ...], value: Callable[..., float]) -> CorpusFormula:
+    """``value`` of the sums of the ingredients ``summed``, and of those that are the ``same`` for all samples."""
+
+    def sums(samples: Sequence[Ingredients]) -> Sums:
+        constants = [samples[0][name] for name in same]
+        rows = [[sample[name] for name in summed] for sample in samples]
+        return Sums(rows, lambda total: value(total, *constants))
+
+    return CorpusFormula((*summed, *same), sums)
 
 
 def is_translation_ingredient(name: str) -> bool:
     """Whether the name is one of the numbers that the corpus metrics here are made of."""
     return _INGREDIENT.fullmatch(name) is not None
-
-
-# BLEU
 
 
 @lru_cache(maxsize=8)  # a tokenizer's model is read once in a process
@@ -103,20 +113,8 @@ def sentence_bleu(counts: Ingredients, k: int) -> float:
     """BLEU of one reply with n-grams up to ``k``, as ``sacrebleu.sentence_bleu``: orders that it is too short for are
     left out (``effective_order``).
     """
-    return _bleu_of([counts[name] for name in _bleu_sums(k)], k, *_smoothing_of(counts), effective_order=True)
-
-
-def _bleu_formula(k: int) -> CorpusFormula:
-    names = _bleu_sums(k)
-
-    def sums(samples: Sequence[Ingredients]) -> Sums:
-        smoothing, smooth_value = _smoothing_of(samples[0])
-        return Sums(
-            [[sample[name] for name in names] for sample in samples],
-            lambda total: _bleu_of(total, k, smoothing, smooth_value, effective_order=False),
-        )
-
-    return CorpusFormula((*names, "bleu_smoothing", "bleu_smooth_value"), sums)
+    smoothing = (counts[name] for name in _BLEU_SMOOTHING)
+    return _bleu_of(k, [counts[name] for name in _bleu_sums(k)], *smoothing, effective_order=True)
 
 
 def _bleu_sums(k: int) -> tuple[str, ...]:
@@ -129,10 +127,11 @@ def _bleu_sums(k: int) -> tuple[str, ...]:
     )
 
 
-def _bleu_of(
-    counts: Sequence[float], k: int, smoothing: str, smooth_value: float | None, *, effective_order: bool
-) -> float:
+def _bleu_of(k: int, counts: Sequence[float], method: float, value: float, *, effective_order: bool) -> float:
+    """``method`` and ``value`` are the ingredients ``_BLEU_SMOOTHING``."""
     from sacrebleu.metrics.bleu import BLEU
+
+    smoothing = SMOOTHINGS[int(method)]
 
     # Whole numbers, but for samples that are means over epochs; sacrebleu shows the lengths as whole ones.
     length, reference_length, *ngrams = cast("list[int]", list(counts))
@@ -142,7 +141,7 @@ def _bleu_of(
         sys_len=round(length),
         ref_len=round(reference_length),
         smooth_method=smoothing,
-        smooth_value=smooth_value,
+        smooth_value=value if smoothing in ("floor", "add-k") else None,
         effective_order=effective_order,
         max_ngram_order=k,
     )
@@ -154,14 +153,6 @@ def _smooth_value(smoothing: str, value: float | None) -> float:
     from sacrebleu.metrics.bleu import BLEU
 
     return value if value is not None else float(BLEU.SMOOTH_DEFAULTS[smoothing] or 0.0)
-
-
-def _smoothing_of(counts: Ingredients) -> tuple[str, float | None]:
-    smoothing = SMOOTHINGS[int(counts["bleu_smoothing"])]
-    return smoothing, counts["bleu_smooth_value"] if smoothing in ("floor", "add-k") else None
-
-
-# chrF
 
 
 @lru_cache(maxsize=16)
@@ -182,20 +173,7 @@ def chrf_counts(text: str, references: Sequence[str], settings: ChrfSettings, wo
 
 def sentence_chrf(counts: Ingredients, word_order: int) -> float:
     """The chrF of one reply, as ``sacrebleu.sentence_chrf``."""
-    return _chrf_of([counts[name] for name in _chrf_sums(word_order)], word_order, counts[_chrf_beta(word_order)])
-
-
-def _chrf_formula(word_order: int) -> CorpusFormula:
-    names = _chrf_sums(word_order)
-
-    def sums(samples: Sequence[Ingredients]) -> Sums:
-        beta = samples[0][_chrf_beta(word_order)]
-        return Sums(
-            [[sample[name] for name in names] for sample in samples],
-            lambda total: _chrf_of(total, word_order, beta),
-        )
-
-    return CorpusFormula((*names, _chrf_beta(word_order)), sums)
+    return _chrf_of(word_order, [counts[name] for name in _chrf_sums(word_order)], counts[_chrf_beta(word_order)])
 
 
 def _chrf_sums(word_order: int) -> tuple[str, ...]:
@@ -212,12 +190,9 @@ def _chrf_beta(word_order: int) -> str:
     return f"{CHRF_NAMES[word_order]}_beta"
 
 
-def _chrf_of(counts: Sequence[float], word_order: int, beta: float) -> float:
+def _chrf_of(word_order: int, counts: Sequence[float], beta: float) -> float:
     found = _chrf(word_order, int(beta))._compute_score_from_stats(cast("list[int]", list(counts)))
     return min(100.0, float(found.score))
-
-
-# TER
 
 
 @lru_cache(maxsize=8)
@@ -234,7 +209,6 @@ def ter_counts(text: str, references: Sequence[str], settings: TerSettings) -> d
 
 
 def ter_words(text: str, settings: TerSettings) -> list[str]:
-    """The words that TER compares."""
     tokenized: str = _ter(settings).tokenizer(text.rstrip())
     return tokenized.split()
 
@@ -245,7 +219,3 @@ def ter_of(counts: Sequence[float]) -> float:
     if length > 0:
         return 100 * (edits / length)
     return 100.0 if edits > 0 else 0.0
-
-
-def _ter_sums(samples: Sequence[Ingredients]) -> Sums:
-    return Sums([[sample[name] for name in _TER_NEEDS] for sample in samples], ter_of)

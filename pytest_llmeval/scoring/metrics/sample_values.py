@@ -31,10 +31,11 @@ def ingredients(scores: Iterable[Score], name: str) -> list[Ingredients]:
     (prefix, _), needs = split_name(name), made_of(name)
     if not needs:
         return []
+    names = {prefix + need: need for need in needs}
     return [
-        {need: float(score.values[prefix + need]) for need in needs}
+        {need: float(score.values[name]) for name, need in names.items()}
         for score in scores
-        if score.status != "unscored" and all(prefix + need in score.values for need in needs)
+        if score.status != "unscored" and names.keys() <= score.values.keys()
     ]
 
 

@@ -11,19 +11,10 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
 
 from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
-from pytest_llmeval.scoring.metrics.definitions import (
-    METRICS,
-    WILDCARD,
-    Kind,
-    MetricDefinition,
-    definition,
-    is_known,
-    shown_order,
-    split_name,
-)
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
 from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
-from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill, skill_interval
+from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
     are_too_few,
@@ -37,21 +28,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
 from pytest_llmeval.types import Score
 
-__all__ = [
-    "METRICS",
-    "Interval",
-    "Kind",
-    "Metric",
-    "MetricDefinition",
-    "by_category",
-    "definition",
-    "expanded",
-    "is_carried",
-    "names_in",
-    "skill",
-    "summarize",
-    "why_no_interval",
-]
+__all__ = ["Interval", "Metric", "by_category", "expanded", "is_carried", "names_in", "summarize", "why_no_interval"]
 
 T = TypeVar("T")
 
@@ -304,10 +281,6 @@ def _within(name: str, interval: tuple[float, float], lowest: float = -math.inf)
     return max(interval[0], metric.lowest, lowest), min(interval[1], metric.highest)
 
 
-def _is_skill(name: str) -> bool:
-    return split_name(name)[1] == "skill"
-
-
 def _with_skill(scores: Iterable[Score]) -> list[Score]:
     return [score for score in scores if score.status != "unscored" and "skill" in score.values]
 
@@ -332,11 +305,11 @@ def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
         if ingredients(scores, name):
             kinds[name] = kind
             continue
-        if kind != "count" and not _is_skill(name):
+        if kind != "count" and split_name(name)[1] != "skill":
             values = _values(scores, name)
             is_open = not is_known(name) or split_name(name)[1] == "score"
             if values and (is_open or kind in ("proportion", "pooled", "corpus")):
                 # A user may record any value under any name; only zeros and ones have a proportion's interval.
-                kind = "proportion" if all(value in (0.0, 1.0) for value in values) else "mean"
+                kind = "proportion" if {0.0, 1.0}.issuperset(values) else "mean"
         kinds[name] = kind
     return kinds

@@ -4,8 +4,8 @@ It is a file to run, with the file of a module that says what can be computed, a
 reads one JSON document per line from its standard input (first the caller's ``sys.path``, then requests) and writes one
 per line to its standard output.
 
-It ends when its input does, in the middle of a computation too, so that it does not outlive whoever started it: a
-thread reads the input, and ends the process where that ends. The thread cannot run while one call of a C function
+It ends when its input does, in the middle of a computation too, so that it does not outlive the process that started
+it: a thread reads the input, and ends the process where that ends. The thread cannot run while one call of a C function
 computes. On Linux the system then ends the process, by the signal that a second pipe, into which nothing is written,
 makes when its other end is closed; elsewhere such a call is left its bound on time.
 

@@ -43,7 +43,7 @@ def two_ends(text: str) -> tuple[str, dict[str, JSON]]:
 
 
 def said_to_be_cut(text: str, judged_chars: int) -> dict[str, JSON]:
-    """What details say of a reply of which no more than ``judged_chars`` characters are judged; nothing of others."""
+    """Entries for ``details`` where no more than ``judged_chars`` characters of a reply are judged; else none."""
     return {"reply_chars": len(text), "judged_chars": judged_chars} if len(text) > judged_chars else {}
 
 

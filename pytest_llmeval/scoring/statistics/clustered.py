@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_llmeval.scoring.statistics import intervals as statistics
+from pytest_llmeval.scoring.statistics import intervals
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean
 
 __all__ = [
@@ -53,7 +53,6 @@ def cluster_numbers(clusters: Sequence[str | None]) -> list[int] | None:
 
 
 def count_clusters(clusters: Sequence[int]) -> int:
-    """How many different ones there are."""
     return len(set(clusters))
 
 
@@ -73,20 +72,33 @@ def are_too_few(clusters: Sequence[int] | None) -> bool:
 def standard_error(values: Sequence[float], clusters: Sequence[int] | None = None) -> float | None:
     """Standard error of the mean over samples; ``clusters[i]`` is the cluster of ``values[i]``.
 
-    Without clusters, here and below, it is that of independent samples, as ``intervals.py`` has it.
+    Without clusters, here and below, samples are independent, and it is ``sqrt(sum((x - mean)²) / (n - 1) / n)``. None
+    for fewer than two values.
     """
-    if clusters is None:
-        return statistics.standard_error(values)
-    return statistics.ratio_standard_error(*_sums_and_sizes(values, clusters))
+    if clusters is not None:
+        return intervals.ratio_standard_error(*_sums_and_sizes(values, clusters))
+    intervals.check_finite(values)
+    n = len(values)
+    if n < 2:
+        return None
+    centre = mean(values)
+    return math.sqrt(math.fsum([(value - centre) ** 2 for value in values]) / (n - 1) / n)
 
 
 def mean_interval(
     values: Sequence[float], clusters: Sequence[int] | None = None, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """Student's t interval of the mean over samples, as (low, high). It is not cut at the limits of the metric."""
-    if clusters is None:
-        return statistics.mean_interval(values, confidence)
-    return statistics.ratio_interval(*_sums_and_sizes(values, clusters), confidence)
+    """Student's t interval of the mean over samples, as (low, high). It is not cut at the limits of the metric.
+
+    n - 1 degrees of freedom, of n samples or clusters; None for fewer than two values.
+    """
+    if clusters is not None:
+        return intervals.ratio_interval(*_sums_and_sizes(values, clusters), confidence)
+    error = standard_error(values)
+    if error is None:
+        return None
+    half, centre = intervals.t_quantile(len(values) - 1, confidence) * error, mean(values)
+    return centre - half, centre + half
 
 
 def proportion_interval(
@@ -99,11 +111,11 @@ def proportion_interval(
     not: of 20 clusters of 5 samples that are correlated by 0.3 it covers 92%.
     """
     if clusters is None:
-        return statistics.wilson_interval(int(math.fsum(values)), len(values), confidence)
+        return intervals.wilson_interval(int(math.fsum(values)), len(values), confidence)
     observed, num_clusters = mean(values), count_clusters(clusters)
-    error = statistics.ratio_standard_error(*_sums_and_sizes(values, clusters))
+    error = intervals.ratio_standard_error(*_sums_and_sizes(values, clusters))
     worth = worth_of(observed * (1 - observed), error, len(values), num_clusters)
-    return statistics.wilson_limits(observed, worth, statistics.t_quantile(num_clusters - 1, confidence))
+    return intervals.wilson_limits(observed, worth, intervals.t_quantile(num_clusters - 1, confidence))
 
 
 def bootstrapped_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> tuple[float, float] | None:
@@ -121,8 +133,8 @@ def bootstrapped_ratio(
     if clusters is not None:
         numerators, denominators = cluster_sums(numerators, clusters), cluster_sums(denominators, clusters)
     rows = sorted(zip(numerators, denominators, strict=True))
-    found = statistics.bootstrap_of_sums(rows, lambda sums: sums[0] / sums[1] if sums[1] > 0 else None)
-    return None if found is None else statistics.with_width((found.low, found.high))
+    found = intervals.bootstrap_of_sums(rows, lambda sums: sums[0] / sums[1] if sums[1] > 0 else None)
+    return None if found is None else intervals.with_width((found.low, found.high))
 
 
 def worth_of(variance: float, error: float | None, n: int, num_clusters: int) -> float:
@@ -140,7 +152,7 @@ def worth_of(variance: float, error: float | None, n: int, num_clusters: int) ->
 
 
 def _sums_and_sizes(values: Sequence[float], clusters: Sequence[int]) -> tuple[list[float], list[float]]:
-    statistics.check_finite(values)
+    intervals.check_finite(values)
     num_clusters = count_clusters(clusters)
     if num_clusters < MIN_CLUSTERS:
         raise ValueError(f"{num_clusters} clusters are too few for a standard error, which takes {MIN_CLUSTERS}")

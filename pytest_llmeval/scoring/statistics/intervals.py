@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import filterfalse
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -20,11 +21,9 @@ __all__ = [
     "bootstrap_of_sums",
     "check_finite",
     "mean",
-    "mean_interval",
     "normal_quantile",
     "ratio_interval",
     "ratio_standard_error",
-    "standard_error",
     "t_quantile",
     "wilson_interval",
     "wilson_limits",
@@ -40,6 +39,8 @@ NUM_RESAMPLES = 1000
 _SEED = 0
 _MAX_HELD = 1_000_000
 """Numbers in memory at a time."""
+_MAX_UNTHREADED = 1 << 14
+"""Numbers that are multiplied by a narrow table faster in one thread than in several, which wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,25 +67,11 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def standard_error(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, ``sqrt(sum((x - mean)²) / (n - 1) / n)``; None for fewer than two values.
-
-    ``ValueError`` for a value that is not finite.
-    """
-    check_finite(values)
-    n = len(values)
-    if n < 2:
-        return None
-    centre = mean(values)
-    return math.sqrt(math.fsum([(value - centre) ** 2 for value in values]) / (n - 1) / n)
-
-
 def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Wilson's score interval of a proportion, without continuity correction, as (low, high).
 
-    Solves ``|p - successes/n| = z sqrt(p (1 - p) / n)`` for p (E. B. Wilson, 1927,
-    doi:10.1080/01621459.1927.10502953). Raises ``ValueError`` where ``0 <= successes <= n`` and ``1 <= n`` do not
-    hold.
+    Solves ``|p - successes/n| = z sqrt(p (1 - p) / n)`` for p (E. B. Wilson, 1927, doi:10.1080/01621459.1927.10502953).
+    Raises ``ValueError`` where ``0 <= successes <= n`` and ``1 <= n`` do not hold.
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"{successes} successes in {n} trials have no proportion")
@@ -100,19 +87,6 @@ def wilson_limits(observed: float, n: float, z: float) -> tuple[float, float]:
     low = 0.0 if observed <= 0 else max(0.0, centre - half)
     high = 1.0 if observed >= 1 else min(1.0, centre + half)
     return low, high
-
-
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Student's t interval of the mean with n - 1 degrees of freedom, as (low, high); None for fewer than two values.
-
-    It is not cut at the limits of the metric. ``ValueError`` for a value that is not finite.
-    """
-    error = standard_error(values)
-    if error is None:
-        return None
-    half = t_quantile(len(values) - 1, confidence) * error
-    centre = mean(values)
-    return centre - half, centre + half
 
 
 def with_width(interval: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -169,8 +143,8 @@ def bootstrap_of_sums(
 
     ``rows`` holds one row of numbers for each sample; ``statistic`` takes the sums of the columns over samples drawn
     with replacement, as many as there are. The result depends on the rows, their order and ``seed`` alone. None for
-    fewer than two samples, and where the statistic is None for more than one resample in twenty: those resamples are
-    left out.
+    fewer than two samples, and where the statistic is None, or not finite, for more than one resample in twenty: those
+    resamples are left out.
     """
     import numpy as np
 
@@ -178,21 +152,40 @@ def bootstrap_of_sums(
     if n < 2:
         return None
     table = np.asarray(rows, dtype=float)
+    drawn = _kept_resamples if n * num_resamples <= _MAX_HELD else _resamples
+    values: list[float | None] = []
+    for counts in drawn(n, num_resamples, seed):
+        values += map(statistic, (counts.astype(float) @ table).tolist())
+    return _bootstrapped(values, n)
+
+
+def _resamples(n: int, num_resamples: int, seed: int) -> Iterator[NDArray[np.integer]]:
+    """How often each of ``n`` samples is drawn, a row for each resample; so many rows at a time as memory may hold."""
+    import numpy as np
+
     at_once = max(1, _MAX_HELD // n)
     random = np.random.default_rng(seed)
-    values: list[float | None] = []
     for start in range(0, num_resamples, at_once):
         count = min(at_once, num_resamples - start)
         drawn = random.integers(n, size=(count, n), dtype=np.int32)  # the numbers of int64, in half the time
-        weights = np.bincount((drawn + n * np.arange(count)[:, None]).ravel(), minlength=count * n)
-        values += map(statistic, (weights.reshape(count, n).astype(float) @ table).tolist())
-    return _bootstrapped(values, n)
+        counts = np.bincount((drawn + n * np.arange(count)[:, None]).ravel(), minlength=count * n)
+        yield counts.reshape(count, n)
+
+
+@lru_cache(maxsize=4)
+def _kept_resamples(n: int, num_resamples: int, seed: int) -> tuple[NDArray[np.integer], ...]:
+    """The same for few samples, kept: a suite's categories have the same few sizes again and again."""
+    (counts,) = _resamples(n, num_resamples, seed)
+    at_once = max(1, _MAX_UNTHREADED // n)
+    return tuple(counts[start : start + at_once].astype("int32") for start in range(0, num_resamples, at_once))
 
 
 def _bootstrapped(values: Sequence[float | None], n: int) -> Bootstrapped | None:
     import numpy as np
 
-    found: NDArray[np.float64] = np.array([value for value in values if value is not None], dtype=float)
+    found: NDArray[np.float64] = np.array(
+        [value for value in values if value is not None and math.isfinite(value)], dtype=float
+    )
     if len(found) < 2 or len(found) < 0.95 * len(values):
         return None
     above = NormalDist().cdf(math.sqrt(n / (n - 1)) * t_quantile(n - 1, CONFIDENCE))

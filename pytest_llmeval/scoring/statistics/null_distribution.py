@@ -19,7 +19,7 @@ __all__ = ["NullDistribution", "flipped_sums", "swapped_values"]
 
 _SEED = 0
 _MAX_ENUMERATED = 15
-"""Units of which all signs are tried."""
+"""All signs are tried of at most so many units."""
 _MAX_ENUMERATED_VALUES = 4096
 """Assignments that are all tried where each costs a call."""
 _MAX_HELD = 2_000_000

@@ -1,4 +1,4 @@
-"""The interval of a difference of two proportions over the same samples, of which some were gained and some lost."""
+"""The interval of a difference of two proportions over the same samples, some of them gained and some lost."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, refuse_here, whole
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, each_once, refuse_here, whole
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
 __all__ = ["MAX_EPOCHS", "EpochsSpec", "Reductions", "reduction_parts", "reduction_problem"]
@@ -43,19 +43,10 @@ def _reduction(name: str) -> str:
     return name
 
 
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    if not names:
-        raise refuse_here("found an empty list, expected one reduction or more")
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise refuse_here(f"found {quoted(name)} twice, expected each reduction once")
-    return names
-
-
 Reductions: TypeAlias = Annotated[
     tuple[Annotated[str, AfterValidator(_reduction)], ...],
     FROM_LIST,
-    AfterValidator(_distinct),
+    AfterValidator(each_once("reduction")),
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     WithJsonSchema(
         {

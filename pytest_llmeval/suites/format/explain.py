@@ -29,17 +29,22 @@ _EXPECTED = {
     "string_too_short": "text that is not empty",
     "finite_number": "a finite number",
 }
+_BOUNDS = {
+    "greater_than_equal": ("of at least", "ge"),
+    "less_than_equal": ("of at most", "le"),
+    "greater_than": ("above", "gt"),
+}
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-def explain(error: ValidationError) -> Iterator[tuple[str, Keys]]:
-    """Each error as a sentence, and the keys at which it stands."""
+def explain(error: ValidationError, root: type[BaseModel] = SuiteSpec) -> Iterator[tuple[str, Keys]]:
+    """Each error in what ``root`` reads as a sentence, and the keys at which it stands."""
     for detail in error.errors():
         keys: Keys = (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
-        yield _sentence(detail, keys), keys
+        yield _sentence(detail, keys, root), keys
 
 
-def _sentence(detail: ErrorDetails, keys: Keys) -> str:
+def _sentence(detail: ErrorDetails, keys: Keys, root: type[BaseModel]) -> str:
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
     found = detail["input"]
@@ -49,7 +54,7 @@ def _sentence(detail: ErrorDetails, keys: Keys) -> str:
         return f"{dotted(keys)}: {context['message']}"
     if kind in ("extra_forbidden", "llmeval_unknown_key"):
         above = keys[:-1]
-        expected = expected_one_of(str(keys[-1]), _keys_at(above)) if kind == "extra_forbidden" else ""
+        expected = expected_one_of(str(keys[-1]), _keys_at(above, root)) if kind == "extra_forbidden" else ""
         return f"unknown key {quoted(str(keys[-1]))}{f' in {dotted(above)}' if above else ''}{expected}"
     if kind == "missing":
         return f"the key {quoted(str(keys[-1]))} is missing{f' in {dotted(keys[:-1])}' if keys[:-1] else ''}"
@@ -63,24 +68,21 @@ def _expected(kind: str, context: dict[str, Any], found: object) -> str:
         words = _QUOTED.findall(str(context["expected"]))
         near = nearest(found, words) if isinstance(found, str) else None
         return f"one of {', '.join(words)}" + (f"; did you mean {quoted(near)}?" if near else "")
-    if kind == "greater_than_equal":
-        return f"a number of at least {context['ge']:g}"
-    if kind == "less_than_equal":
-        return f"a number of at most {context['le']:g}"
+    if kind in _BOUNDS:
+        relation, bound = _BOUNDS[kind]
+        return f"a number {relation} {context[bound]:g}"
     if kind == "too_short":
         count = context["min_length"]
         return f"at least {count} {'entry' if count == 1 else 'entries'}"
-    if kind == "greater_than":
-        return f"a number above {context['gt']:g}"
     expected = _EXPECTED.get(kind, kind)
     if expected == "text" and isinstance(found, bool | int | float):
         return expected + "; put it in quotes"
     return expected
 
 
-def _keys_at(keys: Keys) -> list[str]:
-    """The keys of the format that can stand in the mapping at ``keys``."""
-    parts: list[Any] = [SuiteSpec]
+def _keys_at(keys: Keys, root: type[BaseModel]) -> list[str]:
+    """The keys that can stand in the mapping at ``keys``."""
+    parts: list[Any] = [root]
     for key in keys:
         parts = [below for part in parts for below in _below(part, key)]
     models = [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]

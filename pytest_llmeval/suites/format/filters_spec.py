@@ -6,8 +6,16 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, one_key_schema, refuse_here, unknown_key
-from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+from pytest_llmeval.suites.format.spec import (
+    FROM_LIST,
+    Spec,
+    expected_here,
+    name_and_settings,
+    one_key_schema,
+    refuse_here,
+    with_kind,
+)
+from pytest_llmeval.text.wording import describe, quoted
 
 __all__ = [
     "FILTERS",
@@ -179,30 +187,15 @@ def _named(value: object) -> object:
     """``strip``, ``{after: "####"}`` and ``{after: {marker: "####"}}`` as ``{kind: …, …}``."""
     if isinstance(value, BaseModel):
         return value
-    name: object
-    settings: object
-    if isinstance(value, str):
-        name, settings = value, None
-    elif isinstance(value, dict) and len(value) == 1:
-        ((name, settings),) = value.items()
-    else:
-        raise refuse_here(f"found {describe(value)}, expected the name of a filter, or one name with its settings")
-    if not isinstance(name, str) or name not in FILTERS:
-        raise refuse_here(f"there is no filter {quoted(str(name))}{expected_one_of(str(name), FILTERS)}")
-    if settings is None:
-        settings = {}
-    elif name in _SHORT and isinstance(settings, str):
+    name, settings = name_and_settings(value, "filter", FILTERS)
+    if name in _SHORT and isinstance(settings, str):
         settings = {_SHORT[name]: settings}
     elif name == "map" and isinstance(settings, dict) and not isinstance(settings.get("values"), dict):
         for text, other in settings.items():
             if isinstance(other, bool) or not isinstance(other, str | int):
                 raise refuse_here(f"found {describe(other)}, expected text or a whole number", name, text)
         settings = {"values": settings}
-    if not isinstance(settings, dict):
-        raise refuse_here(f"found {describe(settings)}, expected a mapping of its settings", name)
-    if "kind" in settings:  # ours, to tell the models apart
-        raise unknown_key(name, "kind")
-    return {"kind": name, **settings}
+    return with_kind(name, settings)
 
 
 FilterSettings: TypeAlias = Annotated[_AnyFilter, Field(discriminator="kind"), BeforeValidator(_named)]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, cast
 
 from pytest_llmeval.text.wording import nearest, quoted
@@ -28,9 +26,7 @@ _FORM = re.compile(r"(?P<left>.*[^\s<>=]) ?(?P<comparison>>=|<=|>|<) ?(?P<number
 _CALL = re.compile(r"(?P<bound>\w+) ?\( ?(?P<subject>.*\S) ?\)")
 _NUMBER = re.compile(_NUMBER_PATTERN)
 _BOUNDS = ("ci_low", "ci_high")
-_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = MappingProxyType(
-    {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
-)
+_COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 _OF_CATEGORY = re.compile(r"(?:(?P<suite>.*?) ?: ?)??(?P<rule>(?:\w+ ?\( ?)?category\..*)")
 
 
@@ -80,13 +76,11 @@ class GateRule:
 
     def holds(self, value: float) -> bool:
         """Whether the value is on the right side; NaN is on none."""
-        return _COMPARISONS[self.comparison](value, self.threshold)
+        return bool(_COMPARISONS[self.comparison](value, self.threshold))
 
     def says_the_same(self, other: GateRule) -> bool:
         """Whether the two differ in nothing but how the number is written."""
-        return (self.subject, self.bound, self.comparison, self.threshold) == (
-            *(other.subject, other.bound, other.comparison, other.threshold),
-        )
+        return replace(self, text=other.text) == other
 
 
 @dataclass(frozen=True, slots=True)

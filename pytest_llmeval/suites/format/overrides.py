@@ -32,6 +32,10 @@ class Override:
         """Whether it changes the suite of this name."""
         return self.suite in ("*", suite)
 
+    def error(self, problem: str) -> OverrideError:
+        """What is raised for a suite that it does not fit."""
+        return OverrideError(f"--llm-set {quoted(self.text)}: {problem}")
+
 
 class OverrideError(Exception):
     """An override that does not fit the suite that it names. The message names the override."""
@@ -39,24 +43,24 @@ class OverrideError(Exception):
 
 def parse_override(text: str) -> Override:
     """``SUITE: KEY.KEY=VALUE`` with the value in YAML. Raises ``OptionError``."""
+
+    def refusal(problem: str) -> OptionError:
+        return OptionError(f"--llm-set {quoted(text)}: {problem}")
+
     found = _FORM.fullmatch(text.strip())
     if found is None:
-        raise OptionError(f"--llm-set {quoted(text)}: {_EXAMPLE}")
+        raise refusal(_EXAMPLE)
     parts = found["keys"].split(".")
     if "" in parts:
-        raise OptionError(f"--llm-set {quoted(text)}: found an empty key in {quoted(found['keys'])}; {_EXAMPLE}")
+        raise refusal(f"found an empty key in {quoted(found['keys'])}; {_EXAMPLE}")
     if not found["value"].strip():
-        raise OptionError(
-            f"--llm-set {quoted(text)}: the value is missing; write '' for an empty text, null for nothing"
-        )
+        raise refusal("the value is missing; write '' for an empty text, null for nothing")
     if parts[0] == "suite":
-        raise OptionError(f"--llm-set {quoted(text)}: the name of a suite cannot be set")
+        raise refusal("the name of a suite cannot be set")
     try:
         value = parse_yaml(found["value"].strip(), Source(Path(), "--llm-set")).value
     except SuiteError as error:
-        raise OptionError(
-            f"--llm-set {quoted(text)}: the value {error.message}; put a text with ':', '{{' or '#' in quotes"
-        ) from None
+        raise refusal(f"the value {error.message}; put a text with ':', '{{' or '#' in quotes") from None
     keys = tuple(int(part) if part.isdecimal() else part for part in parts)
     return Override(found["suite"], keys, value, text)
 
@@ -87,9 +91,9 @@ def _set(root: dict[str, JSON], override: Override) -> None:
         last = depth == len(override.keys) - 1
         if isinstance(inside, list):
             if not isinstance(key, int) or key >= len(inside):
-                raise OverrideError(
-                    f"--llm-set {quoted(override.text)}: {dotted(above)} is a list of {len(inside)}, "
-                    f"expected the number of an entry, counted from 0, found {key}"
+                raise override.error(
+                    f"{dotted(above)} is a list of {len(inside)}, expected the number of an entry, counted from 0, "
+                    f"found {key}"
                 )
             if last:
                 inside[key] = _unshared(override.value)
@@ -107,10 +111,7 @@ def _set(root: dict[str, JSON], override: Override) -> None:
                 below = inside[name] = _named_scorer(below, override)
             inside = below
         else:
-            raise OverrideError(
-                f"--llm-set {quoted(override.text)}: {dotted(above)} is {describe(inside)}, "
-                f"which has no key {quoted(str(key))}"
-            )
+            raise override.error(f"{dotted(above)} is {describe(inside)}, which has no key {quoted(str(key))}")
 
 
 def _named_scorer(score: JSON, override: Override) -> JSON:
@@ -118,8 +119,5 @@ def _named_scorer(score: JSON, override: Override) -> JSON:
     scorer = override.keys[1]
     named: JSON = {score: {}} if isinstance(score, str) else score
     if isinstance(named, dict) and scorer not in named:
-        raise OverrideError(
-            f"--llm-set {quoted(override.text)}: the suite's scorer is {', '.join(named)}"
-            f"{expected_one_of(str(scorer), named)}"
-        )
+        raise override.error(f"the suite's scorer is {', '.join(named)}{expected_one_of(str(scorer), named)}")
     return named

@@ -27,7 +27,7 @@ _KEYS = frozenset(
 """All that a suite can have at column 0, as the schema has them, which takes long to import."""
 
 _NO_KEY = b" \t#-"
-"""How a line at whose beginning no key stands can begin; nothing, too."""
+"""First characters of lines that do not begin with a key; an empty line is another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-__all__ = ["FROM_LIST", "Spec", "expected_here", "one_key_schema", "refuse", "refuse_here", "unknown_key", "whole"]
+from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+
+__all__ = [
+    *("FROM_LIST", "Spec", "each_once", "expected_here", "name_and_settings", "one_key_schema", "refuse"),
+    *("refuse_here", "whole", "with_kind"),
+]
+
+_T = TypeVar("_T")
 
 # Strict mode takes no list for a tuple, and YAML has lists only. The entries stay strict.
 FROM_LIST = Field(strict=False)
@@ -36,9 +44,42 @@ def expected_here(expected: str) -> PydanticCustomError:
     return PydanticCustomError("llmeval_expected", "{expected}", {"expected": expected})
 
 
-def unknown_key(*keys: str | int) -> PydanticCustomError:
-    """What a validator raises for a key that is not one of the format; ``keys`` as in ``refuse_here``."""
-    return PydanticCustomError("llmeval_unknown_key", "unknown key", {"keys": keys})
+def name_and_settings(value: object, what: str, known: Collection[str]) -> tuple[str, Any]:
+    """``letter`` and ``{letter: {labels: lower}}`` as a name, which is ``known``, and its settings."""
+    if isinstance(value, str):
+        name, settings = value, None
+    elif isinstance(value, dict) and len(value) == 1 and isinstance(next(iter(value)), str):
+        ((name, settings),) = value.items()
+    elif isinstance(value, dict) and value:
+        raise refuse_here(f"found {len(value)} names ({', '.join(map(str, value))}), expected the name of one {what}")
+    else:
+        raise refuse_here(f"found {describe(value)}, expected the name of a {what}, or one name with its settings")
+    if name not in known:
+        raise refuse_here(f"there is no {what} {quoted(name)}{expected_one_of(name, known)}")
+    return name, {} if settings is None else settings
+
+
+def with_kind(name: str, settings: Any) -> dict[str, Any]:
+    """``{kind: letter, labels: lower}``, by which pydantic finds the model of the settings."""
+    if not isinstance(settings, dict):
+        raise refuse_here(f"found {describe(settings)}, expected a mapping of its settings", name)
+    if "kind" in settings:
+        raise PydanticCustomError("llmeval_unknown_key", "unknown key", {"keys": (name, "kind")})
+    return {"kind": name, **settings}
+
+
+def each_once(what: str) -> Callable[[tuple[_T, ...]], tuple[_T, ...]]:
+    """A validator of a list that is not empty and names no ``what`` twice."""
+
+    def check(values: tuple[_T, ...]) -> tuple[_T, ...]:
+        if not values:
+            raise refuse_here(f"found an empty list, expected one {what} or more")
+        for place, value in enumerate(values):
+            if value in values[:place]:
+                raise refuse_here(f"found {value!r} twice, expected each {what} once", place)
+        return values
+
+    return check
 
 
 def one_key_schema(properties: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from pytest_llmeval.data.rows import Row
 from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
-from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, example_split, load_arguments
-from pytest_llmeval.suites.lm_eval.keys import check_fewshot_config
+from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, example_split
 from pytest_llmeval.suites.lm_eval.scores import WEIGHTED_F1
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
@@ -75,7 +74,7 @@ class CodedTask:
     def _is_of_task(self, spec: RowsSpec) -> bool:
         """Whether ``spec`` is what the task itself says of its rows, but for the split."""
         named = (self.task.value.get("dataset_path"), self.task.value.get("dataset_name"))
-        revision = load_arguments(self.code.task).get("revision")
+        revision = self.code.task.spec.load_arguments.get("revision")
         return spec.path is None and (spec.hub, spec.config, spec.revision) == (*named, revision)
 
     def _own_documents(self, spec: RowsSpec, keys: Keys, origin: Origin) -> list[dict[str, Any]]:
@@ -100,14 +99,12 @@ class CodedTask:
         return [dict(document) for document in made]
 
     def _table(self, split: str) -> Any:
-        task, path = self.code.task, self.code.task.value.get("dataset_path")
-        if not isinstance(path, str) or not path:
-            raise task.wrong(("dataset_path",), path, "the name of a data set")
-        arguments = load_arguments(task)
+        task = self.code.task
+        path, arguments = task.required("dataset_path"), task.spec.load_arguments
         revision, streaming = arguments.pop("revision", None), arguments.pop("streaming", False)
         dataset = HubDataset(
             path,
-            config=task.value.get("dataset_name"),
+            config=task.spec.dataset_name,
             split=split,
             revision=revision,
             streaming=bool(streaming),
@@ -153,7 +150,7 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
         value["dataset_path"] = f"files read by datasets as {value['dataset_path']}"
     if isinstance(value.get("metric_list"), list):
         value["metric_list"] = [_with_known_aggregation(code, place) for place in range(len(value["metric_list"]))]
-    config = dict(check_fewshot_config(task))
+    config = dict(task.value.get("fewshot_config") or {})
     config.pop("process_docs", None)
     samples = code.get("fewshot_config", "samples")
     if samples is not None:
@@ -169,7 +166,7 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
     if ("doc_to_text",) in code.functions and value.get("doc_to_choice") is not None:
         first = coded.first_document(rows)
         coded.multiple_input = any(isinstance(coded._called(("doc_to_text",), one, 1), int) for one in first)
-    if config.get("samples") is not None and example_split(task, config) is None:
+    if config.get("samples") is not None and example_split(task) is None:
         config["samples"] = [
             {**sample, **dict(coded._columns(sample, number, as_examples=True, both=False))}
             for number, sample in enumerate(config["samples"], 1)
@@ -178,7 +175,7 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
 
 
 def _with_known_aggregation(code: TaskCode, place: int) -> Any:
-    """A metric whose aggregation is a function of lm-eval's own, which has a like here."""
+    """A metric whose aggregation is a function of lm-eval's own, as the name that stands for it here."""
     entry, keys = code.task.value["metric_list"][place], ("metric_list", place, "aggregation")
     function = code.functions.get(keys)
     if function is None:

@@ -19,9 +19,6 @@ __all__ = ["Rows", "beside", "evaluated_rows", "example_rows"]
 
 FILE_BUILDERS = {"json": None, "csv": "csv", "parquet": "parquet", "text": "text"}
 """Builders of ``datasets`` that read files, and the format of a suite; None where the suffix says it."""
-_ACTED_ON = ("data_files", "data_dir", "field", "revision", "streaming", "name")
-_WITHOUT_EFFECT = ("trust_remote_code",)
-"""lm-eval takes it away before ``datasets`` 4 sees it: a data set that is a script cannot be read any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,90 +38,58 @@ def evaluated_rows(task: TaskFile) -> Rows:
 
 def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
     """The split that is evaluated, with its keys. Raises ``SuiteError``."""
-    for key in ("test_split", "validation_split"):
-        split = _split(task, key)
-        if split is not None:
-            return (key,), split
-    raise task.error("found neither test_split nor validation_split, expected what to evaluate", ("task",))
+    found = _first_split(task, "test_split", "validation_split")
+    if found is None:
+        raise task.error("found neither test_split nor validation_split, expected what to evaluate", ("task",))
+    return found
 
 
-def example_rows(task: TaskFile, config: Mapping[str, Any]) -> tuple[Rows | None, bool]:
-    """The rows that examples are drawn from, None where ``config`` holds them, and whether one more is drawn.
+def example_rows(task: TaskFile) -> tuple[Rows | None, bool]:
+    """The rows that examples are drawn from, None where the task file holds them, and whether one more is drawn.
 
     lm-eval takes ``fewshot_split``, else the samples of ``fewshot_config``, else the training, validation or test
     split; and draws a spare example, so that the question's own can be left out, where ``fewshot_split`` is
     ``test_split``, also where there is neither.
     """
-    found = example_split(task, config)
-    spare = _named_example_split(task, config)[1] == _split(task, "test_split")
+    found = example_split(task)
+    spare = (task.spec.fewshot.split or task.spec.fewshot_split) == task.spec.test_split
     if found is None:
         return None, spare
     keys, split = found
     return Rows(split, _source(task, split, keys), keys), spare
 
 
-def example_split(task: TaskFile, config: Mapping[str, Any]) -> tuple[Keys, str] | None:
-    """The split of the examples with its keys; None where ``config`` holds the examples. Raises ``SuiteError``."""
-    keys, split = _named_example_split(task, config)
-    if split is not None:
-        return keys, split
-    if config.get("samples") is not None:
+def example_split(task: TaskFile) -> tuple[Keys, str] | None:
+    """The split of the examples with its keys; None where the task file holds the examples. Raises ``SuiteError``."""
+    config = task.spec.fewshot
+    if config.split is not None:
+        return ("fewshot_config", "split"), config.split
+    if task.spec.fewshot_split is None and config.samples is not None:
         return None
-    for key in ("training_split", "validation_split", "test_split"):
-        split = _split(task, key)
-        if split is not None:
-            return (key,), split
-    raise task.error("found no split to draw examples from", ("task",))
+    found = _first_split(task, "fewshot_split", "training_split", "validation_split", "test_split")
+    if found is None:
+        raise task.error("found no split to draw examples from", ("task",))
+    return found
 
 
-def _named_example_split(task: TaskFile, config: Mapping[str, Any]) -> tuple[Keys, str | None]:
-    if config.get("split") is None:
-        return ("fewshot_split",), _split(task, "fewshot_split")
-    keys = ("fewshot_config", "split")
-    return keys, task.checked(keys, config["split"], str, "the name of a split")
-
-
-def _split(task: TaskFile, key: str) -> str | None:
-    value = task.value.get(key)
-    return None if value is None else task.checked((key,), value, str, "the name of a split")
+def _first_split(task: TaskFile, *keys: str) -> tuple[Keys, str] | None:
+    return next((((key,), split) for key in keys if (split := getattr(task.spec, key)) is not None), None)
 
 
 def _source(task: TaskFile, split: str, keys: Keys) -> dict[str, Any]:
-    path = task.value.get("dataset_path")
-    if not isinstance(path, str) or not path:
-        raise task.wrong(("dataset_path",), path, "a data set of the hub, or json, csv or parquet")
-    config = task.value.get("dataset_name")
-    if config is not None:
-        task.checked(("dataset_name",), config, str, "text; put it in quotes")
-    arguments = load_arguments(task)
+    path, arguments = task.required("dataset_path"), task.spec.load_arguments
     if path in FILE_BUILDERS:
         return _files(task, path, split, arguments, keys)
-    return _hub(task, path, config, split, arguments)
-
-
-def load_arguments(task: TaskFile) -> dict[str, Any]:
-    """``dataset_kwargs`` that have an effect, checked. Raises ``SuiteError``."""
-    given = task.value.get("dataset_kwargs")
-    if given is None:
-        return {}
-    for key in task.checked(("dataset_kwargs",), given, dict, "a mapping"):
-        if key not in (*_ACTED_ON, *_WITHOUT_EFFECT):
-            raise task.unknown_key(("dataset_kwargs", key), _ACTED_ON)
-    return {key: value for key, value in given.items() if key in _ACTED_ON and value is not None}
-
-
-def _hub(task: TaskFile, path: str, config: str | None, split: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("data_files", "data_dir", "field", "name"):
         if key in arguments:
             keys = ("dataset_kwargs", key)
             raise task.error_at(keys, "for a data set of the hub, only config and split are supported")
-    streaming = True if arguments.get("streaming") is True else None
     value = {
         "hub": path,
-        "config": config,
+        "config": task.spec.dataset_name,
         "split": split,
         "revision": arguments.get("revision"),
-        "streaming": streaming,
+        "streaming": True if arguments.get("streaming") is True else None,
     }
     return {key: part for key, part in value.items() if part is not None}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
+from pytest_llmeval.suites.lm_eval.task_spec import PipelineSpec, StepSpec
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.text.wording import Keys, dotted, expected_one_of, quoted
 
-__all__ = ["Pipeline", "above_zero", "looks_at_choices", "read_pipelines"]
+__all__ = ["Pipeline", "looks_at_choices", "read_pipelines"]
 
 _INVALID = "[invalid]"
 _REGEX = ("regex_pattern", "group_select", "fallback")
@@ -36,17 +37,14 @@ class Pipeline:
     reduce: str
 
 
-def read_pipelines(task: TaskFile, *, repeats: int = 1, needs_first: bool = False) -> tuple[Pipeline, ...]:
+def read_pipelines(task: TaskFile, *, needs_first: bool = False) -> tuple[Pipeline, ...]:
     """The task's pipelines; without a ``filter_list`` the one called ``none``, which takes the first reply.
 
-    ``needs_first``: nothing but that makes sense, since what is filtered is no text. Raises ``SuiteError``.
+    ``needs_first``: no other makes sense, since what is filtered is not a text. Raises ``SuiteError``.
     """
-    given = task.value.get("filter_list")
-    if given is None:
+    if task.spec.filter_list is None:
         return (Pipeline("none", (), "first"),)
-    if not isinstance(given, list) or not given:
-        raise task.wrong(("filter_list",), given, "a list of pipelines")
-    pipelines = [_pipeline(task, entry, ("filter_list", place), repeats) for place, entry in enumerate(given)]
+    pipelines = [_pipeline(task, spec, ("filter_list", place)) for place, spec in enumerate(task.spec.filter_list)]
     for place, pipeline in enumerate(pipelines):
         if needs_first and (pipeline.filters or pipeline.reduce != "first"):
             message = "this output_type has no reply that could be filtered; expected take_first"
@@ -58,31 +56,29 @@ def read_pipelines(task: TaskFile, *, repeats: int = 1, needs_first: bool = Fals
 
 
 def looks_at_choices(task: TaskFile) -> bool:
-    """Whether a filter of the task looks for a choice in the reply. For a task whose pipelines were read."""
-    steps = [step for pipeline in task.value.get("filter_list") or () for step in pipeline["filter"]]
-    return any(step["function"] == "multi_choice_regex" for step in steps)
+    """Whether a filter of the task looks for a choice in the reply."""
+    steps = [step for pipeline in task.spec.filter_list or () for step in pipeline.filter]
+    return any(step.function == "multi_choice_regex" for step in steps)
 
 
-def _pipeline(task: TaskFile, entry: Any, keys: Keys, repeats: int) -> Pipeline:
-    for key in task.checked(keys, entry, dict, "a mapping with name and filter"):
-        if key not in ("name", "filter"):
-            raise task.unknown_key((*keys, key), ("name", "filter"))
-    name, steps = entry.get("name"), entry.get("filter")
-    if not isinstance(name, str) or not isinstance(steps, list):
-        raise task.error_at(keys, "expected the keys name (a text) and filter (a list)")
+def _pipeline(task: TaskFile, spec: PipelineSpec, keys: Keys) -> Pipeline:
+    repeats = task.spec.repeats
     filters: list[Any] = []
     limit: int | None = None
     reduce = ""
-    for place, step in enumerate(steps):
+    for place, step in enumerate(spec.filter):
         at: Keys = (*keys, "filter", place)
-        function, arguments = _step(task, step, at)
-        match function:
+        arguments = _arguments(task, step, at)
+        match step.function:
             case "take_first":
                 reduce = reduce or "first"
             case "take_first_k":
                 if filters or reduce:
                     raise task.error_at(at, "expected take_first_k before all other filters")
-                limit = above_zero(task, arguments.get("k"), (*at, "k"))
+                found = arguments.get("k")
+                if not _is_whole(found) or found < 1:
+                    raise task.wrong((*at, "k"), found, "a whole number above 0")
+                limit = found
                 if limit > repeats:
                     raise task.error_at((*at, "k"), f"needs {limit} replies, found repeats: {repeats}")
             case "majority_vote":
@@ -92,25 +88,22 @@ def _pipeline(task: TaskFile, entry: Any, keys: Keys, repeats: int) -> Pipeline:
             case _:
                 if reduce and reduce != "first":
                     raise task.error_at(at, "expected a filter of replies before they are voted on")
-                filters += _filter(task, function, arguments, at)
+                filters += _filter(task, step.function, arguments, at)
     if not reduce:
         raise task.error(f"{dotted(keys)}.filter: expected take_first at the end, which takes one of the replies", keys)
-    return Pipeline(name, tuple(filters), reduce)
+    return Pipeline(spec.name, tuple(filters), reduce)
 
 
-def _step(task: TaskFile, step: Any, keys: Keys) -> tuple[str, dict[str, Any]]:
-    function = step.get("function") if isinstance(step, dict) else None
-    if not isinstance(function, str):
-        raise task.wrong(keys, step, "a mapping with the key function")
-    if function not in _ARGUMENTS:
-        message = f"there is no filter {quoted(function)} here{expected_one_of(function, _ARGUMENTS)}"
+def _arguments(task: TaskFile, step: StepSpec, keys: Keys) -> dict[str, Any]:
+    known, arguments = _ARGUMENTS.get(step.function), step.model_extra or {}
+    if known is None:
+        message = f"there is no filter {quoted(step.function)} here{expected_one_of(step.function, _ARGUMENTS)}"
         raise task.error_at((*keys, "function"), message)
-    arguments = {key: value for key, value in step.items() if key != "function"}
     for key in arguments:
-        if key not in _ARGUMENTS[function]:
-            message = f"unknown argument {quoted(str(key))} of {function} in {dotted(keys)}"
-            raise task.error(message + expected_one_of(str(key), _ARGUMENTS[function]), (*keys, key))
-    return function, arguments
+        if key not in known:
+            message = f"unknown argument {quoted(key)} of {step.function} in {dotted(keys)}"
+            raise task.error(message + expected_one_of(key, known), (*keys, key))
+    return arguments
 
 
 def _filter(task: TaskFile, function: str, arguments: Mapping[str, Any], keys: Keys) -> list[Any]:
@@ -118,9 +111,12 @@ def _filter(task: TaskFile, function: str, arguments: Mapping[str, Any], keys: K
         return [_PLAIN[function]]
     if function == "map":
         return [_map(task, arguments, keys)]
-    settings: dict[str, Any] = {"pattern": arguments.get("regex_pattern", r"#### (\-?[0-9\.\,]+)")}
-    task.checked((*keys, "regex_pattern"), settings["pattern"], str, "text")
-    select = task.checked((*keys, "group_select"), arguments.get("group_select", 0), int, "a whole number")
+    pattern, select = arguments.get("regex_pattern", r"#### (\-?[0-9\.\,]+)"), arguments.get("group_select", 0)
+    if not isinstance(pattern, str):
+        raise task.wrong((*keys, "regex_pattern"), pattern, "text")
+    if not _is_whole(select):
+        raise task.wrong((*keys, "group_select"), select, "a whole number")
+    settings: dict[str, Any] = {"pattern": pattern}
     if select != 0:
         settings["match"] = "last" if select == -1 else select
     fallback = arguments.get("fallback", _INVALID)
@@ -144,8 +140,5 @@ def _map(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, 
     return {"map": settings}
 
 
-def above_zero(task: TaskFile, value: Any, keys: Keys) -> int:
-    """The value, a whole number above 0. Raises ``SuiteError``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise task.wrong(keys, value, "a whole number above 0")
-    return value
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_llmeval.data.files import Source
-from pytest_llmeval.suites.lm_eval.keys import TASK_KEYS
 from pytest_llmeval.suites.lm_eval.names import TaskIndex, index_of, installed_tasks
+from pytest_llmeval.suites.lm_eval.task_spec import TASK_KEYS
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 
@@ -130,7 +130,9 @@ class _Resolver:
     def _inner(self, group: _Group, member: Any, keys: Keys) -> Iterator[Leaf]:
         """A member that is a mapping: a task or a group with changes, a group or a task that has no file."""
         file = group.file
-        own = _own_changes(file, file.checked(keys, member, dict, "a name or a mapping"), keys)
+        if not isinstance(member, dict):
+            raise file.wrong(keys, member, "a name or a mapping")
+        own = _own_changes(file, member, keys)
         changed = replace(group, changes={**group.changes, **own})
         if "group" in member:
             name = member["group"]
@@ -218,7 +220,9 @@ def _inline_task(leaf: Leaf) -> TaskFile:
     include = leaf.changes.get("include")
     if include is not None:
         group, at = include
-        name = group.checked(at, _value_at(group.value, at), str, "the name of a file")
+        name = _value_at(group.value, at)
+        if not isinstance(name, str):
+            raise group.wrong(at, name, "the name of a file")
         base = replace(read_task_file(leaf.source.beside(name)), source=leaf.source)
     changes = {key: change for key, change in leaf.changes.items() if key != "include"}
     return _changed(base, changes)

@@ -20,13 +20,10 @@ from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
-from pytest_llmeval.suites.lm_eval.keys import check_keys, functions
-from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin
-from pytest_llmeval.suites.lm_eval.own_rows import own_rows, with_own_rows
-from pytest_llmeval.suites.lm_eval.results import SCORER, ResultsSpec, results_scoring
-from pytest_llmeval.suites.lm_eval.scores import MetricPair
+from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin, own_rows, with_own_rows
+from pytest_llmeval.suites.lm_eval.scores import SCORER, MetricPair, ResultsSpec, results_scoring
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
+from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, functions, read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
 from pytest_llmeval.suites.loading.loader import RowReader, suite_of
 from pytest_llmeval.suites.loading.sources import rows_of
@@ -52,7 +49,7 @@ def load_task(
     scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
     results_scorer: Callable[[ResultsSpec], Callable[..., Any]] | None = None,
 ) -> Suite:
-    """The task as a suite, with its samples. Raises ``SuiteError`` for whatever has no like here.
+    """The task as a suite, with its samples. Raises ``SuiteError`` for what has no equivalent here.
 
     ``results_scorer`` is given where the task's functions are trusted, which then run if it is one of the installed
     lm_eval package; it makes the scorer of a task with ``process_results``.
@@ -82,13 +79,11 @@ def translate_coded(
 
     ``rows`` is where the evaluated rows come from, if not from where the task says.
     """
-    check_keys(task)
     code = load_task_code(task)
     coded = coded_task(code, rows)
     results = scoring = None
     if ("process_results",) in code.functions:
-        output_type = task.value.get("output_type", "generate_until")
-        scoring, results = results_scoring(code, str(output_type))
+        scoring, results = results_scoring(code)
     native, pairs = translate(coded.task, multiple_input=coded.multiple_input, scoring=scoring)
     return native, pairs, coded, results
 

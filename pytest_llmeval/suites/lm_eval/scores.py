@@ -3,92 +3,79 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.filters import Pipeline, above_zero, read_pipelines
+from pytest_llmeval.suites.lm_eval.filters import Pipeline, read_pipelines
+from pytest_llmeval.suites.lm_eval.task_code import TaskCode
+from pytest_llmeval.suites.lm_eval.task_spec import MetricSpec
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
-__all__ = [
-    "AGGREGATIONS",
-    "DEFAULT_METRICS",
-    "WEIGHTED_F1",
-    "MetricPair",
-    "Metrics",
-    "Scoring",
-    "read_metrics",
-    "scoring_of",
-]
+__all__ = ["SCORER", "WEIGHTED_F1", "MetricPair", "ResultsSpec", "Scoring", "results_scoring", "scoring_of"]
 
-DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "multiple_choice": ("acc", "acc_norm"),
-        "generate_until": ("exact_match",),
-        "loglikelihood": ("perplexity", "acc"),
-        "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
-    }
-)
-"""What lm-eval computes for a task without a ``metric_list``."""
 
-_OF_CHOICE = MappingProxyType(
-    {
-        "acc": "accuracy_sum_first",  # of equally likely options it takes the first
-        "acc_norm": "accuracy_char_first",
-        "acc_bytes": "accuracy_byte_first",
-        "acc_mutual_info": "accuracy_pmi_first",
-        "brier_score": "brier_sum",
-        "f1": "f1_binary",
-        "mcc": "mcc",
-        "exact_match": "greedy_match",
-    }
-)
-_OF_REPLY = MappingProxyType(
-    {"exact_match": "accuracy", "bleu": "bleu_4", "chrf": "chrf", "chrf++": "chrf++", "ter": "ter"}
-)
-_REPLY_SCORES: Mapping[str, Any] = MappingProxyType(
-    {
-        "bleu": {"bleu": {"k": [4]}},
-        "chrf": {"chrf": {"word_order": [0]}},
-        "chrf++": {"chrf": {"word_order": [2]}},
-        "ter": "ter",
-    }
-)
-_OF_TARGET = MappingProxyType({"acc": "accuracy", "perplexity": "perplexity"})
-_OF_TEXT = MappingProxyType({name: name for name in DEFAULT_METRICS["loglikelihood_rolling"]})
-_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "multiple_choice": _OF_CHOICE,
-        "generate_until": _OF_REPLY,
-        "loglikelihood": _OF_TARGET,
-        "loglikelihood_rolling": _OF_TEXT,
-    }
-)
-"""By output type: lm-eval's metrics, and ours of the same value."""
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a metric of lm-eval's is here.
 
-AGGREGATIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "bleu": "bleu",
-        "chrf": "chrf",
-        "chrf++": "chrf++",
-        "ter": "ter",
-        "perplexity": "perplexity",
-        "word_perplexity": "weighted_perplexity",
-        "byte_perplexity": "weighted_perplexity",
-        "bits_per_byte": "bits_per_byte",
-        "brier_score": "brier_score",
-        "mcc": "matthews_corrcoef",
-        "f1": "f1",
-    }
-)
+    ``ours`` is our metric of the same value. ``aggregation`` is how lm-eval makes one number of the samples' where a
+    task does not say. ``setting`` is the ``normalize`` of ``score: choice`` that makes the metric its accuracy, or the
+    scorer of a reply.
+    """
+
+    ours: str
+    aggregation: str = "mean"
+    setting: Any = None
+
+
+_METRICS: Mapping[str, Mapping[str, _Known]] = {
+    "multiple_choice": {
+        "acc": _Known("accuracy_sum_first", setting="sum"),  # of equally likely options it takes the first
+        "acc_norm": _Known("accuracy_char_first", setting="char"),
+        "acc_bytes": _Known("accuracy_byte_first", setting="byte"),
+        "acc_mutual_info": _Known("accuracy_pmi_first", setting="pmi"),
+        "brier_score": _Known("brier_sum", "brier_score"),
+        "f1": _Known("f1_binary", "f1"),
+        "mcc": _Known("mcc", "matthews_corrcoef"),
+        "exact_match": _Known("greedy_match"),
+    },
+    "generate_until": {
+        "exact_match": _Known("accuracy"),
+        "bleu": _Known("bleu_4", "bleu", {"bleu": {"k": [4]}}),
+        "chrf": _Known("chrf", "chrf", {"chrf": {"word_order": [0]}}),
+        "chrf++": _Known("chrf++", "chrf++", {"chrf": {"word_order": [2]}}),
+        "ter": _Known("ter", "ter", "ter"),
+    },
+    "loglikelihood": {"acc": _Known("accuracy"), "perplexity": _Known("perplexity", "perplexity")},
+    "loglikelihood_rolling": {
+        "word_perplexity": _Known("word_perplexity", "weighted_perplexity"),
+        "byte_perplexity": _Known("byte_perplexity", "weighted_perplexity"),
+        "bits_per_byte": _Known("bits_per_byte", "bits_per_byte"),
+    },
+}
+"""lm-eval's metrics, by output type."""
+
+_AGGREGATIONS = {name: known.aggregation for metrics in _METRICS.values() for name, known in metrics.items()}
 """By metric, how lm-eval makes one number of the samples' where a task does not say; of all others it is the mean."""
+
+_DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
+    "multiple_choice": ("acc", "acc_norm"),
+    "generate_until": ("exact_match",),
+    "loglikelihood": ("perplexity", "acc"),
+    "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
+}
+"""What lm-eval computes for a task without a ``metric_list``."""
 
 WEIGHTED_F1 = "weighted_f1"
 """An aggregation that lm-eval has as the function ``lm_eval.utils.weighted_f1_score`` alone, which tasks name."""
 
-_NORMALIZE = MappingProxyType({"acc": "sum", "acc_norm": "char", "acc_bytes": "byte", "acc_mutual_info": "pmi"})
+SCORER = "task_code"
+"""The name under which the scorer of such a task is registered for its suite alone."""
+
+_RIGHT = ("exact_match", "acc", "em")
+_POOLED = {"word_perplexity": "words", "byte_perplexity": "bytes", "bits_per_byte": "bytes"}
 _MATCH_ARGUMENTS = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
 _PART_NAME = re.compile(r"[^\w@^-]+")
 
@@ -113,18 +100,6 @@ class MetricEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """A task's metrics in order."""
-
-    output_type: str
-    entries: tuple[MetricEntry, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(entry.name for entry in self.entries)
-
-
-@dataclass(frozen=True, slots=True)
 class Scoring:
     """What of a suite says how replies are scored, and what its numbers are called in lm-eval."""
 
@@ -134,38 +109,41 @@ class Scoring:
     pairs: tuple[MetricPair, ...]
 
 
-def read_metrics(task: TaskFile, output_type: str) -> Metrics:
-    """The task's ``metric_list``, checked. Raises ``SuiteError``."""
-    given = task.value.get("metric_list")
-    if given is None:
-        ours = _NAMES[output_type]
-        default = DEFAULT_METRICS[output_type]
-        return Metrics(output_type, tuple(MetricEntry(name, ours[name], {}, ("output_type",)) for name in default))
-    if not isinstance(given, list) or not given:
-        raise task.wrong(("metric_list",), given, "a list of metrics")
-    entries = []
-    for place, entry in enumerate(given):
-        keys: Keys = ("metric_list", place)
-        if not isinstance(entry, dict) or "metric" not in entry:
-            raise task.wrong(keys, entry, "a mapping with the key metric")
-        entries.append(_entry(task, entry, keys, output_type))
-    return Metrics(output_type, tuple(entries))
+def scoring_of(task: TaskFile) -> Scoring:
+    """The task's scoring in the suite format. Raises ``SuiteError`` for what has no equivalent there."""
+    entries = _entries(task)
+    match task.spec.output_type:
+        case "multiple_choice":
+            return _choice(task, entries)
+        case "loglikelihood":
+            return Scoring("continuation", [], None, _pairs(task, entries))
+        case "loglikelihood_rolling":
+            return Scoring("perplexity", [], None, _pairs(task, entries))
+        case "generate_until":
+            return _replies(task, entries)
 
 
-def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: str) -> MetricEntry:
-    name = entry["metric"]
-    known = _NAMES[output_type]
+def _entries(task: TaskFile) -> list[MetricEntry]:
+    output_type = task.spec.output_type
+    if task.spec.metric_list is None:
+        known = _METRICS[output_type]
+        return [MetricEntry(name, known[name].ours, {}, ("output_type",)) for name in _DEFAULT_METRICS[output_type]]
+    return [
+        _entry(task, entry, ("metric_list", place), output_type) for place, entry in enumerate(task.spec.metric_list)
+    ]
+
+
+def _entry(task: TaskFile, entry: MetricSpec, keys: Keys, output_type: str) -> MetricEntry:
+    name, arguments = entry.metric, dict(entry.model_extra or {})
+    known = _METRICS[output_type]
     if not isinstance(name, str) or name not in known:
         message = f"found {describe(name)}, which is not supported for {output_type}"
         raise task.error_at((*keys, "metric"), message + expected_one_of(str(name), known))
-    expected = AGGREGATIONS.get(name, "mean")
-    aggregation = entry.get("aggregation", expected)
+    expected = known[name].aggregation
+    aggregation = expected if entry.aggregation is None else entry.aggregation
     is_weighted = (output_type, name, aggregation) == ("multiple_choice", "f1", WEIGHTED_F1)
     if aggregation != expected and not is_weighted:
         raise task.wrong((*keys, "aggregation"), aggregation, f"{expected} for {name}")
-    arguments = {key: value for key, value in entry.items() if key not in ("metric", "aggregation", "higher_is_better")}
-    if not isinstance(arguments.pop("weight_by_size", True), bool):  # for a group's mean; no task's number has it
-        raise task.error_at((*keys, "weight_by_size"), "expected true or false")
     if arguments.get("hf_evaluate") is False:
         del arguments["hf_evaluate"]
     takes = _MATCH_ARGUMENTS if (output_type, name) == ("generate_until", "exact_match") else ()
@@ -177,69 +155,55 @@ def _entry(task: TaskFile, entry: Mapping[str, Any], keys: Keys, output_type: st
         if key not in takes:
             why = expected_one_of(key, takes) if takes else f"; lm-eval's {name} of {output_type} takes no argument"
             raise task.error(f"unknown argument {quoted(key)} in {dotted(keys)}{why}", (*keys, key))
-    return MetricEntry(name, "f1_weighted" if is_weighted else known[name], arguments, keys)
+    return MetricEntry(name, "f1_weighted" if is_weighted else known[name].ours, arguments, keys)
 
 
-def scoring_of(task: TaskFile, metrics: Metrics) -> Scoring:
-    """The task's scoring in the suite format. Raises ``SuiteError`` for what has no like there."""
-    match metrics.output_type:
-        case "multiple_choice":
-            return _choice(task, metrics)
-        case "loglikelihood":
-            return Scoring("continuation", [], None, _pairs(task, metrics))
-        case "loglikelihood_rolling":
-            return Scoring("perplexity", [], None, _pairs(task, metrics))
-        case _:
-            return _replies(task, metrics)
-
-
-def _pairs(task: TaskFile, metrics: Metrics) -> tuple[MetricPair, ...]:
+def _pairs(task: TaskFile, entries: Sequence[MetricEntry]) -> tuple[MetricPair, ...]:
     return tuple(
         MetricPair(entry.name, pipeline.name, entry.ours)
         for pipeline in read_pipelines(task, needs_first=True)
-        for entry in metrics.entries
+        for entry in entries
     )
 
 
-def _choice(task: TaskFile, metrics: Metrics) -> Scoring:
+def _choice(task: TaskFile, entries: Sequence[MetricEntry]) -> Scoring:
     """``accuracy`` is the first of the task's accuracies."""
-    first = next((name for name in metrics.names if name in _NORMALIZE), "acc")
-    settings: dict[str, Any] = {"normalize": _NORMALIZE[first], "ties": "first"}
-    if "brier_score" in metrics.names and settings["normalize"] != "sum":
+    names = [entry.name for entry in entries]
+    normalize = {name: known.setting for name, known in _METRICS["multiple_choice"].items() if known.setting}
+    first = next((name for name in names if name in normalize), "acc")
+    settings: dict[str, Any] = {"normalize": normalize[first], "ties": "first"}
+    if "brier_score" in names and settings["normalize"] != "sum":
         message = f"brier_score uses the same probabilities as acc; write the metric acc before {first}"
-        raise task.error_at(metrics.entries[metrics.names.index("brier_score")].keys, message)
-    further = [entry.ours for entry in metrics.entries if entry.name in ("f1", "mcc", "exact_match")]
-    if "acc_mutual_info" in metrics.names and settings["normalize"] != "pmi":
+        raise task.error_at(entries[names.index("brier_score")].keys, message)
+    further = [entry.ours for entry in entries if entry.name in ("f1", "mcc", "exact_match")]
+    if "acc_mutual_info" in names and settings["normalize"] != "pmi":
         further.append("accuracy_pmi")
     if further:
         settings["metrics"] = further
-    return Scoring({"choice": settings}, [], None, _pairs(task, metrics))
+    return Scoring({"choice": settings}, [], None, _pairs(task, entries))
 
 
-def _replies(task: TaskFile, metrics: Metrics) -> Scoring:
-    repeats = above_zero(task, task.value.get("repeats", 1), ("repeats",))
-    pipelines = read_pipelines(task, repeats=repeats)
+def _replies(task: TaskFile, entries: Sequence[MetricEntry]) -> Scoring:
+    repeats = task.spec.repeats
+    pipelines = read_pipelines(task)
     needs_epochs = any(pipeline.reduce != "first" for pipeline in pipelines)
-    epochs = None
     parts: dict[str, Any] = {}
     pairs: list[MetricPair] = []
-    several = len(pipelines) * len(metrics.names) > 1
     for pipeline in pipelines:
-        for entry in metrics.entries:
-            metric = entry.name
+        for entry in entries:
             part: dict[str, Any] = {"filters": list(pipeline.filters)} if pipeline.filters else {}
-            part["score"] = _reply_score(task, metric, entry.arguments, entry.keys)
+            scorer = _METRICS["generate_until"][entry.name].setting
+            part["score"] = scorer or {"exact": _match_settings(task, entry.arguments, entry.keys)}
             if needs_epochs:
                 part["reduce"] = pipeline.reduce
-            name = _part_name(pipeline, metric, len(pipelines), len(metrics.names))
+            name = _part_name(pipeline, entry.name, len(pipelines), len(entries))
             while name in parts:
                 name += "_"
             prefix = f"{name}." if parts else ""
             parts[name] = part
-            pairs.append(MetricPair(metric, pipeline.name, prefix + entry.ours))
-    if needs_epochs:
-        epochs = {"count": repeats, "reduce": pipelines[0].reduce}
-    if several:
+            pairs.append(MetricPair(entry.name, pipeline.name, prefix + entry.ours))
+    epochs = {"count": repeats, "reduce": pipelines[0].reduce} if needs_epochs else None
+    if len(parts) > 1:
         return Scoring({"several": {"scorers": parts}}, [], epochs, tuple(pairs))
     (part,) = parts.values()
     return Scoring(part["score"], part.get("filters", []), epochs, tuple(pairs))
@@ -250,10 +214,6 @@ def _part_name(pipeline: Pipeline, metric: str, num_pipelines: int, num_metrics:
     safe = metric.replace("+", "p")
     name = own if num_metrics == 1 else safe if num_pipelines == 1 else f"{own}-{safe}"
     return name if name[:1].isalpha() else f"pipeline_{name}"
-
-
-def _reply_score(task: TaskFile, metric: str, arguments: Mapping[str, Any], keys: Keys) -> Any:
-    return _REPLY_SCORES.get(metric) or {"exact": _match_settings(task, arguments, keys)}
 
 
 def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
@@ -269,6 +229,58 @@ def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) ->
         ("ignore_punctuation", "no_ascii_punctuation"),
         ("ignore_numbers", "no_digits"),
     ):
-        if task.checked((*keys, key), arguments.get(key, False), bool, "true or false"):
+        value = arguments.get(key, False)
+        if not isinstance(value, bool):
+            raise task.wrong((*keys, key), value, "true or false")
+        if value:
             steps.append(name)
     return {"normalize": steps, "allow_empty": True} if steps else {"normalize": steps}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsSpec:
+    """How a sample's responses become values: ``process(document, results)`` gives a number for each of ``names``.
+
+    ``names`` are lm-eval's, with ours. Those of ``pooled`` are pairs of a log-likelihood and a length, which is the
+    ingredient that it names.
+    """
+
+    output_type: str
+    process: Callable[[dict[str, Any], list[Any]], dict[str, Any]]
+    names: dict[str, str]
+    pooled: dict[str, str]
+
+
+def results_scoring(code: TaskCode) -> tuple[Scoring, ResultsSpec]:
+    """The scoring of a task with ``process_results``. Raises ``SuiteError`` for an aggregation not known here."""
+    task = code.task
+    output_type = task.spec.output_type
+    entries = task.spec.metric_list or [MetricSpec(metric=name) for name in _DEFAULT_METRICS[output_type]]
+    names: dict[str, str] = {}
+    pooled: dict[str, str] = {}
+    for place, entry in enumerate(entries):
+        metric, keys = entry.metric, ("metric_list", place)
+        if not isinstance(metric, str):
+            raise task.wrong((*keys, "metric"), metric, "the name of a metric")
+        aggregation = _AGGREGATIONS.get(metric, "mean") if entry.aggregation is None else entry.aggregation
+        if metric in _POOLED and aggregation == _AGGREGATIONS[metric]:
+            pooled[metric] = _POOLED[metric]
+            names[metric] = metric
+        elif aggregation == "mean":
+            names[metric] = metric
+        else:
+            raise task.wrong((*keys, "aggregation"), aggregation, "mean for a metric of process_results")
+    right = next((metric for metric in _RIGHT if metric in names), None)
+    if right is not None:
+        names[right] = "accuracy"
+    pipelines = read_pipelines(task)
+    if len(pipelines) > 1:
+        raise task.error_at(("filter_list",), "found several pipelines, expected one beside process_results")
+
+    def process(document: dict[str, Any], results: list[Any]) -> dict[str, Any]:
+        made: dict[str, Any] = code.functions[("process_results",)](document, results)
+        return made
+
+    pairs = tuple(MetricPair(metric, pipelines[0].name, name) for metric, name in names.items())
+    scoring = Scoring({SCORER: {}}, list(pipelines[0].filters), None, pairs)
+    return scoring, ResultsSpec(output_type, process, names, pooled)

@@ -17,9 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.keys import functions
 from pytest_llmeval.suites.lm_eval.names import installed_tasks
-from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile
+from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile, functions
 from pytest_llmeval.text.wording import Keys, quoted
 
 __all__ = ["TaskCode", "load_task_code"]
@@ -65,6 +64,7 @@ class TaskCode:
 def load_task_code(task: TaskFile) -> TaskCode:
     """Import the functions that the task names. Raises ``SuiteError`` for one that is not to be run, or not here."""
     code = TaskCode(task)
+    assert task.spec  # other mistakes are reported before anything is imported
     modules: dict[Path, ModuleType] = {}
     for keys, reference in functions(task.value):
         if keys in _WITHOUT_EFFECT:

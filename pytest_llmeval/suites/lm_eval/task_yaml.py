@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from pytest_llmeval.data.files import Source, read_text
 from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, YamlBuilder, parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.suites.format.explain import explain
+from pytest_llmeval.suites.lm_eval.task_spec import TaskSpec
+from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["FunctionReference", "TaskFile", "read_task_file"]
+__all__ = ["FunctionReference", "TaskFile", "functions", "read_task_file"]
 
 _FUNCTION_TAG = "!function"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,34 @@ class FunctionReference:
     def __str__(self) -> str:
         return f"{_FUNCTION_TAG} {self.name}"
 
+    @property
+    def described(self) -> str:
+        """What an error says that it found."""
+        return quoted(str(self))
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class TaskFile:
     """A task or group file with what it includes. ``places`` say for each key in which file and line it stands."""
 
     source: Source
     value: dict[str, Any]
     places: Mapping[Keys, tuple[Source, int]]
+
+    @cached_property
+    def spec(self) -> TaskSpec:
+        """What the file says, its keys and their types checked. Raises ``SuiteError``."""
+        try:
+            return TaskSpec.model_validate(self.value)
+        except ValidationError as error:
+            raise self.error(*next(explain(error, TaskSpec))) from None
+
+    def required(self, key: str) -> Any:
+        """The value of a key of ``spec``. Raises ``SuiteError`` where there is none."""
+        value = getattr(self.spec, key)
+        if value is None:
+            raise self.error(f"the key {key!r} is missing", ("task",))
+        return value
 
     def place(self, keys: Keys) -> tuple[Source, int | None]:
         """The file and line of ``keys``, or of the innermost part of it that has a line."""
@@ -60,17 +83,14 @@ class TaskFile:
         """A ``SuiteError`` for a value of another kind than ``expected``."""
         return self.error_at(keys, f"found {describe(found)}, expected {expected}")
 
-    def checked(self, keys: Keys, value: Any, kind: type[_T], expected: str) -> _T:
-        """The value, which is of this kind. Raises ``SuiteError``, also for a truth value in the place of a number."""
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.wrong(keys, value, expected)
-        return value
 
-    def unknown_key(self, keys: Keys, known: Iterable[str]) -> SuiteError:
-        """A ``SuiteError`` for the last of ``keys``, with the nearest one that is ``known``."""
-        *above, key = map(str, keys)
-        inside = f" in {dotted(keys[:-1])}" if above else ""
-        return self.error(f"unknown key {quoted(key)}{inside}{expected_one_of(key, known)}", keys)
+def functions(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, FunctionReference]]:
+    """Every ``!function`` in a task file, with its keys."""
+    if isinstance(value, FunctionReference):
+        yield keys, value
+    elif isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from functions(part, (*keys, key))
 
 
 def read_task_file(source: Source, _chain: tuple[str, ...] = ()) -> TaskFile:

@@ -19,28 +19,9 @@ __all__ = ["choices_rule", "has_markup", "is_column", "prompt_template", "target
 
 _MARKUP = re.compile(r"\{[{%#]")
 _EXPRESSION = re.compile(r"\{\{(?![-+])(.*)(?<![-+])\}\}", re.DOTALL)
-_NOT_NAMES = frozenset(
-    [
-        "row",
-        "true",
-        "false",
-        "none",
-        "True",
-        "False",
-        "None",
-        "and",
-        "or",
-        "not",
-        "if",
-        "else",
-        "in",
-        "is",
-        "loop",
-        "self",
-        "range",
-        "dict",
-    ]
-)
+_NOT_NAMES = """
+row true false none True False None and or not if else in is loop self range dict
+"""
 _ENVIRONMENT = Environment()
 
 
@@ -112,7 +93,7 @@ def choices_rule(task: TaskFile, rule: object, keys: Keys) -> Any:
 
 
 def _column(name: str) -> str:
-    return name if name.isidentifier() and name not in _NOT_NAMES else f"row[{name!r}]"
+    return name if name.isidentifier() and name not in _NOT_NAMES.split() else f"row[{name!r}]"
 
 
 def _column_or_itself(text: str) -> str:

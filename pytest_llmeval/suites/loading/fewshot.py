@@ -21,7 +21,7 @@ _MATCH: Keys = ("prompt", "fewshot", "match")
 
 
 class FewshotError(ValueError):
-    """Examples that cannot be drawn, the keys of the suite that ask for them, and the sample whose they are.
+    """Examples that cannot be drawn, the keys of the suite that ask for them, and the sample that needs them.
 
     ``is_example``: what is wrong is an example, which ``sample`` is then.
     """
@@ -73,8 +73,8 @@ class Shots:
         if not shot.question or (shot.question, shot.choices) != (sample.question, sample.choices):
             return False
         ours, others = sample.variables, shot.variables
-        is_shown_alike = all(ours[name] == others[name] for name in self.shown if name in ours and name in others)
-        return is_shown_alike and shot.target == sample.target
+        shows_the_same = all(ours[name] == others[name] for name in self.shown if name in ours and name in others)
+        return shows_the_same and shot.target == sample.target
 
 
 def draw_shots(

@@ -145,7 +145,7 @@ class Suite:
     def has_own_responses(self) -> bool:
         """Whether the suite's data have a reply to score: the field ``response``, or a column of that name.
 
-        A column that the suite makes something else of, a target or a part of the prompt, is no reply.
+        A column from which the suite makes something else, a target or a part of the prompt, is not a reply.
         """
         if all(sample.response is None for sample in self.samples):
             return False

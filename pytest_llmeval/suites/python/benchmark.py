@@ -10,7 +10,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pytest_llmeval.data.files import Source
@@ -30,24 +29,20 @@ _KEYS = (
     *("gates", "primary_metric"),
 )
 _CLOSE = 0.85
-"""How much an attribute is like one of ours that it is taken for a slip of the pen: ``loader`` is not ``load``.
+"""How similar to one of ours an attribute is when it is taken for a misspelling: ``loader`` is not ``load``.
 
-A method that the file does not call is taken for one sooner, as ``wording.nearest`` has it."""
+For a method that the file does not call, less similarity suffices: that of ``wording.nearest``."""
 _ALIASES = {"normalise": "normalize", "is_equivalent": "is_equiv"}
 """Names of other programs, whose ``is_equiv`` takes the target first: ``is_equiv(gold, pred)``."""
 _FOREIGN = ("set_pred", "evaluate")
-"""Hooks of other programs that would decide what is right, and have no like here."""
-_LIKE = MappingProxyType(
-    dict.fromkeys(("load_data", "load_dataset", "get_data", "get_samples"), "load")
-    | dict.fromkeys(
-        ("postprocess", "post_process", "extract_answer", "parse_answer", "clean_answer", "get_answer"), "normalise"
-    )
-    | dict.fromkeys(
-        ("compare", "is_correct", "is_right", "check", "check_answer", "grade", "judge", "verify", "match", "matches"),
-        "is_equivalent",
-    )
-)
-"""Hooks of other programs, by what takes their place."""
+"""Hooks of other programs that would decide what is right, and have no equivalent here."""
+_HOOKS = {
+    "load": "load_data load_dataset get_data get_samples",
+    "normalise": "postprocess post_process extract_answer parse_answer clean_answer get_answer",
+    "is_equivalent": "compare is_correct is_right check check_answer grade judge verify match matches",
+}
+_LIKE = {theirs: ours for ours, names in _HOOKS.items() for theirs in names.split()}
+"""Hooks of other programs, with what takes their place."""
 _TARGET_WORDS = frozenset({"gold", "target", "reference"})
 _ANSWER_WORDS = frozenset({"pred", "prediction", "answer"})
 
@@ -218,7 +213,7 @@ def _rows(benchmark: Benchmark, source: Source, line: int | None) -> list[Mappin
 
 
 def _check_attributes(kind: type[Benchmark], source: Source, line: int | None) -> None:
-    """Raise ``SuiteError`` for an attribute that somebody took for one of ours."""
+    """Raise ``SuiteError`` for an attribute that was meant to be one of ours."""
     known = [name for name in dir(Benchmark) if not name.startswith("_")] + ["folder", *_ALIASES.values()]
     for owner in kind.__mro__:
         if owner is Benchmark or not issubclass(owner, Benchmark):

@@ -111,11 +111,11 @@ class Templates:
             self._fail(error, variables)
 
     def check(self, source: str) -> None:
-        """Raise ``TemplateError`` where ``source`` is no template."""
+        """Raise ``TemplateError`` where ``source`` is not a valid template."""
         self._compiled(source, lambda: self._sandbox.parse_restricted(source))
 
     def names(self, source: str) -> set[str]:
-        """The variables that ``source`` uses. Raises ``TemplateError`` where it is no template."""
+        """The variables that ``source`` uses. Raises ``TemplateError`` where it is not a valid template."""
         found: set[str] = self._compiled(
             source, lambda: meta.find_undeclared_variables(self._sandbox.parse_restricted(source))
         )

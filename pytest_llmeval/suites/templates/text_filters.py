@@ -8,7 +8,6 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from jinja2 import pass_environment
@@ -51,7 +50,7 @@ def _read(value: str, budget: Budget) -> Any:
         if depth > MAX_NESTING:
             raise _NoLiteralError(f"the filter 'literal' takes at most {MAX_NESTING} levels of brackets")
     try:
-        with warnings.catch_warnings():  # of a text such as "[\d]", which is data, not somebody's program
+        with warnings.catch_warnings():  # of a text such as "[\d]", which is data, not a program
             warnings.simplefilter("ignore")
             made = ast.literal_eval(value)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
@@ -159,12 +158,10 @@ def _check_regex(text: str, pattern: str, replacement: str) -> None:
 VALUE_FILTERS = frozenset(("literal", "list_or_text", "index_or_text"))
 """Filters that make a value of a text."""
 
-TEXT_FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "literal": _literal,
-        "list_or_text": _list_or_text,
-        "index_or_text": _index_or_text,
-        "regex_replace": _regex_replace,
-    }
-)
+TEXT_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "literal": _literal,
+    "list_or_text": _list_or_text,
+    "index_or_text": _index_or_text,
+    "regex_replace": _regex_replace,
+}
 """The filters by the names that templates call them by."""

@@ -16,7 +16,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from pytest_llmeval.models.huggingface.attention import attending
+from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["Header", "RowsCache", "UnsupportedHeader", "reading_headers"]
 
@@ -163,9 +163,9 @@ class _Layer(DynamicLayer):  # type: ignore[no-untyped-call]
         return self.get_seq_length() + query_length, 0
 
 
-def reading_headers(model: Any) -> AbstractContextManager[None]:
+def reading_headers(runner: Runner) -> AbstractContextManager[None]:
     """In this context the model's attention reads the ``shared_header`` that its forward pass is given."""
-    return attending(model, _ATTENTION, attend)
+    return runner.attending(_ATTENTION, attend)
 
 
 def attend(

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import torch
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter, can_drive
@@ -22,6 +21,7 @@ from pytest_llmeval.models.huggingface.generation.writer import Generated, Gener
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import in_halves
 from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
+from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["Text", "TextEngine", "Written"]
 
@@ -50,35 +50,17 @@ class Text:
 class TextEngine:
     """Writes the texts of one model.
 
-    ``batch_size`` None fills batches as far as memory for keys and values allows; out of memory halves a batch.
-    ``takes_padding``: rows of several lengths may share a batch. ``max_tokens`` is what a batch may hold, prompts
-    (without what they share) and texts together.
+    Without a batch size batches are filled as far as memory for keys and values allows; out of memory halves a batch.
+    Rows of several lengths share a batch where the model takes padding. ``max_tokens`` is what a batch may hold,
+    prompts (without what they share) and texts together.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Tokenizer,
-        attention: Attention,
-        *,
-        batch_size: int | None,
-        ends: Sequence[int],
-        pad_token: int,
-        takes_padding: bool,
-    ) -> None:
-        self._model = model
-        self._tokenizer = tokenizer
+    def __init__(self, runner: Runner, attention: Attention) -> None:
+        self._runner = runner
         self._attention = attention
-        self._batch_size = batch_size
-        self._ends = ends
-        self._pad_token = pad_token
-        self._takes_padding = takes_padding
-        self.max_tokens = max_tokens_written(model)
-        self.rows_writer = (
-            RowsWriter(model, tokenizer, attention, ends=ends, pad_token=pad_token)
-            if takes_padding and can_drive(model, attention)
-            else None
-        )
+        self._device = runner.model.device
+        self.max_tokens = _max_tokens_written(runner.model)
+        self.rows_writer = RowsWriter(runner, attention) if can_drive(runner, attention) else None
 
     def write(
         self,
@@ -89,7 +71,7 @@ class TextEngine:
     ) -> list[Written]:
         """What was written for each text, in order. ``on_finished`` gets each index at least once.
 
-        ``into`` is filled meanwhile, by index: whoever stops the call keeps what is in it.
+        ``into`` is filled meanwhile, by index: when the call is stopped, it holds what was written so far.
         """
         results: dict[int, Written] = {} if into is None else into
         for part, num_header_tokens, equal_lengths in self._parts(texts):
@@ -105,7 +87,7 @@ class TextEngine:
 
                     return self._compute([texts[i] for i in members], num_header_tokens, tell)
 
-                for i, outcome, seconds in in_halves([part[place] for place in batch], compute, self._model.device):
+                for i, outcome, seconds in in_halves([part[place] for place in batch], compute, self._device):
                     results[i] = (outcome, seconds)
                     if on_finished is not None:
                         on_finished(i)
@@ -120,7 +102,7 @@ class TextEngine:
         below = [i for i, text in enumerate(texts) if not self._reaches_switch(text)]
         parts = [(above, 0, True)] if above else []
         if self.rows_writer is None:
-            return [*parts, (below, 0, not self._takes_padding)]
+            return [*parts, (below, 0, not self._runner.takes_padding)]
         with torch.inference_mode(), quiet():
             groups = self.rows_writer.plan([texts[i].prompt for i in below])
         return [*parts, *(([below[k] for k in group.members], group.num_tokens, False) for group in groups)]
@@ -136,14 +118,14 @@ class TextEngine:
             groups = [by_length[length] for length in sorted(by_length, reverse=True)]
         else:
             groups = [list(range(len(texts)))]
-        max_rows = _MAX_ROWS_ON_CPU if self._model.device.type == "cpu" else _MAX_ROWS
+        max_rows = _MAX_ROWS_ON_CPU if self._device.type == "cpu" else _MAX_ROWS
         least = self.max_tokens // max_rows
         return [
             [group[place] for place in batch]
             for group in groups
             for batch in plan_batches(
                 [max(least, texts[i].num_tokens - num_header_tokens) for i in group],
-                max_rows=self._batch_size,
+                max_rows=self._runner.batch_size,
                 max_tokens=self.max_tokens,
             )
         ]
@@ -153,17 +135,9 @@ class TextEngine:
     ) -> list[Generated]:
         prompts, plans = [text.prompt for text in texts], [text.plan for text in texts]
         if self._attention.max_positions is not None:  # a short text makes transformers forget the longest one so far
-            self._model(input_ids=torch.tensor([[self._pad_token]], device=self._model.device), use_cache=False)
+            self._runner.forget_longest()
         if self.rows_writer is None or any(map(self._reaches_switch, texts)):
-            return generate_rows(
-                self._model,
-                self._tokenizer,
-                prompts,
-                plans,
-                ends=self._ends,
-                pad_token=self._pad_token,
-                on_finished=on_finished,
-            )
+            return generate_rows(self._runner, prompts, plans, on_finished=on_finished)
         try:
             return self.rows_writer.write(prompts, plans, num_header_tokens=num_header_tokens, on_finished=on_finished)
         except Exception:
@@ -171,13 +145,13 @@ class TextEngine:
             raise
 
 
-def max_tokens_written(model: Any) -> int:
+def _max_tokens_written(model: Any) -> int:
     """Tokens whose keys and values a batch may hold: 1 GiB on the CPU, elsewhere three times what may be kept."""
     limit = _MAX_CACHE_BYTES_ON_CPU if model.device.type == "cpu" else 3 * kept_bytes(model.device)
-    return max(1, limit // bytes_per_token(model))
+    return max(1, limit // _bytes_per_token(model))
 
 
-def bytes_per_token(model: Any) -> int:
+def _bytes_per_token(model: Any) -> int:
     """Memory that the keys and values of one token take in all layers; at least one byte."""
     config = model.config.get_text_config()
     hidden = getattr(config, "hidden_size", None) or 1024

@@ -8,7 +8,6 @@ some layers attend to a window only, a padded gap after the header would be sile
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +15,6 @@ from typing import Any
 
 import torch
 
-from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
@@ -26,8 +24,9 @@ from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
 from pytest_llmeval.models.huggingface.planning.batches import group_by
 from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
 from pytest_llmeval.models.huggingface.planning.shared_headers import HeaderGroup, plan_headers
+from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["MIN_HEADER_TOKENS", "RowsWriter", "can_drive", "can_share_headers"]
+__all__ = ["MIN_HEADER_TOKENS", "RowsWriter", "can_drive"]
 
 _LOG = logging.getLogger("pytest_llmeval")
 
@@ -41,54 +40,34 @@ _ATTENDED_TO_READ = 16
 """Keys that may be spread out, for each token that may be read."""
 
 
-def can_drive(model: Any, attention: Attention) -> bool:
-    """Whether ``RowsWriter`` can run ``model``: a causal class of transformers whose past is its attention's alone."""
-    parameters = inspect.signature(model.forward).parameters
+def can_drive(runner: Runner, attention: Attention) -> bool:
+    """Whether ``RowsWriter`` can run it: a causal class of transformers whose past is its attention's alone."""
     return (
         attention.kind in ("full", "windowed")
-        and type(model).__module__.startswith("transformers.models.")
-        and not getattr(model, "_is_stateful", False)
-        and not getattr(model.config, "is_encoder_decoder", False)
-        and {"input_ids", "attention_mask", "position_ids", "past_key_values", "use_cache"} <= set(parameters)
-    )
-
-
-def can_share_headers(model: Any, attention: Attention) -> bool:
-    """Whether rows may read one header: full attention in every layer, by a function that can be replaced.
-
-    The class must say that it supports such functions, and use torch's scaled dot product as it is.
-    """
-    return (
-        attention.kind == "full"
-        and can_drive(model, attention)
-        and bool(getattr(model, "_supports_attention_backend", False))
-        and getattr(model.config, "_attn_implementation", None) == "sdpa"
-        and any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values())
+        and type(runner.model).__module__.startswith("transformers.models.")
+        and bool(runner.takes_padding)
+        and not getattr(runner.model.config, "is_encoder_decoder", False)
+        and {"input_ids", "attention_mask", "past_key_values", "use_cache"} <= set(runner.parameters)
     )
 
 
 class RowsWriter:
     """Writes the texts of one model that ``can_drive`` allows, and keeps the headers that it has computed last.
 
-    ``shares_headers`` says whether ``write`` may be given a header. It begins as ``can_share_headers`` finds, and is
-    False once the model was found not to agree with itself (its first header).
+    ``shares_headers`` says whether ``write`` may be given a header: attention is full in every layer, by a function
+    that can be replaced, and the model was not found to disagree with itself (its first header).
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Tokenizer, attention: Attention, *, ends: Sequence[int], pad_token: int
-    ) -> None:
-        self.shares_headers = can_share_headers(model, attention)
-        self.model = model
-        self._tokenizer = tokenizer
-        self._ends = frozenset(ends)
-        self.pad_token = pad_token
+    def __init__(self, runner: Runner, attention: Attention) -> None:
+        self.shares_headers = attention.kind == "full" and runner.takes_attention
+        self.runner = runner
+        self.model = model = runner.model
         self.kept: list[Header] = []
         """The headers that are kept, the last used first."""
         self._is_checked = False
         self._max_kept_bytes = kept_bytes(model.device)
         self.max_prefill = _PREFILL_TOKENS.get(model.device.type, _PREFILL_TOKENS_ELSEWHERE)
-        takes_logits_to_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._last_only: dict[str, Any] = {"logits_to_keep": 1} if takes_logits_to_keep else {}
+        self._last_only: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in runner.parameters else {}
 
     def forget(self) -> None:
         """Let go of the headers and their memory."""
@@ -129,11 +108,12 @@ class RowsWriter:
         header = self._header(prompts[0][:num_header_tokens]) if num_header_tokens else None
         skip = len(header.tokens) if header is not None else 0
         writers = [
-            Writer(self._tokenizer, prompt, plan, self._ends) for prompt, plan in zip(prompts, plans, strict=True)
+            Writer(self.runner.tokenizer, prompt, plan, self.runner.ends)
+            for prompt, plan in zip(prompts, plans, strict=True)
         ]
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         batch = _Batch(self, [prompts[i][skip:] for i in order], max(plan.max_tokens for plan in plans), header)
-        with reading_headers(self.model) if header is not None else contextlib.nullcontext():
+        with reading_headers(self.runner) if header is not None else contextlib.nullcontext():
             logits = batch.read_prompts()
             while True:
                 active = [writers[i] for i in order]
@@ -162,7 +142,7 @@ class RowsWriter:
         rests = [(*tokens, *header_tokens[:2]) for tokens in own]
         try:
             header = self._read_header(header_tokens)
-            with reading_headers(self.model):
+            with reading_headers(self.runner):
                 shared = self._two_steps(rests, header)
         except Exception as error:  # the model's code met what only we give it
             if is_out_of_memory(error):
@@ -281,7 +261,7 @@ class _Batch:
         return num_rows * width <= most and num_rows * (self._num_header + width) <= _ATTENDED_TO_READ * most
 
     def _read_part(self, part: slice) -> torch.Tensor:
-        input_ids, is_real = padded(self._rows[part], self._writer.pad_token, on_left=True)
+        input_ids, is_real = padded(self._rows[part], self._writer.runner.pad_token, on_left=True)
         num_rows, width = input_ids.shape
         positions = (is_real.cumsum(-1) - 1).clamp(min=0) + self._num_header
         mask: torch.Tensor | None = None

@@ -13,58 +13,40 @@ from typing import Any
 import torch
 import transformers
 
-from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
 from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
+from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["clean_generation_config", "end_tokens", "generate_rows"]
-
-
-def end_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
-    """The tokens that end a text: those of the checkpoint's generation config, else config; and the tokenizer's EOS."""
-    found: set[int] = set()
-    declared = getattr(model.generation_config, "eos_token_id", None)
-    if declared is None:
-        declared = getattr(model.config, "eos_token_id", None)
-    for token in (*(declared if isinstance(declared, list | tuple) else [declared]), tokenizer.eos_token_id):
-        if isinstance(token, int):
-            found.add(token)
-    return sorted(found)
+__all__ = ["clean_generation_config", "generate_rows"]
 
 
-def clean_generation_config(ends: Sequence[int], pad_token: int) -> transformers.GenerationConfig:
+def clean_generation_config(runner: Runner) -> transformers.GenerationConfig:
     """What a model generates by when the request says all: no sampling, penalties or lengths of its author's."""
     create: Any = transformers.GenerationConfig  # untyped, while the rest of transformers is typed
     config: transformers.GenerationConfig = create(
-        do_sample=False, num_beams=1, eos_token_id=list(ends) or None, pad_token_id=pad_token
+        do_sample=False, num_beams=1, eos_token_id=list(runner.ends) or None, pad_token_id=runner.pad_token
     )
     return config
 
 
 def generate_rows(
-    model: Any,
-    tokenizer: Tokenizer,
+    runner: Runner,
     prompts: Sequence[tuple[int, ...]],
     plans: Sequence[GenerationPlan],
     *,
-    ends: Sequence[int],
-    pad_token: int,
-    pads_right: bool = False,
     on_finished: Callable[[int, Generated], None] | None = None,
-    **settings: Any,
 ) -> list[Generated]:
     """What the model writes after each prompt (tokens) by its plan, in order.
 
-    Prompts are padded and masked: on the left, or with ``pads_right`` on the right, as encoders are used to.
-    ``on_finished`` gets the index of each row when its text has ended, and the text. ``settings`` go into the
-    generation config.
+    Prompts are padded and masked. ``on_finished`` gets the index of each row when its text has ended, and the text.
     """
-    input_ids, mask = padded(prompts, pad_token, on_left=not pads_right)
-    config = clean_generation_config(ends, pad_token)
+    model = runner.model
+    input_ids, mask = padded(prompts, runner.pad_token, on_left=not runner.pads_right)
+    config = clean_generation_config(runner)
     config.max_new_tokens = max(plan.max_tokens for plan in plans)
-    for name, value in settings.items():
+    for name, value in runner.generation_settings.items():
         setattr(config, name, value)
-    rows = [Writer(tokenizer, prompt, plan, frozenset(ends)) for prompt, plan in zip(prompts, plans, strict=True)]
+    rows = [Writer(runner.tokenizer, prompt, plan, runner.ends) for prompt, plan in zip(prompts, plans, strict=True)]
     chooser = _Chooser(rows)
     started = time.perf_counter()
 

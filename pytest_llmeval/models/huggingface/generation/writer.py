@@ -55,9 +55,9 @@ def cut_at_stop(text: str, stop: Collection[str]) -> tuple[str, bool]:
 
 
 def seed_of(seed: int, prompt: Sequence[int], epoch: int = 0) -> int:
-    """The generator's seed for a prompt: questions of one suite share a seed, and must not share their luck.
+    """The generator's seed for a prompt: questions of one suite share a seed, and draw different random numbers.
 
-    Nor do the askings of one question, its epochs.
+    So do the epochs of one question.
     """
     own = f"{seed}" if epoch == 0 else f"{seed}/{epoch}"
     digest = hashlib.sha256(f"{own}:{','.join(map(str, prompt))}".encode()).digest()
@@ -65,9 +65,11 @@ def seed_of(seed: int, prompt: Sequence[int], epoch: int = 0) -> int:
 
 
 class Writer:
-    """Follows one row until an end-of-text token, a stop string, its limit, or logits that are no numbers."""
+    """Follows one row until an end-of-text token, a stop string, its limit, or logits that are not numbers."""
 
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], plan: GenerationPlan, ends: frozenset[int]) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: Sequence[int], plan: GenerationPlan, ends: Collection[int]
+    ) -> None:
         self.tokens: list[int] = []
         self.is_done = False
         self.saw_nan = False
@@ -79,7 +81,7 @@ class Writer:
         self._stop = [s for s in plan.stop if s]
         # A special token has no text, so a stop string that is one would never be found there.
         special = {tokenizer.decode([token]): token for token in tokenizer.all_special_ids} if self._stop else {}
-        self._ends = ends | {special[s] for s in plan.stop if s in special}
+        self._ends = {*ends} | {special[s] for s in plan.stop if s in special}
         # A token writes at least one byte, so a stop string that has just been completed lies within so many tokens;
         # the rest is room for tokens that write nothing. What this misses is found when the finished text is cut.
         self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in self._stop), default=0) + 8
@@ -100,7 +102,7 @@ class Writer:
         self.is_done = self._has_stopped or len(self.tokens) >= self._plan.max_tokens
 
     def fail(self) -> None:
-        """The model's logits were no numbers."""
+        """The model's logits were not numbers."""
         self.saw_nan = self.is_done = True
 
     def result(self, prefill_seconds: float | None = None) -> Generated:
@@ -128,7 +130,7 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
     """The next token of each row of ``logits`` (rows, vocabulary): the likeliest, or drawn at the row's temperature.
 
     Draws invert the distribution function in float64 on the CPU with one number of the row's own. A row whose logits
-    are no numbers (NaN, or infinitely likely) fails, and its token means nothing; rows that are done are left alone.
+    are not numbers (NaN, or infinitely likely) fails, and its token means nothing; rows that are done are left alone.
     ``top_p`` is done after the temperature, by transformers' ``TopPLogitsWarper``.
     """
     best = logits.argmax(-1)  # torch takes NaN for the largest number

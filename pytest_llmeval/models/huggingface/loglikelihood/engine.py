@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -22,12 +21,13 @@ from pytest_llmeval.models.huggingface.architectures import Attention, attention
 from pytest_llmeval.models.huggingface.device import kept_bytes, tokens_in_memory
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.loading import quiet
-from pytest_llmeval.models.huggingface.loglikelihood.plain import Scored, score_rows, summed
+from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, Scored, score_rows, summed
 from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
 from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches, plan_rows
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step
+from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["Engine", "Outcome", "attention_of_model", "in_halves", "outcomes_of"]
+__all__ = ["Engine", "Outcome", "in_halves"]
 
 _T = TypeVar("_T")
 _SMALLEST_STEP = 16
@@ -56,14 +56,13 @@ class Outcome:
     seconds: float
 
 
-def attention_of_model(model: Any) -> Attention:
+def _attention_of(runner: Runner) -> Attention:
     """What a loaded model's class and config say of its attention, and of the way in which it was loaded."""
-    config = model.config
+    model, config, parameters = runner.model, runner.model.config, runner.parameters
     attention = attention_of(config.to_dict())
     if attention.kind == "other":
         return attention
     problem = None
-    parameters = inspect.signature(model.forward).parameters
     if not type(model).__module__.startswith("transformers."):
         problem = f"{type(model).__name__} is not a class of transformers"
     elif missing := [name for name in ("position_ids", "logits_to_keep", "past_key_values") if name not in parameters]:
@@ -78,27 +77,15 @@ def attention_of_model(model: Any) -> Attention:
 class Engine:
     """Scores the encoded requests of one model.
 
-    ``requested`` is ``--llm-engine``: auto (or None), tree or plain. ``batch_size`` None fills forward passes up to a
-    number of tokens that memory allows; out of memory halves it, and what was not computed is computed in smaller
+    ``requested`` is ``--llm-engine``: auto (or None), tree or plain. Without a batch size forward passes are filled up
+    to a number of tokens that memory allows; out of memory halves it, and what was not computed is computed in smaller
     parts.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        requested: str | None,
-        batch_size: int | None,
-        pad_token: int,
-        takes_padding: bool,
-        takes_logits_to_keep: bool,
-    ) -> None:
-        self._model = model
-        self._batch_size = batch_size
-        self._pad_token = pad_token
-        self._takes_padding = takes_padding
-        self._takes_logits_to_keep = takes_logits_to_keep
-        self.attention = attention_of_model(model)
+    def __init__(self, runner: Runner, requested: str | None = None) -> None:
+        self._runner = runner
+        self._model = model = runner.model
+        self.attention = _attention_of(runner)
         self._rotary_is_stretched = self.attention.max_positions is not None
         self.name: Literal["tree", "plain"] = "plain"
         self.reason = "requested with --llm-engine plain"
@@ -117,10 +104,10 @@ class Engine:
         self._budget = Budget(
             max_tokens=_TREE_TOKENS_ON_CPU if on_cpu else in_memory,
             max_scored=max_scored,
-            max_rows=batch_size,
+            max_rows=runner.batch_size,
             block_tokens=_BLOCK_TOKENS_ON_CPU if on_cpu else _BLOCK_TOKENS,
         )
-        self._tree = TreeScorer(model, self.attention, kept_bytes=kept_bytes(model.device))
+        self._tree = TreeScorer(runner, self.attention, kept_bytes=kept_bytes(model.device))
 
     @contextlib.contextmanager
     def in_small_steps(self, max_tokens: int) -> Iterator[None]:
@@ -149,13 +136,13 @@ class Engine:
     ) -> dict[int, Outcome | RequestError]:
         """The outcome of every pair, by its key. ``on_progress`` gets how many have theirs.
 
-        ``into`` is the mapping to fill and return: whoever stops the call keeps what is in it. What is no number there
-        may still be computed again.
+        ``into`` is the mapping to fill and return: when the call is stopped, it holds the outcomes so far. One that is
+        not a number may still be computed again.
 
         ``plain`` leaves the tree aside; ``alone`` also padding: every row is a forward pass of its own.
         """
         self._rotary_is_stretched = self.attention.max_positions is not None  # by texts that were written
-        rows = plan_rows(pairs.items())
+        rows = self._plan(pairs)
         by_tree: list[Row] = []
         by_plain = rows
         if self.name == "tree" and not plain:
@@ -174,8 +161,11 @@ class Engine:
         if poisoned:
             self._tree.clear()
             by_plain = [*by_plain, *poisoned]
-        self._score_plain(by_plain, outcomes, tell, max_rows=1 if alone else self._batch_size)
+        self._score_plain(by_plain, outcomes, tell, max_rows=1 if alone else self._runner.batch_size)
         return outcomes
+
+    def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[Row]:
+        return plan_rows(pairs.items())
 
     # The tree
 
@@ -209,8 +199,7 @@ class Engine:
                 if not is_out_of_memory(error):
                     raise
                 return step
-            requests.add(step, logprobs.values, logprobs.is_top, time.perf_counter() - started)
-            outcomes.update(requests.take_finished())
+            outcomes.update(requests.add(step, logprobs, time.perf_counter() - started))
             tell()
         return None
 
@@ -249,16 +238,17 @@ class Engine:
         max_rows: int | None,
     ) -> None:
         for part, equal_lengths in self._plain_parts(rows):
-            batches = plan_batches(
-                [len(row.tokens) for row in part],
-                max_rows=max_rows,
-                max_tokens=self._plain_tokens,
-                equal_lengths=equal_lengths,
-            )
-            for batch in batches:
+            lengths = self._lengths(part)
+            for batch in plan_batches(
+                lengths, max_rows=max_rows, max_tokens=self._plain_tokens, equal_lengths=equal_lengths
+            ):
                 for row, scored, seconds in in_halves([part[i] for i in batch], self._run_plain, self._model.device):
-                    outcomes.update(outcomes_of(row.targets, scored, seconds))
+                    outcomes.update(_outcomes_of(row, scored, seconds))
                 tell()
+
+    def _lengths(self, rows: Sequence[Row]) -> list[int]:
+        """What each row takes of a batch, in tokens."""
+        return [len(row.tokens) for row in rows]
 
     def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
         """Rows that may share a batch, and whether only those of one length may.
@@ -277,75 +267,65 @@ class Engine:
         self._reset_rotary()
         limit = self.attention.max_positions
         self._rotary_is_stretched = limit is not None and any(len(row.tokens) > limit for row in rows)
-        return score_rows(
-            self._model,
-            rows,
-            pad_token=self._pad_token,
-            takes_logits_to_keep=self._takes_logits_to_keep,
-            max_scored=self._budget.max_scored,
-        )
+        return score_rows(self._runner, rows, max_scored=self._budget.max_scored)
 
     def _reset_rotary(self) -> None:
-        """Let transformers forget the longest text so far: beyond the switch it would lend its angles to shorter ones.
-
-        It forgets when it meets a text below the switch.
-        """
         if self._rotary_is_stretched:
             self._rotary_is_stretched = False
-            self._model(input_ids=torch.tensor([[self._pad_token]], device=self._model.device), use_cache=False)
+            self._runner.forget_longest()
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is known of a request of which ``num_missing`` logprobs are still to come."""
+
+    num_missing: int
+    values: list[float] = field(default_factory=list)
+    is_greedy: bool = True
+    seconds: float = 0.0
 
 
 class _Requests:
     """Gathers the logprobs of requests until each has all of its own."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self._missing = {request: len(continuation) for row in rows for request, continuation in row.targets}
-        self._values: dict[int, list[float]] = {request: [] for request in self._missing}
-        self._is_greedy = dict.fromkeys(self._missing, True)
-        self._seconds = dict.fromkeys(self._missing, 0.0)
+        self._waiting = {request: _Request(len(tokens)) for row in rows for request, tokens in row.targets}
+        self._count = max(1, len(self._waiting))
         self._shared_seconds = 0.0
-        self._count = max(1, len(self._missing))
-        self._finished: list[int] = []
 
-    def add(self, step: Step, values: Sequence[float], is_top: Sequence[bool], seconds: float) -> None:
-        """Take in what a step gave. Time that was spent for everybody is shared by everybody who is still waiting."""
-        for request, value, top in zip(step.wanted_by, values, is_top, strict=True):
-            self._values[request].append(value)
-            self._missing[request] -= 1
-            if not top:
-                self._is_greedy[request] = False
-            if not self._missing[request]:
-                self._finished.append(request)
-        if step.wanted_by:
-            share = seconds / len(set(step.wanted_by))
-            for request in set(step.wanted_by):
-                self._seconds[request] += share
-        else:
+    def add(self, step: Step, logprobs: Logprobs, seconds: float) -> dict[int, Outcome]:
+        """Take in what a step gave, and return the outcomes that are now known.
+
+        The seconds of a step that no request asked for are shared by all requests.
+        """
+        asking = set(step.wanted_by)
+        if not asking:
             self._shared_seconds += seconds
-
-    def take_finished(self) -> dict[int, Outcome]:
-        """The outcomes that have become known since the last call."""
-        finished, self._finished = self._finished, []
+        for index in asking:
+            self._waiting[index].seconds += seconds / len(asking)
+        for index, value, is_top in zip(step.wanted_by, logprobs.values, logprobs.is_top, strict=True):
+            request = self._waiting[index]
+            request.values.append(value)
+            request.num_missing -= 1
+            request.is_greedy &= is_top
+        finished = {index: self._waiting.pop(index) for index in asking if not self._waiting[index].num_missing}
+        shared = self._shared_seconds / self._count
         return {
-            request: Outcome(
-                summed(self._values.pop(request)),
-                self._is_greedy[request],
-                self._seconds[request] + self._shared_seconds / self._count,
-            )
-            for request in finished
+            index: Outcome(summed(request.values), request.is_greedy, request.seconds + shared)
+            for index, request in finished.items()
         }
 
 
-def outcomes_of(
-    targets: Sequence[tuple[int, object]], scored: Sequence[Scored] | RequestError, seconds: float
+def _outcomes_of(
+    row: Row, scored: Sequence[Scored] | RequestError, seconds: float
 ) -> dict[int, Outcome | RequestError]:
-    """What the requests of one row got, which share its seconds; ``targets`` as in ``Row``."""
+    """What the requests of one row got, which share its seconds."""
+    requests = [request for request, _ in row.targets]
     if isinstance(scored, RequestError):
-        return {request: scored for request, _ in targets}
-    share = seconds / len(targets)
+        return dict.fromkeys(requests, scored)
+    share = seconds / len(requests)
     return {
-        request: Outcome(one.loglikelihood, one.is_greedy, share)
-        for (request, _), one in zip(targets, scored, strict=True)
+        request: Outcome(one.loglikelihood, one.is_greedy, share) for request, one in zip(requests, scored, strict=True)
     }
 
 

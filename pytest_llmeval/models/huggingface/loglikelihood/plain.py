@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from pytest_llmeval.models.huggingface.planning.batches import Row
+from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["Logprobs", "Scored", "logprobs_of", "padded", "score_rows", "summed"]
+__all__ = ["Logprobs", "RowScores", "Scored", "logprobs_of", "padded", "score_rows", "summed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Scored:
 def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Logprobs:
     """The logprob of ``tokens[k]`` by ``logits[rows[k]]`` (positions x vocabulary), which are overwritten.
 
-    A log-softmax in float32 whatever the model's dtype, of which no more is computed than the numbers wanted need.
+    A log-softmax in float32 whatever the model's dtype, computed only as far as the wanted numbers need it.
     """
     logits = logits.float()
     at = torch.tensor(rows, device=logits.device)
@@ -63,22 +64,20 @@ def padded(
     return tokens, mask
 
 
-def score_rows(
-    model: Any, rows: Sequence[Row], *, pad_token: int, takes_logits_to_keep: bool, max_scored: int
-) -> list[list[Scored]]:
+def score_rows(runner: Runner, rows: Sequence[Row], *, max_scored: int) -> list[list[Scored]]:
     """Every target of every row, scored in one forward pass.
 
-    Rows are padded on the right and masked. ``takes_logits_to_keep``: the model can leave out the vocabulary projection
-    where nothing is scored. Beyond ``max_scored`` positions the projection is made in pieces, so that memory does not
-    grow with them.
+    Rows are padded on the right and masked. A model that can leaves out the vocabulary projection where nothing is
+    scored. Beyond ``max_scored`` positions the projection is made in pieces, so that memory does not grow with them.
     """
-    input_ids, mask = padded([row.tokens for row in rows], pad_token)
+    model = runner.model
+    input_ids, mask = padded([row.tokens for row in rows], runner.pad_token)
     first = min(row.first_scored for row in rows)
     num_kept = input_ids.shape[1] - first
-    keep = {"logits_to_keep": num_kept} if takes_logits_to_keep else {}
+    keep = {"logits_to_keep": num_kept} if "logits_to_keep" in runner.parameters else {}
     inputs = {"input_ids": input_ids.to(model.device), "attention_mask": mask.to(model.device), "use_cache": False}
     size = max(1, max_scored // len(rows))
-    found = [_Found(row, first) for row in rows]
+    found = [RowScores(row, first) for row in rows]
     for start, logits in _logits(model, {**inputs, **keep}, num_kept=num_kept, size=size):
         for row_logits, of_row in zip(logits, found, strict=True):
             of_row.read(row_logits, start)
@@ -116,15 +115,15 @@ def _logits(model: Any, inputs: dict[str, Any], *, num_kept: int, size: int) -> 
             handle.remove()
 
 
-class _Found:
+class RowScores:
     """The logprobs of one row's targets, from pieces of logits whose position 0 is the row's ``first``."""
 
-    def __init__(self, row: Row, first: int) -> None:
+    def __init__(self, row: Row, first: int = 0) -> None:
         self._row = row
         self._first = first
         self._logprobs: list[tuple[list[float], list[bool]]] = [([], []) for _ in row.targets]
 
-    def read(self, logits: torch.Tensor, start: int) -> None:
+    def read(self, logits: torch.Tensor, start: int = 0) -> None:
         """Take what ``logits`` (positions, vocabulary) from position ``start`` on say; they are overwritten."""
         begin, length = self._first + start, len(self._row.tokens)
         at: list[int] = []

@@ -18,9 +18,10 @@ from transformers import DynamicCache
 
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, logprobs_of
-from pytest_llmeval.models.huggingface.loglikelihood.tree_attention import in_blocks, takes_blocks
+from pytest_llmeval.models.huggingface.loglikelihood.tree_attention import in_blocks
 from pytest_llmeval.models.huggingface.planning.batches import Row
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step, common_length, plan_steps
+from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["PathCache", "TreeScorer"]
 
@@ -130,11 +131,12 @@ class TreeScorer:
     What the samples of a suite share is kept between calls, in ``kept_bytes`` of memory at most.
     """
 
-    def __init__(self, model: Any, attention: Attention, *, kept_bytes: int) -> None:
-        self._model = model
+    def __init__(self, runner: Runner, attention: Attention, *, kept_bytes: int) -> None:
+        self._runner = runner
+        self._model = runner.model
         self._attention = attention
         self._paths = PathCache(kept_bytes)
-        self._in_blocks = takes_blocks(model)
+        self._in_blocks = runner.takes_attention
 
     def steps(self, rows: Sequence[Row], budget: Budget) -> list[Step]:
         """What is to be run for these rows, given what is at hand."""
@@ -146,7 +148,7 @@ class TreeScorer:
 
     def running(self) -> AbstractContextManager[None]:
         """The context that ``run`` needs, to be entered once for many steps."""
-        return in_blocks(self._model) if self._in_blocks else nullcontext()
+        return in_blocks(self._runner) if self._in_blocks else nullcontext()
 
     def run(self, step: Step) -> Logprobs:
         """One forward pass: the logprob of each of ``step.wanted_tokens``, and whether it is the likeliest there."""

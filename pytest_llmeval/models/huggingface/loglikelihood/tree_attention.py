@@ -8,7 +8,6 @@ stay the model's own.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -16,29 +15,19 @@ from typing import Any
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from pytest_llmeval.models.huggingface.attention import attending
+from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["attend_in_blocks", "in_blocks", "takes_blocks"]
+__all__ = ["attend_in_blocks", "in_blocks"]
 
 _ATTENTION = "llmeval_tree"
 
 
-def takes_blocks(model: Any) -> bool:
-    """Whether the model's attention can be put in parts: it runs sdpa, by transformers' interface.
+def in_blocks(runner: Runner) -> AbstractContextManager[None]:
+    """In this context the model's attention follows the ``tree_blocks`` that its forward pass is given.
 
-    A model that takes the blocks and does not pass them on attends to the whole row under the mask, which is as right.
+    A model that does not pass them on attends to the whole row under the mask, which is as right.
     """
-    parameters = inspect.signature(model.forward).parameters.values()
-    return (
-        model.config._attn_implementation == "sdpa"
-        and bool(getattr(model, "_supports_attention_backend", False))
-        and any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-    )
-
-
-def in_blocks(model: Any) -> AbstractContextManager[None]:
-    """In this context the model's attention follows the ``tree_blocks`` that its forward pass is given."""
-    return attending(model, _ATTENTION, attend_in_blocks)
+    return runner.attending(_ATTENTION, attend_in_blocks)
 
 
 def attend_in_blocks(

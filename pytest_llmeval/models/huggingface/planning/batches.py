@@ -6,13 +6,13 @@ answer, or the same request twice) share a row; rows of like length share a batc
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from pytest_llmeval.models.encoding import EncodedPair
 
-__all__ = ["Row", "group_by", "plan_batches", "plan_rows"]
+__all__ = ["Row", "group_by", "plan_batches", "plan_decoder_rows", "plan_rows"]
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -23,11 +23,13 @@ class Row:
     """One input, and the continuations that are read off it.
 
     ``tokens`` is context + continuation without the last token. Each target is ``(request index, continuation)``: the
-    logits at the row's last ``len(continuation)`` positions predict it.
+    logits at the row's last ``len(continuation)`` positions predict it. In an encoder-decoder model the encoder reads
+    ``context``, and ``tokens``, which the decoder reads, begin with the token that starts a text instead.
     """
 
     tokens: tuple[int, ...]
     targets: tuple[tuple[int, tuple[int, ...]], ...]
+    context: tuple[int, ...] = ()
 
     @property
     def first_scored(self) -> int:
@@ -39,6 +41,16 @@ def plan_rows(pairs: Iterable[tuple[int, EncodedPair]]) -> list[Row]:
     """The distinct inputs of ``(request index, pair)``, in order of first appearance."""
     targets = group_by(((pair.context + pair.continuation)[:-1], (index, pair.continuation)) for index, pair in pairs)
     return [Row(tokens, tuple(members)) for tokens, members in targets.items()]
+
+
+def plan_decoder_rows(pairs: Mapping[int, EncodedPair], start_token: int) -> list[Row]:
+    """The distinct inputs of encoder and decoder (by request index), those of one context next to each other."""
+    by_context = group_by((pair.context, (index, pair.continuation)) for index, pair in pairs.items())
+    rows: list[Row] = []
+    for context, members in by_context.items():
+        by_input = group_by(((start_token, *target[1][:-1]), target) for target in members)
+        rows.extend(Row(tokens, tuple(targets), context) for tokens, targets in by_input.items())
+    return rows
 
 
 def group_by(items: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:

@@ -33,48 +33,25 @@ def score_texts(
 
     ``encode`` gives the token before a text, and the text's tokens; ``score`` fills a mapping with an outcome for each
     window under its key, and tells meanwhile how many windows have theirs. ``on_progress`` is that of ``Backend``;
-    texts count as the windows are done. ``finished`` is filled when ``score`` is stopped, with the texts that were done
-    by then. A text without tokens has a log-likelihood of 0, as in lm-eval.
+    texts count as the windows are done. ``finished`` is filled with the texts that are done, also where ``score`` is
+    stopped. A text without tokens has a log-likelihood of 0, as in lm-eval.
     """
     total = len(requests)
-    outcomes: dict[int, RequestError] = {}
-    parts: dict[int, list[LoglikelihoodResponse]] = {index: [] for index in range(total)}
+    outcomes: list[list[Outcome]] = [[] for _ in requests]
     for windows in _portions(requests, encode, max_length, outcomes, max_tokens_planned):
         tell = functools.partial(_tell, on_progress, windows[0][0], windows[-1][0] + 1, len(windows), total)
         scored: dict[int, Outcome] = {}
         try:
             score(dict(enumerate(pair for _, pair in windows)), tell, scored)
-        except BaseException:
+        finally:
+            for key in sorted(scored):
+                outcomes[windows[key][0]].append(scored[key])
             if finished is not None:
-                _sort_out(windows, scored, outcomes, parts)
                 missing = {index for key, (index, _) in enumerate(windows) if key not in scored}
                 # The last text may go on in windows that have not been cut yet.
-                done = (index for index in range(windows[-1][0]) if index not in missing)
-                finished.update({index: _joined(index, outcomes, parts) for index in done})
-            raise
-        _sort_out(windows, scored, outcomes, parts)
-    return [_joined(index, outcomes, parts) for index in range(total)]
-
-
-def _sort_out(
-    windows: Sequence[tuple[int, EncodedPair]],
-    scored: Mapping[int, Outcome],
-    errors: dict[int, RequestError],
-    parts: Mapping[int, list[LoglikelihoodResponse]],
-) -> None:
-    """Give each text the outcomes of its windows, by ``windows[key][0]``."""
-    for key in sorted(scored):
-        index, outcome = windows[key][0], scored[key]
-        if isinstance(outcome, RequestError):
-            errors.setdefault(index, outcome)
-        else:
-            parts[index].append(outcome)
-
-
-def _joined(
-    index: int, errors: Mapping[int, RequestError], parts: Mapping[int, Sequence[LoglikelihoodResponse]]
-) -> Outcome:
-    return errors[index] if index in errors else sum_of_windows(parts[index])
+                done = {*range(windows[-1][0])} - missing
+                finished.update({index: _joined(outcomes[index]) for index in done})
+    return [_joined(own) for own in outcomes]
 
 
 def _tell(
@@ -89,10 +66,10 @@ def _portions(
     requests: Sequence[LoglikelihoodRollingRequest],
     encode: Callable[[str], tuple[int, tuple[int, ...]]],
     max_length: int | None,
-    errors: dict[int, RequestError],
+    outcomes: Sequence[list[Outcome]],
     max_tokens: int,
 ) -> Iterator[list[tuple[int, EncodedPair]]]:
-    """``(request, window)`` of all texts, in portions of up to ``max_tokens`` tokens; what fails goes to ``errors``."""
+    """``(request, window)`` of all texts, in portions of up to ``max_tokens`` tokens; errors go to ``outcomes``."""
     portion: list[tuple[int, EncodedPair]] = []
     size = 0
     for index, request in enumerate(requests):
@@ -100,7 +77,7 @@ def _portions(
             prefix_token, tokens = encode(request.text)
             windows = rolling_windows(tokens, prefix_token=prefix_token, max_length=max_length, stride=request.stride)
         except RequestError as error:
-            errors[index] = error
+            outcomes[index].append(error)
             continue
         for pair in windows:
             length = len(pair.context) + len(pair.continuation)
@@ -111,6 +88,16 @@ def _portions(
             size += length
     if portion:
         yield portion
+
+
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """Of a text: the first error of its windows, else the sums."""
+    windows: list[LoglikelihoodResponse] = []
+    for outcome in outcomes:
+        if isinstance(outcome, RequestError):
+            return outcome
+        windows.append(outcome)
+    return sum_of_windows(windows)
 
 
 def sum_of_windows(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:

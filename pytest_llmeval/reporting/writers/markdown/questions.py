@@ -1,15 +1,17 @@
-"""Every question's scores in Markdown, a table for each suite, from one pass over the records."""
+"""Every question's scores in Markdown, a table for each suite."""
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from pytest_llmeval.reporting.report.groups import compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.spool import Spool
-from pytest_llmeval.reporting.terminal.options_shown import option_texts
+from pytest_llmeval.reporting.storage.disk_records import records_at
+from pytest_llmeval.reporting.terminal.sample_text import option_texts
 from pytest_llmeval.reporting.writers.markdown.tables import table
 from pytest_llmeval.scoring.metrics.corpus import ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import definition, shown_order
@@ -24,44 +26,54 @@ _MAX_OPTION = 60
 _MAX_OPTIONS = 1000
 
 
-class Questions:
-    """The questions' rows by suite, once they have been added."""
+@dataclass(slots=True)
+class _Table:
+    """Where the questions of a suite stand among the records, and what columns their table has."""
 
-    def __init__(self, report: Report, spool: Spool[int]) -> None:
-        self._spool = spool
+    places: array[int] = field(default_factory=lambda: array("Q"))
+    names: dict[str, None] = field(default_factory=dict)
+    has_options: bool = False
+
+
+class Questions:
+    """The questions of each suite, once all records have been added in their order."""
+
+    def __init__(self, report: Report) -> None:
+        self._records = report.records
         self._compared = compared_models(report)
-        self._places = {group_of_suite(suite, self._compared): place for place, suite in enumerate(report.suites)}
-        self._names: dict[int, dict[str, None]] = {}
-        self._with_options: set[int] = set()
+        self._suites = {group_of_suite(suite, self._compared): place for place, suite in enumerate(report.suites)}
+        self._tables: dict[int, _Table] = {}
+        self._num_added = 0
 
     def add(self, record: Record) -> None:
         """Add a question to the table of its suite on its model; one of a suite that the report lacks is left out."""
-        place = self._places.get(group_of_record(record, self._compared))
-        if place is None:
-            return
-        self._names.setdefault(place, {}).update(dict.fromkeys(record.values))
-        cells = [record.id, record.category or "", record.status, _answer(record), _expected(record.target)]
-        options = "; ".join(option_texts(record, limit=_MAX_OPTION))
-        if options:
-            self._with_options.add(place)
-        shown = [shortened(printable(cell), limit=_MAX_TEXT) for cell in cells]
-        self._spool.add(place, [*shown, shortened(options, limit=_MAX_OPTIONS), dict(record.values)])
+        suite = self._suites.get(group_of_record(record, self._compared))
+        if suite is not None:
+            own = self._tables.setdefault(suite, _Table())
+            own.places.append(self._num_added)
+            own.names.update(dict.fromkeys(record.values))
+            own.has_options = own.has_options or bool(option_texts(record, limit=_MAX_OPTION))
+        self._num_added += 1
 
-    def lines(self, place: int) -> Iterator[str]:
+    def lines(self, suite: int) -> Iterator[str]:
         """The table of the suite at this place; nothing where it has no questions."""
-        if place not in self._names:
+        if (found := self._tables.get(suite)) is None:
             return
-        names = _columns(self._names[place])
-        texts = ["id", "category", "status", "answer", "expected", "options"]
-        if place not in self._with_options:
-            texts.pop()
-        headers = [*texts, *names]
-        align = ["left"] * len(texts) + ["right"] * len(names)
+        names = _columns(found.names)
+        headers = ["id", "category", "status", "answer", "expected", *["options"] * found.has_options]
+        align = ["left"] * len(headers) + ["right"] * len(names)
+        records = records_at(self._records, found.places)
         rows = (
-            [*cells[: len(texts)], *(_value(values.get(name)) for name in names)]
-            for *cells, values in self._spool.rows(place)
+            [*_texts(record)[: len(headers)], *(_value(record.values.get(name)) for name in names)]
+            for record in records
         )
-        yield from table(headers, rows, align)
+        yield from table([*headers, *names], rows, align)
+
+
+def _texts(record: Record) -> list[str]:
+    cells = [record.id, record.category or "", record.status, _answer(record), _expected(record.target)]
+    options = "; ".join(option_texts(record, limit=_MAX_OPTION))
+    return [*(shortened(printable(cell), limit=_MAX_TEXT) for cell in cells), shortened(options, limit=_MAX_OPTIONS)]
 
 
 def _columns(names: Iterable[str]) -> list[str]:

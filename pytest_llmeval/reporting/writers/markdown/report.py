@@ -9,7 +9,6 @@ from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
-from pytest_llmeval.reporting.storage.spool import Spool
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
@@ -37,13 +36,12 @@ _MAX_UNSCORED_IN_SUMMARY = 20
 
 def write_markdown(report: Report, path: Path) -> None:
     """Write the report in UTF-8: what ``markdown_summary`` has, and every question. Raises ``ReportError``."""
-    with Spool[int]() as spool:
-        questions, unscored = Questions(report, spool), _Unscored(_MAX_UNSCORED)
-        for record in report.records:
-            unscored.add(record)
-            questions.add(record)
-        with atomic_write(path, encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in _single_spaced(_lines(report, unscored, questions)))
+    questions, unscored = Questions(report), _Unscored(_MAX_UNSCORED)
+    for record in report.records:
+        unscored.add(record)
+        questions.add(record)
+    with atomic_write(path, encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in _single_spaced(_lines(report, unscored, questions)))
 
 
 def markdown_summary(report: Report) -> str:

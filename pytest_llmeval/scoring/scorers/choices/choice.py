@@ -1,4 +1,4 @@
-"""Multiple choice by log-likelihood."""
+"""Multiple choice by log-likelihood: the likeliest option, or the probability of all right options together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
+from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, negative_loglikelihood, softmax
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.summary import skill
+from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     OptionsScorer,
     Ranking,
@@ -25,19 +25,12 @@ from pytest_llmeval.scoring.scorers.choices.option_scores import (
 from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, status_of_credit
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceNormalize, ChoiceSettings, Normalize
+from pytest_llmeval.suites.format.score_settings.choices import ChoiceNormalize, ChoiceSettings, MassSettings, Normalize
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import (
-    LoglikelihoodRequest,
-    LoglikelihoodResponse,
-    Prompt,
-    Request,
-    Response,
-    Score,
-)
+from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Prompt, Request, Response, Score
 
-__all__ = ["ChoiceScorer"]
+__all__ = ["ChoiceScorer", "MassScorer"]
 
 _NORMALIZATIONS: tuple[Normalize, ...] = ("token", "sum", "char", "byte")
 
@@ -89,7 +82,6 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
-        """The continuation."""
         source = self.settings.continuation
         return None if source is None else (source, ("score", "choice", "continuation"))
 
@@ -118,7 +110,6 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         return asked
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy, skill, Brier score and calibration of the distribution; accuracy by each of the normalisations."""
         options, right = presented.choices, presented.right
         asks_alone = self.settings.asks_options_alone
         answered = loglikelihoods(responses, len(options) * (2 if asks_alone else 1))
@@ -224,3 +215,31 @@ def _alone_problem(options: Sequence[str], alone: Sequence[LoglikelihoodResponse
         if not math.isfinite(response.loglikelihood):
             return f"the loglikelihood of option {quote(option)} without a prompt is {response.loglikelihood}"
     return None
+
+
+class MassScorer(OptionsScorer[MassSettings]):
+    """A softmax over the options' scores is a distribution; what the right options have of it is the score.
+
+    TruthfulQA's MC2 (S. Lin et al., 2022, arXiv:2109.07958): with ``normalize: sum`` it is the ``acc`` of lm-eval
+    0.4.13's ``truthfulqa_mc2``. The score is a number, and neither right nor wrong.
+    """
+
+    metrics = ("probability_mass", "nll")
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Probability of the right options, and its negative logarithm; ``answer`` is the likeliest option."""
+        options, right = presented.choices, presented.right
+        found = unify_equal_options(options, loglikelihoods(responses, len(options)))
+        details = option_details(found)
+        problem = options_problem(options, found, self.settings.normalize)
+        if problem is not None:
+            return Score(status="unscored", reason=problem, details=details)
+        ranking = rank(options, found, self.settings.normalize)
+        probabilities = softmax(ranking.scores)
+        details["probabilities"] = list(probabilities)
+        nll = negative_loglikelihood(ranking.scores, right)
+        values = {
+            "probability_mass": min(1.0, math.fsum(probabilities[index] for index in right)),
+            **({"nll": nll} if math.isfinite(nll) else {}),
+        }
+        return Score(status="scored", answer=ranking.answer(options), values=values, details=details)

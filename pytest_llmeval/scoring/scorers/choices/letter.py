@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import regex
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
-from pytest_llmeval.scoring.metrics.summary import skill
+from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
 from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, two_ends
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
@@ -96,17 +96,13 @@ class LetterScorer(SettingsScorer[LetterSettings]):
         }
 
     def answer_text(self, presented: Presented) -> str:
-        """The label of the first right option shown."""
         return presented.labels[presented.right[0]]
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """One generated reply, of the scorer's own ``max_tokens``, else of the suite's, else of 10."""
-        max_tokens = self.settings.max_tokens
-        if max_tokens is None and "max_tokens" not in generate.model_fields_set:
-            max_tokens = _MAX_TOKENS
-        return (reply_request(prompt, generate, max_tokens=max_tokens),)
+        return (reply_request(prompt, generate, max_tokens=self.settings.max_tokens, default=_MAX_TOKENS),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy and skill, chance being right options / options shown."""

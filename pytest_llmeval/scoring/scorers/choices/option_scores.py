@@ -88,7 +88,6 @@ class OptionsScorer(SettingsScorer[S]):
         )
 
     def answer_text(self, presented: Presented) -> str:
-        """The first right option."""
         return presented.choices[presented.right[0]]
 
     def requests(

@@ -1,6 +1,6 @@
 r"""Where a person who reads a reply finds its answer: a label or a word, by the rules of ``letter`` and ``yes_no``.
 
-Four places, of which the first that holds an answer decides:
+The first of four places that holds an answer decides:
 
 1. the last ``\boxed{}``;
 2. the sentence after the last mark, which is "answer is", "answer:" or ``####`` ("choice", "option" and "the correct

@@ -10,7 +10,7 @@ import regex
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
-from pytest_llmeval.scoring.metrics.summary import skill
+from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import rank
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
 from pytest_llmeval.scoring.scorers.responses import (
@@ -122,11 +122,9 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         return Presented(sample=sample, references=(answer,), target=answer)
 
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Yes and no."""
         return _ANSWERS, tuple(map(_ANSWERS.index, presented.references))
 
     def answer_text(self, presented: Presented) -> str:
-        """``yes`` or ``no``."""
         return presented.references[0]
 
     def requests(
@@ -135,11 +133,9 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         """One generated reply (of 10 tokens, unless the suite sets ``generate.max_tokens``), or two log-likelihoods."""
         if self.settings.by == "loglikelihood":
             return tuple(LoglikelihoodRequest(prompt, delimiter + answer) for answer in _ANSWERS)
-        max_tokens = None if "max_tokens" in generate.model_fields_set else _MAX_TOKENS
-        return (reply_request(prompt, generate, max_tokens=max_tokens),)
+        return (reply_request(prompt, generate, default=_MAX_TOKENS),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy, skill and predictions; by log-likelihood Brier score and calibration over yes and no too."""
         if self.settings.by == "generation":
             find = prefix_answer if self.settings.rule == "prefix" else stated_yes_or_no
             text, cut = two_ends(reply(responses))

@@ -31,17 +31,9 @@ __all__ = ["CheckedScorer", "check_better", "described", "judges_of", "one_line"
 
 _T = TypeVar("_T")
 
-_PROTOCOL = (
-    "name",
-    "version",
-    "metrics",
-    "default_template",
-    "present",
-    "variables",
-    "answer_text",
-    "requests",
-    "score",
-)
+_VALUES = ("name", "version", "metrics", "default_template")
+_METHODS = ("present", "variables", "answer_text", "requests", "score")
+_PROTOCOL = (*_VALUES, *_METHODS)
 _MAX_MESSAGE = 300
 
 
@@ -50,7 +42,8 @@ class CheckedScorer(Scorer):
     """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
 
     ``label`` is the name under which it is registered. What ``_PROTOCOL`` does not name the class may leave out, or
-    leave to ``Scorer``.
+    leave to ``Scorer``. Whatever a method raises becomes an error that ``Scorer`` lets it raise: ``ValueError``,
+    ``SettingsError``, or ``RequestError`` for ``score``.
     """
 
     label: str
@@ -84,24 +77,20 @@ class CheckedScorer(Scorer):
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
-        """The class's. ``SettingsError`` for any exception."""
         return self._called("extra_template", lambda: _with_keys(getattr(self.inner, "extra_template", None)), _refused)
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        """What the class says. ``SettingsError`` for any exception."""
         if not self._overrides("suite_problem"):
             return None
         return self._called("suite_problem", lambda: _with_keys(self.inner.suite_problem(suite)), _refused)
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        """What the class says. ``SettingsError`` for any exception."""
         if not self._overrides("warnings"):
             return []
         found = self._called("warnings", lambda: [_with_keys(one) for one in self.inner.warnings(samples)], _refused)
         return [one for one in found if one is not None]
 
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """As the class does. ``ValueError`` for any exception."""
         if not self._overrides("options"):
             return Scorer.options(self, presented)
         options, right = self._called("options", lambda: map(tuple, self.inner.options(presented)), ValueError)
@@ -125,21 +114,17 @@ class CheckedScorer(Scorer):
         return self.inner.default_template  # type: ignore[no-any-return]
 
     def present(self, sample: Sample) -> Presented:
-        """As the class does. ``ValueError`` also for any other exception."""
         return self._checked("present", lambda: self.inner.present(sample), Presented, ValueError)
 
     def variables(self, presented: Presented) -> Mapping[str, object]:
-        """As the class does. ``SettingsError`` also for any other exception."""
         return self._called("variables", lambda: {**self.inner.variables(presented)}, _refused)
 
     def answer_text(self, presented: Presented) -> str:
-        """As the class does. ``ValueError`` also for any other exception."""
         return self._checked("answer_text", lambda: self.inner.answer_text(presented), str, ValueError)
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """As the class does. ``ValueError`` also for any other exception, and for what is not a request."""
         requests: tuple[Request, ...] = self._checked(
             "requests",
             lambda: self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate),
@@ -152,7 +137,6 @@ class CheckedScorer(Scorer):
         return requests
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """As the class does. ``RequestError`` also for any other exception."""
         return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
 
     def _overrides(self, name: str) -> bool:
@@ -212,7 +196,7 @@ def protocol_problem(scorer: object) -> str | None:
     metrics = values["metrics"]
     if not isinstance(metrics, tuple | list) or not all(isinstance(name, str) for name in metrics):
         return f"has the metrics {quote(metrics)}, expected a tuple of names"
-    uncallable = [part for part in _PROTOCOL[4:] if not callable(values[part])]
+    uncallable = [part for part in _METHODS if not callable(values[part])]
     return f"has {uncallable[0]}, which is not a method" if uncallable else None
 
 

@@ -28,15 +28,7 @@ from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.suites.python.code_version import version_of_function
 from pytest_llmeval.text.wording import expected_one_of
-from pytest_llmeval.types import (
-    NotMeasurable,
-    Response,
-    Sample,
-    Score,
-    Status,
-    as_builtin,
-    finite_number,
-)
+from pytest_llmeval.types import NotMeasurable, Response, Sample, Score, Status, as_builtin, finite_number
 
 __all__ = ["CustomScorer", "ReplyJudge", "make_custom_scorer"]
 
@@ -44,12 +36,11 @@ ReplyJudge = Callable[..., object]
 """A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and of settings.
 
 It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
-mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
-In the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place
-of all that no metric has: a number that is merely left out fails the gates on its metric.
-Attributes ``metrics`` and ``better`` may name its metrics and their better directions: ``("distance",)`` and
-``{"distance": "lower"}``. With an attribute ``needs_text`` it is only asked of samples whose target is text or a
-number, or a list of these.
+mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``. In
+the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place of
+all that no metric has: a number that is merely left out fails the gates on its metric. Attributes ``metrics`` and
+``better`` may name its metrics and their better directions: ``("distance",)`` and ``{"distance": "lower"}``. With an
+attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
 
 A function, or a class with the methods of ``Scorer``, that asks a model says which in ``judged_by``: text that
 names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
@@ -86,7 +77,6 @@ class CustomScorer(Scorer):
 
     @property
     def better(self) -> Mapping[str, Better]:
-        """What the function's attribute ``better`` says: ``{"distance": "lower"}``."""
         return getattr(self.judge, "better", {})
 
     @property
@@ -97,7 +87,6 @@ class CustomScorer(Scorer):
         return False if self.metrics or _returns_number(self.judge) else None
 
     def judges(self) -> list[str]:
-        """What the function says in ``judged_by``."""
         return judges_of(self.label, self.judge)
 
     def present(self, sample: Sample) -> Presented:
@@ -112,7 +101,6 @@ class CustomScorer(Scorer):
         return Presented(sample=sample, target=several_or_one(texts) if texts else "")
 
     def answer_text(self, presented: Presented) -> str:
-        """The target, or the first of several."""
         return presented.target if isinstance(presented.target, str) else presented.target[0]
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:

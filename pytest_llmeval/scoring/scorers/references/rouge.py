@@ -41,7 +41,6 @@ class RougeScorer(LibraryScorer[RougeSettings]):
         return (*(f"rouge_{type.lower()}" for type in self.settings.types), "no_answer")
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        """References without words, as its tokenizer finds them."""
         message = rouge_warning(samples)
         return [] if message is None else [(message, ())]
 
@@ -88,7 +87,6 @@ def rouge_s(words: Sequence[str], reference: Sequence[str], max_gap: int | None)
 
 
 def _num_pairs(length: int, max_gap: int | None) -> int:
-    """How many pairs a text of so many words has."""
     furthest = length - 1 if max_gap is None else min(max_gap + 1, length - 1)
     return sum(length - distance for distance in range(1, furthest + 1))
 

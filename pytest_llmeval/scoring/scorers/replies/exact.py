@@ -1,4 +1,4 @@
-"""The reply is one of the targets, after the same normalisations of both."""
+"""The reply is one of the targets, or holds one or all of them, after the same normalisations of both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, ExactSettings, Normalization, Remove
 from pytest_llmeval.types import Response, Sample, Score
 
-__all__ = ["ExactScorer", "NormalizingScorer", "normalized", "shown_steps"]
+__all__ = ["ContainsScorer", "ExactScorer", "normalized"]
 
 N = TypeVar("N", ExactSettings, ContainsSettings)
 
@@ -60,13 +60,12 @@ def normalized(text: str, steps: Sequence[Normalization | PythonRegex]) -> str:
     return text
 
 
-def shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
-    """The steps in a message."""
+def _shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
     return ", ".join(f"remove {quote(step.pattern)}" if isinstance(step, PythonRegex) else step for step in steps)
 
 
 @dataclass(frozen=True, slots=True)
-class NormalizingScorer(SettingsScorer[N]):
+class _NormalizingScorer(SettingsScorer[N]):
     """Compares reply and targets after the same normalisations of both. Made by ``of``, which checks the settings."""
 
     steps: tuple[Normalization | PythonRegex, ...] = field(repr=False)
@@ -85,8 +84,8 @@ class NormalizingScorer(SettingsScorer[N]):
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts.
 
-        ``ValueError`` for another kind of target, where a regular expression takes too long, and for a target of which
-        too little is left.
+        ``ValueError`` for another kind of target, where a regular expression takes too long, and for a target that
+        the normalisations leave empty and that cannot be compared then.
         """
         texts = target_texts(sample)
         try:
@@ -110,24 +109,38 @@ class NormalizingScorer(SettingsScorer[N]):
 
     @abstractmethod
     def _check_empty(self, target: str) -> None:
-        """``ValueError`` where a target of which nothing is left cannot be compared."""
+        """``ValueError`` where a target that is empty after the normalisations cannot be compared."""
 
     @abstractmethod
     def _judged(self, text: str, references: Sequence[str]) -> Score:
         """The score of a reply, normalised as the references are."""
 
 
-class ExactScorer(NormalizingScorer[ExactSettings]):
+class ExactScorer(_NormalizingScorer[ExactSettings]):
     """Right if the normalised reply equals a normalised target."""
 
     def _check_empty(self, target: str) -> None:
         if target and not self.settings.allow_empty:
             raise ValueError(
-                f"nothing is left of target {quote(target)} after {shown_steps(self.steps)}: an empty reply would be "
+                f"nothing is left of target {quote(target)} after {_shown_steps(self.steps)}: an empty reply would be "
                 "right (score.exact.allow_empty)"
             )
 
     def _judged(self, text: str, references: Sequence[str]) -> Score:
-        """A reply of which nothing is left is no answer, unless nothing is what was expected."""
+        """A reply that is empty after the normalisations is no answer, unless an empty one was expected."""
         correct = text in references
         return right_or_wrong(correct, text if text or correct else None)
+
+
+class ContainsScorer(_NormalizingScorer[ContainsSettings]):
+    """Right if the normalised reply holds a normalised target, or all of them."""
+
+    def _check_empty(self, target: str) -> None:
+        after = f" after {_shown_steps(self.steps)}" if target else ""
+        raise ValueError(f"nothing is left of target {quote(target)}{after}: every reply would contain it")
+
+    def _judged(self, text: str, references: Sequence[str]) -> Score:
+        """An empty reply is no answer. The answer is what was found of the targets, else the whole reply."""
+        found = [reference for reference in references if reference in text]
+        correct = len(found) == len(references) if self.settings.match == "all" else bool(found)
+        return right_or_wrong(correct, ", ".join(found) or text or None, details={"found": [*found]})

@@ -144,7 +144,6 @@ class JsonScorer(SettingsScorer[JsonSettings]):
 
 
 def _targets(sample: Sample) -> list[str]:
-    """The sample's targets as texts of JSON."""
     if sample.target is None:
         return []
     targets = sample.target if isinstance(sample.target, list) else [sample.target]

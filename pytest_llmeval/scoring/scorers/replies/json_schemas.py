@@ -171,7 +171,6 @@ def _known_names(source: str, names: Sequence[str], written: dict[str, str]) -> 
 
 
 def _names_in(value: JSON) -> list[str]:
-    """The names of all properties, each once."""
     found: dict[str, None] = {}
     left = [value]
     while left:

@@ -65,7 +65,7 @@ class PythonRegex:
                 raise ValueError(f"pattern {quote(pattern)} is not a regular expression: {error}") from None
             except (RecursionError, MemoryError) as error:
                 raise ValueError(f"pattern {quote(pattern)} is too large to compile ({type(error).__name__})") from None
-            # Under (?a) the classes are ASCII's own, for both alike.
+            # Under (?a) the classes are ASCII's in both packages.
             plain = parsed.flags & re.ASCII or _PART_WITH_FLAGS.search(pattern)
             translated = pattern if plain else _translated(pattern, verbose=bool(parsed.flags & re.VERBOSE))
             try:
@@ -86,7 +86,6 @@ class PythonRegex:
         return last[0] if len(last) == -number else None
 
     def removed(self, text: str) -> str:
-        """The text without what the pattern matches."""
         left: str = self.compiled.sub("", text, timeout=self.timeout_s)
         return left
 

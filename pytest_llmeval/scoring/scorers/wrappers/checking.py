@@ -7,9 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
-from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, Response, Score, Status, as_builtin, finite_number
 

@@ -11,13 +11,12 @@ from types import MappingProxyType
 from typing import Literal
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring.base import Better, Presented, SettingsError
+from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judged, shown_score
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
-from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.suites.format.epochs_spec import reduction_parts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys

@@ -12,12 +12,11 @@ from typing import Protocol
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex, found_text
 from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.scoring.scorers.wrappers.checking import judged
-from pytest_llmeval.scoring.scorers.wrappers.wrapper import ScorerWrapper
 from pytest_llmeval.suites.format.filters_spec import (
     AfterFilter,
     BeforeFilter,
@@ -123,7 +122,7 @@ class _ChoiceRegex:
         return f"({found})" if found else None
 
     def _search(self, pattern: str, text: str) -> str:
-        """What the pattern finds, of which white space is taken off; nothing where there is no match."""
+        """What the pattern finds, without white space at its ends; empty where there is no match."""
         compiled = dataclasses.replace(self.regex, compiled=regex.compile(pattern, regex.V0))
         match = compiled.find(text, self.settings.match)
         found = None if match is None else found_text(match)
@@ -205,7 +204,6 @@ class Pipeline:
         return left
 
     def __add__(self, other: Pipeline) -> Pipeline:
-        """This one, then the other."""
         return Pipeline(
             (*self.steps, *other.steps), (*self.names, *other.names), self.needs_choices or other.needs_choices
         )

@@ -45,7 +45,6 @@ class SeveralScorer(Scorer):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All of its scorers, the deciding one first."""
         return (self.deciding, *self.others)
 
     @property
@@ -103,7 +102,6 @@ class SeveralScorer(Scorer):
             yield part, dataclasses.replace(own, prompt=presented.prompt, continuation=presented.continuation)
 
     def answer_text(self, presented: Presented) -> str:
-        """The deciding scorer's."""
         part, own = next(self._presented(presented))
         return part.scorer.answer_text(own)
 
@@ -142,7 +140,6 @@ class SeveralScorer(Scorer):
         )
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        """The first scorer's that has one."""
         found = (part.scorer.suite_problem(suite) for part in self.parts)
         return next((problem for problem in found if problem is not None), None)
 
@@ -160,11 +157,9 @@ class SeveralScorer(Scorer):
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
-        """As the deciding scorer does."""
         return self.deciding.scorer.tells_right_from_wrong
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        """Those of all scorers."""
         return [
             (text, ("several", "scorers", part.name, "score", *keys))
             for part in self.parts
@@ -172,16 +167,13 @@ class SeveralScorer(Scorer):
         ]
 
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The deciding scorer's."""
         part, own = next(self._presented(presented))
         return part.scorer.options(own)
 
     def judges(self) -> list[str]:
-        """Those of all scorers."""
         return [text for part in self.parts for text in part.scorer.judges()]
 
     def versions(self) -> list[JSON]:
-        """Those of each scorer under its name."""
         return [[part.name, *part.scorer.versions()] for part in self.parts]
 
 

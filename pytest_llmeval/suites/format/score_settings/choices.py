@@ -96,7 +96,7 @@ class MassSettings(ScorerSettings):
     """The probability that the model gives to the right options together: a score with no right or wrong."""
 
     kind: Literal["mass"] = "mass"
-    scorer = "scorers.choices.mass:MassScorer"
+    scorer = "scorers.choices.choice:MassScorer"
     needs_options = True
     normalize: Normalize = Field("sum", description="What an option's loglikelihood is divided by.")
 
@@ -105,7 +105,7 @@ class ContinuationSettings(ScorerSettings):
     """How likely the target is after the prompt, and whether greedy decoding would write it."""
 
     kind: Literal["continuation"] = "continuation"
-    scorer = "scorers.likelihood.continuation:ContinuationScorer"
+    scorer = "scorers.likelihood:ContinuationScorer"
 
 
 class LetterSettings(ScorerSettings):
@@ -198,7 +198,7 @@ class PerplexitySettings(ScorerSettings):
     """How well the model predicts the text: perplexity per word, byte and token, pooled over the samples."""
 
     kind: Literal["perplexity"] = "perplexity"
-    scorer = "scorers.likelihood.perplexity:PerplexityScorer"
+    scorer = "scorers.likelihood:PerplexityScorer"
     windows: Literal["disjoint", "sliding"] = Field(
         "disjoint",
         description="How a text longer than the model's context is read: in disjoint windows, or in a "

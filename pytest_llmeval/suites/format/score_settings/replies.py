@@ -91,7 +91,7 @@ class ContainsSettings(ScorerSettings):
     """The reply contains one of the targets, or all of them."""
 
     kind: Literal["contains"] = "contains"
-    scorer = "scorers.replies.contains:ContainsScorer"
+    scorer = "scorers.replies.exact:ContainsScorer"
     match: Literal["any", "all"] = Field("any", description="How many of the targets the reply has to contain.")
     normalize: Normalizations = Field(
         (), description="Steps applied to the reply and to the targets, in this order, before they are compared."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
-from pytest_llmeval.suites.format.spec import FROM_LIST, refuse_here
+from pytest_llmeval.suites.format.spec import FROM_LIST, each_once, refuse_here
 
 __all__ = [
     "BleuSettings",
@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 Smoothing: TypeAlias = Literal["exp", "floor", "add-k", "none"]
-_T = TypeVar("_T")
 RougeType: TypeAlias = Literal["1", "2", "3", "4", "5", "6", "7", "8", "9", "L", "Lsum", "S", "S1", "S2", "S3", "S4"]
 
 
@@ -36,15 +35,6 @@ def _as_text(type: object) -> object:
 
 _LOWER = {"l": "L", "lsum": "Lsum", "s": "S", "s1": "S1", "s2": "S2", "s3": "S3", "s4": "S4"}
 _EACH_ONCE: JsonDict = {"minItems": 1, "uniqueItems": True}
-
-
-def _each_once(values: tuple[_T, ...]) -> tuple[_T, ...]:
-    if not values:
-        raise refuse_here("found an empty list, expected one entry or more")
-    for place, value in enumerate(values):
-        if value in values[:place]:
-            raise refuse_here(f"found {value!r} twice; expected each once", place)
-    return values
 
 
 class ReferenceSettings(ScorerSettings):
@@ -75,8 +65,8 @@ class BleuSettings(ReferenceSettings):
     """BLEU against the references, by sacrebleu."""
 
     kind: Literal["bleu"] = "bleu"
-    scorer = "scorers.references.bleu:BleuScorer"
-    k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST, AfterValidator(_each_once)] = Field(
+    scorer = "scorers.references.translation:BleuScorer"
+    k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST, AfterValidator(each_once("entry"))] = Field(
         (1, 2, 3, 4),
         json_schema_extra=_EACH_ONCE,
         description="BLEU of n-grams up to each of these orders: 4 is what is usually called BLEU.",
@@ -115,7 +105,7 @@ class RougeSettings(ReferenceSettings):
             ...,
         ],
         FROM_LIST,
-        AfterValidator(_each_once),
+        AfterValidator(each_once("entry")),
     ] = Field(
         ("1", "2", "L"),
         json_schema_extra=_EACH_ONCE,
@@ -129,8 +119,8 @@ class ChrfSettings(ReferenceSettings):
     """chrF against the references, by sacrebleu."""
 
     kind: Literal["chrf"] = "chrf"
-    scorer = "scorers.references.chrf:ChrfScorer"
-    word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST, AfterValidator(_each_once)] = Field(
+    scorer = "scorers.references.translation:ChrfScorer"
+    word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST, AfterValidator(each_once("entry"))] = Field(
         (0, 2),
         json_schema_extra=_EACH_ONCE,
         description="Words in an n-gram, beside characters: 0 is chrF, 2 is chrF++.",
@@ -144,7 +134,7 @@ class TerSettings(ReferenceSettings):
     """Translation edit rate against the references, by sacrebleu."""
 
     kind: Literal["ter"] = "ter"
-    scorer = "scorers.references.ter:TerScorer"
+    scorer = "scorers.references.translation:TerScorer"
     normalized: bool = Field(False, description="Split punctuation off, and resolve XML's characters.")
     no_punct: bool = Field(False, description="Leave punctuation out.")
     asian_support: bool = Field(False, description="Treat Chinese, Japanese and Korean characters as words.")

@@ -1,4 +1,4 @@
-"""How well the model predicts a text."""
+"""How likely a text is: the target after the prompt, or the prompt itself."""
 
 from __future__ import annotations
 
@@ -7,13 +7,72 @@ from collections.abc import Sequence
 
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.responses import loglikelihoods, text_problem
+from pytest_llmeval.scoring.targets import quote, target_texts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
-from pytest_llmeval.suites.format.score_settings.choices import PerplexitySettings
+from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings, PerplexitySettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import LoglikelihoodRollingRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import (
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
 
-__all__ = ["PerplexityScorer", "count_words"]
+__all__ = ["ContinuationScorer", "PerplexityScorer", "count_words"]
+
+
+class ContinuationScorer(SettingsScorer[ContinuationSettings]):
+    """The target is right where greedy decoding would write it; its log-likelihood is pooled over samples.
+
+    It is lm-eval 0.4.13's output type ``loglikelihood`` (LAMBADA), with its ``acc`` and ``perplexity``. There no
+    ``target_delimiter`` stands before the target, so a suite for the same numbers says ``prompt.delimiter: ""`` where
+    the target begins with its own white space.
+    """
+
+    metrics = ("accuracy", "perplexity", "token_perplexity", "bits_per_byte")
+
+    def present(self, sample: Sample) -> Presented:
+        """``ValueError`` for a target that is not one text, or that is empty."""
+        texts = target_texts(sample)
+        if len(texts) > 1:
+            raise ValueError(f"the target is a list of {len(texts)} texts; expected one text")
+        if not texts[0].strip():
+            raise ValueError(f"the target {quote(texts[0])} is empty: there is nothing to score")
+        return Presented(sample=sample, references=texts, target=texts[0])
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        return (LoglikelihoodRequest(prompt, delimiter + presented.references[0]),)
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Accuracy, and what the metrics are made of: log-likelihood in nats, tokens, and the target's UTF-8 bytes.
+
+        Bytes leave the delimiter out. A target that greedy decoding would not write has no ``answer``: what the model
+        would have written instead is not known.
+        """
+        (response,) = loglikelihoods(responses, 1)
+        target = presented.references[0]
+        if response.is_greedy is None:
+            reason = "its log-likelihood comes without is_greedy: whether greedy decoding writes the target is unknown"
+            return Score(status="unscored", reason=reason)
+        if (problem := text_problem(response, "target")) is not None:
+            return Score(status="unscored", reason=problem)
+        return Score(
+            status="correct" if response.is_greedy else "wrong",
+            answer=target if response.is_greedy else None,
+            values={
+                "accuracy": float(response.is_greedy),
+                "loglikelihood": response.loglikelihood,
+                "samples": 1.0,
+                **({"tokens": float(response.num_tokens)} if response.measure == "loglikelihood" else {}),
+                "bytes": float(len(target.encode("utf-8", "surrogatepass"))),
+            },
+        )
 
 
 def count_words(text: str) -> int:

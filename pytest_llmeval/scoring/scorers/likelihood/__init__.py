@@ -1,1 +1,0 @@
-"""Scorers of the likelihood of a given text."""

@@ -1,0 +1,188 @@
+"""What a task file of lm-eval 0.4.13 may say. Every key is acted on here, has no effect on any number, or is an error.
+
+What depends on other keys (which metric goes with which kind of output) is checked where it is translated.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here
+
+__all__ = ["TASK_KEYS", "GenerationKwargs", "MetricSpec", "PipelineSpec", "StepSpec", "TaskSpec"]
+
+_Text: TypeAlias = str | None
+_Rule: TypeAlias = Any
+"""A column, a template or a value, see ``texts.py``; or a ``!function``."""
+_WithoutEffect: TypeAlias = Any
+"""On any number, in lm-eval too."""
+
+
+def _refused(why: str, *, unless: object = None) -> AfterValidator:
+    def check(value: object) -> object:
+        if value is not unless:
+            raise refuse_here(why)
+        return value
+
+    return AfterValidator(check)
+
+
+def _stops(value: object) -> object:
+    stops = (value,) if isinstance(value, str) else value
+    if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) for stop in stops):
+        raise expected_here("a text or a list of texts")
+    return tuple(stops)
+
+
+def _temperature(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise expected_here("a number") from None
+
+
+def _one_beam(value: object) -> object:
+    if value != 1:
+        raise expected_here("1; replies are written token by token")
+    return value
+
+
+class DatasetKwargs(Spec):
+    """Arguments of ``datasets.load_dataset``."""
+
+    data_files: Any = None
+    data_dir: Any = None
+    field: Any = None
+    revision: Any = None
+    streaming: Any = None
+    name: Any = None
+    trust_remote_code: _WithoutEffect = None  # lm-eval removes it: datasets 4 runs no code of a data set
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that have a value and an effect."""
+        return {key: value for key, value in self if value is not None and key != "trust_remote_code"}
+
+
+class FewshotConfig(Spec):
+    """Examples, and what differs for them."""
+
+    sampler: Literal["default", "first_n"] = "default"
+    split: _Text = None
+    process_docs: Any = None
+    fewshot_indices: Annotated[Any, _refused("lm-eval 0.4.13 reads it and does not act on it; remove it")] = None
+    samples: Any = None
+    doc_to_text: _Rule = None
+    doc_to_choice: _Rule = None
+    doc_to_target: _Rule = None
+    gen_prefix: _Text = None
+    fewshot_delimiter: _Text = None
+    target_delimiter: _Text = None
+
+
+class MetricSpec(Spec):
+    """A metric. Any other key is an argument of its function."""
+
+    model_config = ConfigDict(extra="allow")
+
+    metric: Any
+    aggregation: Any = None
+    higher_is_better: _WithoutEffect = None
+    weight_by_size: bool = True  # of a group's mean: no task's number depends on it
+
+
+class StepSpec(Spec):
+    """A filter. Any other key is an argument of it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    function: str
+
+
+class PipelineSpec(Spec):
+    """Filters, applied to a reply one after the other."""
+
+    name: str
+    filter: Annotated[tuple[StepSpec, ...], FROM_LIST]
+
+
+class GenerationKwargs(Spec):
+    """How replies are written."""
+
+    until: Annotated[tuple[str, ...] | None, BeforeValidator(_stops)] = None
+    do_sample: bool | None = None
+    temperature: Annotated[float, BeforeValidator(_temperature)] = 0.0
+    top_p: Any = None
+    num_beams: Annotated[Any, AfterValidator(_one_beam)] = 1
+    max_gen_toks: Any = None
+    max_new_tokens: Any = None
+    max_tokens: Any = None
+    max_completion_tokens: Any = None
+
+
+class TaskSpec(Spec):
+    """A task. A value of null is that of a missing key."""
+
+    task: str = Field(min_length=1)
+    dataset_path: str | None = Field(None, min_length=1)
+    dataset_name: _Text = None
+    dataset_kwargs: DatasetKwargs | None = None
+    training_split: _Text = None
+    validation_split: _Text = None
+    test_split: _Text = None
+    fewshot_split: _Text = None
+    process_docs: Any = None
+    doc_to_text: _Rule = None
+    doc_to_target: _Rule = None
+    doc_to_choice: _Rule = None
+    description: _Text = None
+    target_delimiter: _Text = None
+    fewshot_delimiter: _Text = None
+    fewshot_config: FewshotConfig | None = None
+    num_fewshot: int | None = Field(None, ge=0)
+    output_type: Literal["multiple_choice", "generate_until", "loglikelihood", "loglikelihood_rolling"] = (
+        "generate_until"
+    )
+    gen_prefix: _Text = None
+    generation_kwargs: GenerationKwargs | None = None
+    repeats: int = Field(1, ge=1)
+    filter_list: Annotated[tuple[PipelineSpec, ...], FROM_LIST] | None = Field(None, min_length=1)
+    metric_list: Annotated[tuple[MetricSpec, ...], FROM_LIST] | None = Field(None, min_length=1)
+    process_results: Any = None
+    include: Any = None
+    # For tables, for selecting tasks, and of a check that lm-eval no longer has
+    task_alias: _WithoutEffect = None
+    group_alias: _WithoutEffect = None
+    metadata: _WithoutEffect = None
+    tag: _WithoutEffect = None
+    should_decontaminate: _WithoutEffect = None
+    doc_to_decontamination_query: _WithoutEffect = None
+    # What cannot be done here
+    class_: Annotated[Any, _refused("a task that is a Python class cannot be read as data")] = Field(
+        None, alias="class"
+    )
+    use_prompt: Annotated[
+        Any, _refused("prompts of promptsource are not available; write the template as doc_to_text")
+    ] = None
+    doc_to_image: Annotated[Any, _refused("images cannot be shown to a model here")] = None
+    doc_to_audio: Annotated[Any, _refused("sound cannot be played to a model here")] = None
+    custom_dataset: Annotated[
+        Any, _refused("a data set that Python makes cannot be read as data; name one with dataset_path")
+    ] = None
+    unsafe_code: Annotated[Any, _refused("code that a model writes is not run here", unless=False)] = False
+
+    @property
+    def fewshot(self) -> FewshotConfig:
+        """``fewshot_config``, or its defaults."""
+        return self.fewshot_config or FewshotConfig()
+
+    @property
+    def load_arguments(self) -> dict[str, Any]:
+        """The arguments of ``dataset_kwargs`` that have an effect."""
+        return {} if self.dataset_kwargs is None else self.dataset_kwargs.given
+
+
+TASK_KEYS = frozenset(field.alias or name for name, field in TaskSpec.model_fields.items())
+"""All keys that a task file can have in lm-eval 0.4.13."""
