@@ -392,6 +392,7 @@ def test_a_server_that_has_gone_is_not_waited_for_again() -> None:
         client = Client(endpoint, sleep=clock.sleep, clock=clock)
         found = await asyncio.gather(*(client.post("/x", {}) for _ in range(50)), return_exceptions=True)
         assert {type(error) for error in found} == {Unreachable}
+        await client.close()
 
     asyncio.run(main())
     assert len(clock.sleeps) <= 10  # two were under way
@@ -420,8 +421,10 @@ def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
     async def main() -> None:
+        client = Client(Endpoint(url="http://hots/v1"))
         with pytest.raises(Unreachable, match=r"^http://hots/v1: does not answer: Name or service not known$"):
-            await Client(Endpoint(url="http://hots/v1")).get("/models")
+            await client.get("/models")
+        await client.close()
 
     asyncio.run(main())
 

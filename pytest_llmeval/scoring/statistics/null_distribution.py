@@ -161,7 +161,7 @@ def _convolved(steps: NDArray[np.int64], total: float) -> tuple[Numbers, Numbers
 
     weights: Numbers = np.ones(1)
     for step, count in enumerate(np.bincount(steps)):
-        if count:
+        if count and step:  # a size of 0 steps moves no sum
             heads = np.arange(count + 1)
             own = np.zeros(step * int(count) + 1)
             own[::step] = np.exp(
