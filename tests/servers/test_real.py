@@ -1,6 +1,6 @@
 """Real servers with the demo model beside the model in this process: all example suites, and each kind of request.
 
-In the slow tier. What is missing is installed first (``tests/servers/real.py``), from the package index alone.
+A campaign, which .ci/run leaves out. What is missing is installed first (``tests/servers/real.py``), from the package index alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.servers.real import SERVERS, running
 from tests.servers.test_numbers import REQUESTS
 from tests.support import REPOSITORY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 _TOLERANCE = {"vllm": 1e-4, "llama-cpp-python": 1e-3}
 _SUITES = REPOSITORY / "example_suites"
