@@ -1,6 +1,7 @@
 """Real servers with the demo model beside the model in this process: all example suites, and each kind of request.
 
-A campaign, which .ci/run leaves out. What is missing is installed first (``tests/servers/real.py``), from the package index alone.
+A campaign, which .ci/run leaves out. What is missing is installed first (``tests/servers/real.py``), from the package
+index alone.
 """
 
 from __future__ import annotations
