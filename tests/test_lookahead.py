@@ -636,3 +636,11 @@ def test_what_submit_promises_is_checked() -> None:
     model.submit = lambda requests: []  # type: ignore[method-assign]
     with pytest.raises(ModelError, match="submit returned 0 futures to 1 requests"):
         Lookahead().responses(member("a"), model)
+
+
+def test_samples_that_did_not_run_make_room() -> None:
+    members = [member(key) for key in "abcdefghijkl"]
+    model, lookahead = Background(num_concurrent=2), in_order(planned(members, 12), members)
+    for one in members[::2]:  # every other is skipped, which nobody knew
+        assert outcome(lookahead, one, model) == [f"{one.key}.0"]
+    assert model.given == [f"{key}.0" for key in "abcdefghijkl"]

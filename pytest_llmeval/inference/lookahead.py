@@ -179,7 +179,9 @@ class Lookahead:
     def _from_window(self, member: Member, window: Window) -> list[Response]:
         """The member's responses, while those that run next are with the model too."""
         __tracebackhide__ = True
-        if member.key not in window:
+        if member.key in window:
+            window.drop_before(member.key)
+        else:
             window.open(member.key, member.requests())
         window.fill((other.key, other.requests) for other in self._next_members(member, window))
         with nullcontext() if self.answering is None else self.answering(self._model, 1):

@@ -51,6 +51,13 @@ class Window:
             if self.num_free <= 0:
                 return
 
+    def drop_before(self, key: Hashable) -> None:
+        """Take back samples that were opened before this one: they did not run in their turn (skipped, a fixture)."""
+        for other in list(self._open):
+            if other == key:
+                return
+            _cancel(self._open.pop(other)[1])
+
     def is_answered(self, key: Hashable) -> bool:
         """Whether all replies of a sample are there, and were not taken yet."""
         return key in self._open and all(future.done() and not future.cancelled() for future in self._open[key][1])

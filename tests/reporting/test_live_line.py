@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.terminal.live_line import LiveLine, Progress, loading_text, progress_text
+from pytest_llmeval.reporting.terminal.live_line import (
+    LiveLine,
+    Progress,
+    background_texts,
+    loading_text,
+    progress_text,
+)
+from pytest_llmeval.types import ServerUse
 
 
 def text(num_done: int, num_total: int, elapsed_s: float, *, model: str = "gpt2", width: int = 80) -> str:
@@ -31,6 +38,21 @@ def text(num_done: int, num_total: int, elapsed_s: float, *, model: str = "gpt2"
 )
 def test_progress(num_done: int, num_total: int, elapsed_s: float, expected: str) -> None:
     assert text(num_done, num_total, elapsed_s) == expected
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (None, "gpt2: 50/200 samples, 5 samples/s, 30 s left, 64 in flight"),
+        (ServerUse(num_prompt_tokens=1200, num_tokens=34), "64 in flight, 1,234 tokens"),
+        (ServerUse(retries={"429": 2, "500": 1}, num_tokens=7, cost=0.0123), "3 retried, 7 tokens, cost 0.012"),
+        (ServerUse(cost=1234.5), "0 tokens, cost 1,234.50"),
+    ],
+)
+def test_a_model_behind_a_server(use: ServerUse | None, expected: str) -> None:
+    background = background_texts(64, use)
+    progress = Progress(model="gpt2", num_done=50, num_total=200, elapsed_s=10.0, background=background)
+    assert progress_text(progress, 200).endswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ from pytest_llmeval.types import JSON
 
 __all__ = ["Client", "ModelStopped", "Reply", "RequestRefused", "Unreachable", "Usage"]
 
+GET_TIMEOUT_S: Final = 5.0
+"""How long to wait for what a server says of itself."""
 NUM_TRIES: Final = 6
 TOTAL_S: Final = 600.0
 """After so many seconds a request is not tried again."""
@@ -161,7 +163,7 @@ class Client:
 
         Raises ``Unreachable`` after the first try to connect, and ``RequestRefused`` where no reply came whole.
         """
-        return await self._repeat(lambda: self._get(path, timeout_s), tries)
+        return await self._repeat(lambda: self._get(path, timeout_s or GET_TIMEOUT_S), tries)
 
     async def post(self, path: str, body: Mapping[str, JSON], *, tries: int | None = None) -> TimedReply:
         """The JSON object that the server answers ``body`` with.
@@ -285,7 +287,7 @@ class Client:
             return self._stop(f"the quota is exhausted ({shown})")
         if _passes(status):
             return self._passing(str(status), shown, status, _retry_after_s(reply.headers, self._wall_clock()))
-        if reply.is_html and status not in (404, 405):
+        if reply.is_html and 200 <= status < 300:
             return self._stop("is no model server: found an HTML page")
         if status in (401, 403):
             hint = "" if self.endpoint.api_key_env else "; name the variable that holds its key with api_key_env=NAME"

@@ -108,6 +108,8 @@ class Connections:
             raise NoAnswer(f"no reply within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise BrokenConnection(_reason(error)) from None
+        except Exception as error:  # a traceback would show the headers in aiohttp's variables
+            raise BrokenConnection(type(error).__name__) from None
         headers: dict[str, str] = {}
         for name, value in reply.headers.items():
             key = name.lower()

@@ -135,6 +135,8 @@ def _identity(
     }
     if arguments.extra_body:
         details["extra_body"] = dict(arguments.extra_body)
+    if not dialect.takes_text:
+        details["text_prompts"] = "sent as one turn of the user"
     if dialect.left_out:
         details["left_out"] = [*sorted(dialect.left_out)]
     if dialect.is_hosted or (found.build is None and found.root is None):
@@ -143,7 +145,7 @@ def _identity(
     return ModelIdentity(
         name=name,
         backend="server",
-        fingerprint=None if dialect.is_hosted else _fingerprint(details),
+        fingerprint=None if "alias" in details else _fingerprint(details),
         details={**details, "self_test": verdict.as_json()},
     )
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias, TypeVar, cast
 
-from pytest_llmeval.errors import RequestError
+from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.windows import sum_of_windows
@@ -63,6 +64,7 @@ class ServerModel(Backend):
         self._replicas = replicas
         self._planner = planner
         self._prices = prices
+        self._process = os.getpid()
         self.is_closed = False
         self._encoders = ThreadPoolExecutor(_NUM_ENCODERS, thread_name_prefix="llmeval-encode")
         self._jobs: set[Future[None]] = set()
@@ -126,6 +128,8 @@ class ServerModel(Backend):
         A future's result is a response, or the ``RequestError`` in its place; it raises ``ModelError`` where the model
         has ended. Cancelling a future cancels its request.
         """
+        if os.getpid() != self._process:
+            raise ModelError(f"model {self.identity.name}: its connections do not work in a forked process")
         futures: list[Future[Response | Failed]] = [Future() for _ in requests]
         if futures:
             job = loop.run(self._answer(list(requests), futures))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -85,7 +85,7 @@ class Replicas:
         for replica in self.members:
             usage = replica.client.usage
             total.num_requests += usage.num_requests
-            total.num_retries += usage.num_retries
+            total.num_retries += Counter(dict(usage.num_retries))  # the loop may add a reason meanwhile
             total.num_prompt_tokens += usage.num_prompt_tokens
             total.num_tokens += usage.num_tokens
             total.num_in_flight += usage.num_in_flight

@@ -8,12 +8,14 @@ tokens when it writes them, and where neither the order of requests nor a prefix
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from pytest_llmeval.errors import RequestError
+from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
+from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialects.base import Dialect, ReasoningOnlyError, Sampled, TextPair, Written
 from pytest_llmeval.models.servers.dialects.generic import Generic
 from pytest_llmeval.text.redaction import one_line
@@ -38,11 +40,15 @@ _PROBES = (
 )
 """Most are such that no token is nearly certain: near 0 all logprobs are the same, whatever is wrong with them."""
 _FRESH_PROBE = (
-    "Notes of the meeting on Tuesday: the bridge stays closed until the end of May, the library gets 12 new chairs, "
+    " of the meeting on Tuesday: the bridge stays closed until the end of May, the library gets 12 new chairs, "
     "and the baker asked who had moved his sign. The next meeting is about",
     (" purple", " purple elephants", " purple elephants dance slowly"),
 )
-"""A text that was not sent before, with an unlikely continuation and the beginnings of it."""
+"""A text that, behind words drawn anew, was not sent before; an unlikely continuation and the beginnings of it."""
+_FRESH_WORDS = (
+    *("Notes", "Report", "Minutes", "Summary", "Record", "Draft", "Copy", "Letter", "Page", "Chapter", "Story", "List"),
+    *("apple", "river", "stone", "window", "garden", "winter", "paper", "silver", "morning", "market", "lamp", "road"),
+)
 _TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
 _NUM_SAMPLED = 4
 _NUM_WRITTEN = 12
@@ -133,10 +139,16 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     """
     notes: list[str] = []
     chat = await _judge_chat(dialect, client)
+    may_pass = False
     try:
         text = await _judge_text(dialect, client, notes) if dialect.takes_text else chat
     except _Disobeyed as error:
         text = chat = _reason(error)
+    except RequestRefused as error:
+        status = error.status
+        text, may_pass = _reason(error), status is None or status in (408, 409, 429, 500) or status > 501
+    if text is not None and chat is None and dialect.takes_text and may_pass:
+        raise ModelError(f"{client.endpoint.url}: the self-test of /completions failed: {text}")
     if text is not None and chat is None and dialect.takes_text:
         dialect.takes_text = False
         notes.append(f"no text completions ({text}): a text prompt is sent as one turn of the user")
@@ -192,7 +204,7 @@ async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str
                 short = replace(request, max_tokens=_NUM_SHORT)
                 _check_length(await dialect.write(client, short), short)
                 break
-    except _Disobeyed:
+    except (_Disobeyed, RequestRefused):
         raise
     except (RequestError, _Untrue) as error:
         return _reason(error)
@@ -300,6 +312,7 @@ class _Loglikelihoods:
         Numbers that belong to a neighbouring token are not. Returns the longest prompt, with its logprobs.
         """
         text, beginnings = _FRESH_PROBE
+        text = " ".join(random.SystemRandom().sample(_FRESH_WORDS, 4)) + text  # the server may know last session's
         pairs = [await self._pair(text, continuation) for continuation in beginnings]
         whole = (await self._dialect.score(self._client, pairs[-1])).logprobs
         compared = _Compared()

@@ -253,8 +253,12 @@ class Dialect(ABC):
     def _adapts(self, message: str, fields: Mapping[str, JSON]) -> bool:
         """Whether the request can be put in another way after this refusal."""
         message_lower = message.lower()
+        # vLLM names both fields where a limit is too large, which is an error of that sample
+        wants_other = any(word in message_lower for word in ("unsupported", "not support", "instead"))
         if (
             "max_completion_tokens" in message
+            and wants_other
+            and "messages" in fields
             and "max_tokens" in fields
             and self.max_tokens_field != "max_completion_tokens"
         ):
