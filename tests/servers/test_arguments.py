@@ -286,3 +286,9 @@ def test_naming_a_server_imports_no_library_of_the_network() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_a_hosted_address_is_given_its_key_in_its_own_way() -> None:
+    spec = parse_model_spec("https://api.anthropic.com/v1#claude")
+    (endpoint,) = spec.kind.server_arguments(spec, {}).endpoints  # type: ignore[attr-defined]
+    assert (endpoint.protocol, endpoint.api_key_env) == ("anthropic", "ANTHROPIC_API_KEY")

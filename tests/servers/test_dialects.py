@@ -14,6 +14,7 @@ from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers.client import Client, Reply, RequestRefused, TimedReply
 from pytest_llmeval.models.servers.detection import DIALECT_CLASSES
 from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair, seed_of
+from pytest_llmeval.models.servers.dialects.echo import is_greedy
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
 
 PAIR = EncodedPair((0, 11), (12, 13))
@@ -275,3 +276,10 @@ def test_ollama_is_asked_raw_and_may_not_cut() -> None:
     assert (body["options"]["num_ctx"], body["options"]["num_predict"]) == (64, 256)
     with pytest.raises(RequestError, match="num_ctx of 8 tokens"):
         generate("ollama", reply, GenerateRequest("2 + 2 ="), extra_body={"options": {"num_ctx": 8}})
+
+
+@pytest.mark.parametrize("value", [None, "-0.5", True])
+def test_a_top_logprob_that_is_no_number(value: object) -> None:
+    assert is_greedy([-0.5], [{"a": -0.5, "b": -2.0}])
+    with pytest.raises(RequestError, match="in a logprob's place"):
+        is_greedy([-0.5], [{"a": -0.5, "b": value}])

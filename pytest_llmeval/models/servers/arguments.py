@@ -21,8 +21,9 @@ __all__ = ["DEFAULT_TIMEOUT_S", "Endpoint", "ServerArguments", "check_variable",
 
 DEFAULT_TIMEOUT_S = 600.0
 
+_ANTHROPIC = "https://api.anthropic.com"
 _WELL_KNOWN: Mapping[str, str] = MappingProxyType(
-    {"https://api.openai.com": "OPENAI_API_KEY", "https://api.anthropic.com": "ANTHROPIC_API_KEY"}
+    {"https://api.openai.com": "OPENAI_API_KEY", _ANTHROPIC: "ANTHROPIC_API_KEY"}
 )
 """Hosts that are given a key without being told: each its own, over TLS."""
 
@@ -85,7 +86,7 @@ def _completed(endpoint: Endpoint, given: Mapping[str, Any], dialect: str | None
         endpoint,
         api_key_env=endpoint.api_key_env or given.get("api_key_env") or _WELL_KNOWN.get(endpoint.host),
         max_connections=endpoint.max_connections or given.get("max_connections"),
-        protocol="anthropic" if dialect == "anthropic" else endpoint.protocol,
+        protocol="anthropic" if dialect == "anthropic" or endpoint.host == _ANTHROPIC else endpoint.protocol,
     )
 
 

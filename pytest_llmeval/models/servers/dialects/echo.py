@@ -19,6 +19,9 @@ def is_greedy(logprobs: Sequence[float], tops: Sequence[Any]) -> bool | None:
     """Whether each token is the likeliest of its place, by the top logprobs there; None where those are missing."""
     if not all(isinstance(top, Mapping) and top for top in tops):
         return None
+    for value in (value for top in tops for value in top.values()):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RequestError(f"the server gave {value!r} in a logprob's place")
     return all(logprob >= max(top.values()) - 1e-9 for logprob, top in zip(logprobs, tops, strict=True))
 
 
@@ -81,6 +84,8 @@ def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Sco
         raise RequestError("the server's echo has no text_offset, so its tokens cannot be matched with the text")
     if sent not in str(choice.get("text", "")):
         raise RequestError("the server's reply lacks the text that was sent: it ignores echo")
+    if not all(type(offset) is int for offset in offsets):
+        raise RequestError("the server's reply does not say where in the text each token stands")
     has_bos = bool(tokens) and not sent.startswith(tokens[0]) and logprobs[0] is None and len(tokens) > 1
     if has_bos:  # an entry of its own, before the text
         start = offsets[1]

@@ -168,7 +168,9 @@ class LlamaServer(CompletionsDialect):
         }
         reply, _ = await self.post(client, "//completion", fields)
         entries, count = reply.get("completion_probabilities"), reply.get("tokens_evaluated")
-        if not isinstance(entries, list) or not all(type(entry.get("id")) is int for entry in entries):
+        if not isinstance(entries, list) or not all(
+            isinstance(entry, dict) and type(entry.get("id")) is int for entry in entries
+        ):
             raise RequestError("the server's /completion gave no probabilities of its tokens, by their ids")
         return Sampled(
             tokens=tuple(entry["id"] for entry in entries),
