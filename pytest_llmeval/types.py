@@ -240,7 +240,8 @@ class ServerUse:
 
     ``num_requests`` were answered or given up, tries of one request counted once; ``retries`` says how often one was
     tried again, by reason (``429``, ``connection``). Tokens are those that the server counts, of all requests, those of
-    the self-test too. ``cost`` is in the currency of the prices; None where no price was given.
+    the self-test too. ``cost`` is in the currency of the prices; None where no price was given. ``left_out`` are
+    settings that the server has refused (``temperature``), which no request has had since.
     """
 
     num_requests: int = 0
@@ -248,6 +249,7 @@ class ServerUse:
     num_prompt_tokens: int = 0
     num_tokens: int = 0
     cost: float | None = None
+    left_out: tuple[str, ...] = ()
 
     def __add__(self, other: ServerUse) -> ServerUse:
         """Of two processes."""
@@ -259,6 +261,7 @@ class ServerUse:
             num_prompt_tokens=self.num_prompt_tokens + other.num_prompt_tokens,
             num_tokens=self.num_tokens + other.num_tokens,
             cost=math.fsum(costs) if costs else None,
+            left_out=tuple(sorted({*self.left_out, *other.left_out})),
         )
 
 

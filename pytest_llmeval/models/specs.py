@@ -14,7 +14,7 @@ from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import expected_one_of, quoted
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = [
     "ModelKind",
@@ -117,6 +117,10 @@ class ModelKind:
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         """What it is, in a few words, for pytest's header."""
         return self.name
+
+    def server_use(self, spec: ModelSpec) -> ServerUse | None:
+        """What this process has sent to its servers so far, ``connect`` included; None where there is no server."""
+        return None
 
     def lacks_method(self, spec: ModelSpec, method: str) -> bool:
         """Whether the model, which is not loaded, is known to have no such method of ``Model``.

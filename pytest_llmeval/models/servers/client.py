@@ -156,6 +156,10 @@ class Client:
         self._api, self._root = urlsplit(endpoint.url).path, urlsplit(endpoint.root).path
         self._sleep, self._clock, self._wall_clock, self._jitter = sleep, clock, wall_clock, jitter
         self._ended: ModelStopped | Unreachable | None = None
+        self.is_the_same: Callable[[], Awaitable[None]] | None = None
+        """Raises ``ModelError`` where the server is not what it was; asked after a connection had broken."""
+        self._is_doubtful = False
+        self._asking_who = asyncio.Lock()
         self._connections: Connections | None = None
 
     async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
@@ -165,10 +169,14 @@ class Client:
         """
         return await self._repeat(lambda: self._get(path, timeout_s or GET_TIMEOUT_S), tries)
 
-    async def post(self, path: str, body: Mapping[str, JSON], *, tries: int | None = None) -> TimedReply:
+    async def post(
+        self, path: str, body: Mapping[str, JSON], *, tries: int | None = None, is_optional: bool = False
+    ) -> TimedReply:
         """The JSON object that the server answers ``body`` with.
 
-        Raises ``RequestRefused``; ``ModelStopped`` and ``Unreachable``, which every later call raises at once.
+        ``is_optional``: a server may keep this path to itself (a proxy lets ``/v1`` through and nothing else), and
+        still answer others. Raises ``RequestRefused``; ``ModelStopped`` and ``Unreachable``, which every later call
+        raises at once.
         """
         content = json.dumps(body, separators=(",", ":")).encode()
         async with self.limit.slot() as ticket:
@@ -178,6 +186,8 @@ class Client:
             try:
                 found = await self._repeat(lambda: self._post(path, content, ticket), tries or NUM_TRIES)
             except (ModelStopped, Unreachable) as error:
+                if is_optional and isinstance(error, ModelStopped) and self._ended is None:
+                    raise RequestRefused(str(error)) from None
                 self._ended = self._ended or type(error)(str(error))  # without its traceback
                 raise
             finally:
@@ -209,6 +219,8 @@ class Client:
         return reply
 
     async def _post(self, path: str, content: bytes, ticket: Ticket) -> TimedReply:
+        if self._is_doubtful and self.is_the_same is not None:
+            await self._check_is_the_same(self.is_the_same)
         started = time.perf_counter()
         reply = await self._exchange("POST", path, content, None)
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
@@ -218,6 +230,19 @@ class Client:
         if reply.status == 429 and isinstance(found, _Passing):
             self.limit.refused(ticket)
         raise found
+
+    async def _check_is_the_same(self, is_the_same: Callable[[], Awaitable[None]]) -> None:
+        """A server that was started anew may serve another model, whose answers would be taken for this one's."""
+        async with self._asking_who:
+            if not self._is_doubtful:
+                return
+            try:
+                await is_the_same()
+            except (RequestError, Unreachable) as error:  # it is not back yet
+                raise _Passing("no connection", Unreachable(str(error))) from None
+            except ModelError as error:
+                raise ModelStopped(str(error)) from None
+            self._is_doubtful = False
 
     async def _exchange(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Reply:
         if self._ended is not None:
@@ -229,10 +254,12 @@ class Client:
             patience_s = timeout_s or self._timeout_s
             answer = self._masked(await self._connections.exchange(method, self._path(path), content, patience_s))
         except NoConnection as error:
+            self._is_doubtful = True
             raise _Passing("no connection", Unreachable(self._line(f"does not answer: {error}"))) from None
         except NoAnswer as error:
             raise self._passing("timed out", str(error), None) from None
         except BrokenConnection as error:
+            self._is_doubtful = True
             raise self._passing("broken connection", f"the connection broke: {error}", None) from None
         try:
             parsed = json.loads(answer.content)

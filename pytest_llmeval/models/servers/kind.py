@@ -20,7 +20,7 @@ from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, check_names, hide_secrets
 from pytest_llmeval.text.redaction import model_error, redact
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, ServerUse
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.model import ServerModel
@@ -138,6 +138,11 @@ class _Remote(ModelKind):
         if (model := _connected.get((os.getpid(), spec.name, repr(arguments)))) is not None:
             return model.summary
         return "a server" if len(arguments.endpoints) == 1 else f"{len(arguments.endpoints)} servers"
+
+    def server_use(self, spec: ModelSpec) -> ServerUse | None:
+        """See ``ModelKind``."""
+        own = [model for (pid, name, _), model in _connected.items() if (pid, name) == (os.getpid(), spec.name)]
+        return own[0].server_use if own else None
 
 
 class Server(_Remote):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,17 @@ from typing import cast
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
 from pytest_llmeval.models.servers import loop
-from pytest_llmeval.models.servers.arguments import ServerArguments
+from pytest_llmeval.models.servers.arguments import Endpoint, ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.detection import detect
+from pytest_llmeval.models.servers.dialects.base import Dialect, Found
+from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
-from pytest_llmeval.models.servers.self_test import Verdict, examine, merged
+from pytest_llmeval.models.servers.self_test import examine
 from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
+from pytest_llmeval.models.servers.verdict import Verdict, merged
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import JSON, ModelIdentity
 
@@ -51,57 +55,50 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
 
 
 def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> ServerModel:
-    replicas = loop.run(_connect_all(arguments, clients)).result()
-    first = replicas[0]
+    members = loop.wait(_connect_all(arguments, clients))
+    first, replicas = members[0], Replicas(members)
     tokenizer: Tokenizer | None = None
     source = ""
     if not first.dialect.is_hosted or arguments.tokenizer is not None:
         tokenizer, source = local_tokenizer(name, arguments.tokenizer, first.found)
-    own = (
-        None
-        if tokenizer is not None or first.dialect.is_hosted
-        else tokenizer_of(first.dialect, first.client, loop.run)
-    )
+    own = None if tokenizer is not None or first.dialect.is_hosted else tokenizer_of(replicas)
     used = tokenizer if tokenizer is not None else own
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
-    tests = [examine(replica.dialect, replica.client, encoder, source) for replica in replicas]
-    found = loop.run(_all(tests)).result()
-    answering = {replica.client.endpoint.url for replica in replicas}
-    absent = [client.endpoint.url for client in clients if client.endpoint.url not in answering]
-    verdict = merged({replica.client.endpoint.url: verdict for replica, verdict in zip(replicas, found, strict=True)})
+    verdicts = loop.wait(_examine_all(members, encoder, source))
+    verdict = merged(verdicts)
+    absent = [client.endpoint.url for client in clients if client.endpoint.url not in verdicts]
     notes = (*verdict.notes, *(f"{url} does not answer: left out" for url in absent))
     verdict = dataclasses.replace(verdict, notes=notes)
     tokens = source or ("the server's own" if own is not None else None)
     return ServerModel(
-        identity=_identity(name, arguments, replicas, verdict, tokens),
-        replicas=Replicas(replicas),
+        identity=_identity(name, arguments, members, verdict, tokens),
+        replicas=replicas,
         planner=Planner(first.dialect, encoder, verdict, first.found.max_length),
         verdict=verdict,
         prices=(arguments.price_in, arguments.price_out),
     )
 
 
-async def _all(coroutines: Sequence[object]) -> list[Verdict]:
-    return list(await asyncio.gather(*coroutines))  # type: ignore[call-overload]
-
-
 async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> list[Replica]:
     """Those that answer: a worker may begin when one has died, whose requests are for the others."""
     connecting = (_connect(arguments, client) for client in clients)
     found = await asyncio.gather(*connecting, return_exceptions=True)
-    replicas = [one for one in found if isinstance(one, Replica)]
+    members = [one for one in found if isinstance(one, Replica)]
     for error in found:
-        if isinstance(error, BaseException) and not (replicas and isinstance(error, Unreachable)):
+        if isinstance(error, BaseException) and not (members and isinstance(error, Unreachable)):
             raise error
-    for replica in replicas[1:]:
-        first = replicas[0]
-        one, other = ((r.dialect.name, r.found.model, r.found.build) for r in (first, replica))
-        if one != other:
-            raise ModelError(
-                f"{first.client.endpoint.url} and {replica.client.endpoint.url} are no replicas: they serve "
-                f"{' '.join(filter(None, one))} and {' '.join(filter(None, other))}"
+    first = members[0]
+    for member in members[1:]:
+        if (first.dialect.name, first.found.identity) != (member.dialect.name, member.found.identity):
+            raise _no_replicas(
+                f"{first.client.endpoint.url} serves {first.dialect.name} {first.found.described_identity()} and "
+                f"{member.client.endpoint.url} {member.dialect.name} {member.found.described_identity()}"
             )
-    return replicas
+    return members
+
+
+def _no_replicas(why: str) -> ModelError:
+    return ModelError(f"the servers are no replicas of one model: {why}")
 
 
 async def _connect(arguments: ServerArguments, client: Client) -> Replica:
@@ -113,7 +110,45 @@ async def _connect(arguments: ServerArguments, client: Client) -> Replica:
     width = found.num_slots or _WIDTHS.get(dialect.name)
     if client.endpoint.max_connections is None and width is not None and not dialect.is_hosted:
         client.limit.set_width(width)
+    if not dialect.is_hosted:
+        client.is_the_same = functools.partial(_check_is_the_same, client.endpoint, kind, found)
     return Replica(client=client, dialect=dialect, found=found)
+
+
+async def _check_is_the_same(endpoint: Endpoint, kind: type[Dialect], found: Found) -> None:
+    """Ask again what the server is. Raises ``ModelError`` where that is something else now."""
+    client = Client(endpoint, limit=FixedLimit(1))  # the request that waits for this has one of the host's slots
+    try:
+        now = await kind().identify(client, found.model)
+    finally:
+        await client.close()
+    if now.identity != found.identity:
+        raise ModelError(
+            f"{endpoint.url}: the server was started anew in the middle of the run and is another one: it was "
+            f"{found.described_identity()} and is {now.described_identity()}"
+        )
+
+
+async def _examine_all(members: Sequence[Replica], encoder: Encoder | None, tokenizer: str) -> dict[str, Verdict]:
+    """The verdicts by URL. A server that dies meanwhile has none, unless it is the last."""
+    tests = (examine(member.dialect, member.client, encoder, tokenizer) for member in members)
+    found = await asyncio.gather(*tests, return_exceptions=True)
+    verdicts: dict[str, Verdict] = {}
+    for member, verdict in zip(members, found, strict=True):
+        if isinstance(verdict, Verdict):
+            verdicts[member.client.endpoint.url] = verdict
+        elif isinstance(verdict, Unreachable):
+            member.error = verdict
+        else:
+            raise verdict
+    living = [member for member in members if member.error is None]
+    if not living:
+        assert members[0].error is not None
+        raise members[0].error
+    ways = {(member.dialect.takes_text, verdicts[member.client.endpoint.url].scores) for member in living}
+    if len(ways) > 1:
+        raise _no_replicas("their self-tests found that they have to be asked in different ways")
+    return verdicts
 
 
 def _identity(

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-__all__ = ["at_shutdown", "forget", "run", "shutdown", "shutdown_if_unused"]
+__all__ = ["at_shutdown", "forget", "run", "shutdown", "shutdown_if_unused", "wait"]
 
 _T = TypeVar("_T")
 _PATIENCE_S = 5.0
@@ -79,6 +79,16 @@ def _thread() -> LoopThread:
 def run(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
     """Start the coroutine on this process's loop, from any other thread. Cancelling the future cancels it."""
     return _thread().run(coroutine)
+
+
+def wait(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """What the coroutine returns. Ctrl-C and all else that ends the waiting cancels it. Not from the loop's thread."""
+    future = run(coroutine)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
 
 
 def at_shutdown(close: Callable[[], Awaitable[None]]) -> None:

@@ -21,7 +21,7 @@ from pytest_llmeval.models.servers.client import Usage
 from pytest_llmeval.models.servers.dialects.base import Scored
 from pytest_llmeval.models.servers.planning import Options, Pair, Planner, Question, Text, Windows
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
-from pytest_llmeval.models.servers.self_test import Verdict
+from pytest_llmeval.models.servers.verdict import Verdict
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
@@ -104,6 +104,7 @@ class ServerModel(Backend):
             num_prompt_tokens=usage.num_prompt_tokens,
             num_tokens=usage.num_tokens,
             cost=math.fsum(costs) if costs else None,
+            left_out=tuple(sorted({name for member in self._replicas.members for name in member.dialect.left_out})),
         )
 
     def lacks_method(self, suite: str, method: str) -> str | None:

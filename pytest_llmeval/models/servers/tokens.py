@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import Tokenizer
+from pytest_llmeval.models.servers import loop
 
 if TYPE_CHECKING:
-    from pytest_llmeval.models.servers.client import Client
-    from pytest_llmeval.models.servers.dialects.base import Dialect, Found
+    from pytest_llmeval.models.servers.dialects.base import Found
+    from pytest_llmeval.models.servers.replicas import Replica, Replicas
 
 __all__ = ["ServerTokenizer", "local_tokenizer", "tokenizer_of"]
-
-Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Future[Any]]
-"""Starts a coroutine on the event loop."""
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
@@ -56,9 +53,9 @@ def _load(model: str, location: str) -> Tokenizer:
     return tokenizer
 
 
-def tokenizer_of(dialect: Dialect, client: Client, run: Run) -> ServerTokenizer | None:
-    """The server's own tokenizer, where it has an interface for that. Not from the event loop's thread."""
-    tokenizer = ServerTokenizer(dialect, client, run)
+def tokenizer_of(replicas: Replicas) -> ServerTokenizer | None:
+    """The servers' own tokenizer, where they have an interface for that. Not from the event loop's thread."""
+    tokenizer = ServerTokenizer(replicas)
     try:
         return tokenizer if tokenizer.looks_sound() else None
     except RequestError:
@@ -71,12 +68,8 @@ class ServerTokenizer:
     Not for the event loop's own thread, which would wait for itself.
     """
 
-    def __init__(
-        self, dialect: Dialect, client: Client, run: Callable[[Coroutine[Any, Any, Any]], Future[Any]]
-    ) -> None:
-        self._dialect = dialect
-        self._client = client
-        self._run = run
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
         self.eos_token_id: int | None = None
         self.chat_template = "the server's own"
         self.encode = functools.lru_cache(maxsize=4096)(self._encode)
@@ -90,15 +83,20 @@ class ServerTokenizer:
         if not text and add_special_tokens is False:
             return []
         adds = add_special_tokens is not False
-        tokens: list[int] | None
-        tokens = self._run(self._dialect.tokenize(self._client, text, add_special_tokens=adds)).result()
+        tokens: list[int] | None = self._ask(
+            lambda replica: replica.dialect.tokenize(replica.client, text, add_special_tokens=adds)
+        )
         if tokens is None:
             raise RequestError("the server does not tell the token ids of a text; name its tokenizer (tokenizer=…)")
         return tokens
 
     def _text(self, tokens: Sequence[int]) -> str | None:
-        text: str | None = self._run(self._dialect.detokenize(self._client, tokens)).result()
+        text: str | None = self._ask(lambda replica: replica.dialect.detokenize(replica.client, tokens))
         return text
+
+    def _ask(self, question: Callable[[Replica], Awaitable[Any]]) -> Any:
+        """One of those that live."""
+        return loop.wait(self._replicas.ask(question))
 
     def decode(self, tokens: Any, /, **settings: Any) -> str:
         """The text of token ids, special tokens included."""
@@ -127,7 +125,7 @@ class ServerTokenizer:
         """The text of a chat by the server's template."""
         is_begun = bool(settings.get("continue_final_message"))
         messages: Sequence[Mapping[str, str]] = conversation
-        text = self._run(self._dialect.render(self._client, messages, is_begun=is_begun)).result()
+        text = self._ask(lambda replica: replica.dialect.render(replica.client, messages, is_begun=is_begun))
         if not isinstance(text, str):
             raise RequestError(
                 "the server does not tell how it renders a chat; name the model's tokenizer (tokenizer=…)"

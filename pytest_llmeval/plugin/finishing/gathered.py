@@ -16,6 +16,18 @@ from pytest_llmeval.types import JSON, EngineUse, ServerUse
 __all__ = ["Gathered"]
 
 
+_IDENTITY = ("server", "version", "model", "root", "build")
+
+
+def _what_it_is(model: Mapping[str, JSON]) -> dict[str, JSON]:
+    """What two processes have to agree on. Of a server it does not matter which replicas were there, for example."""
+    details = model.get("details")
+    own = {key: details.get(key) for key in _IDENTITY} if isinstance(details, Mapping) else {}
+    if any(value is not None for value in own.values()):
+        return own
+    return {"fingerprint": model.get("fingerprint")}
+
+
 @dataclass(slots=True, kw_only=True)
 class Gathered:
     """Filled as reports arrive, in whatever order.
@@ -38,6 +50,19 @@ class Gathered:
     uses: dict[str, dict[str, ServerUse]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
+    def add_model(self, model: Mapping[str, JSON]) -> None:
+        """What one process says of a model. A problem where another says that it is something else."""
+        name = str(model["name"])
+        known = self.models.setdefault(name, model)
+        one, other = _what_it_is(known), _what_it_is(model)
+        if one != other:
+            differing = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+            self.problems.append(
+                f"{name} is not the same model in all processes: its numbers mix two ("
+                + ", ".join(f"{key}: {one.get(key)} and {other.get(key)}" for key in differing)
+                + ")"
+            )
+
     def group_of(self, record: Record) -> Group:
         """A sample's model is what its node id says; a hand-written test's, what answered it."""
         if not self.compared:
@@ -56,9 +81,11 @@ class Gathered:
         """As the suites name them, then those that recorded nothing, however they arrived."""
         names = dict.fromkeys(model for suite in suites for model in suite.models)
         for name in (*names, *sorted(self.models.keys() - names)):
+            if name not in self.models:
+                continue
             if name in self.uses:
                 yield {**self.models[name], "use": asdict(sum(self.uses[name].values(), ServerUse()))}
-            elif name in self.models:
+            else:
                 yield self.models[name]
 
     def find_mixtures(self) -> None:

@@ -127,11 +127,12 @@ class LLMSession:
             for (suite, model), number in gathered.num_expected(payload.suite).items():
                 self.writer.add_fact("expected", {"suite": suite, "model": model, "num_expected": number})
         if payload.model is not None:
-            gathered.models.setdefault(str(payload.model["name"]), payload.model)
+            gathered.add_model(payload.model)
             self.writer.add_fact("model", payload.model)
         if payload.use is not None:
             name, process, use = payload.use
             gathered.uses.setdefault(name, {})[process] = use
+            self.writer.add_fact("use", {"model": name, "process": process, **dataclasses.asdict(use)})
         if payload.unrecorded is not None:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
@@ -218,6 +219,9 @@ class LLMSession:
             if unrecorded.nodeid not in gathered.recorded:
                 self._add_unrecorded(unrecorded)
         gathered.find_mixtures()
+        for spec in self._settings.model_specs:
+            if (use := spec.kind.server_use(spec)) is not None:  # the controller of workers has asked for its header
+                gathered.uses.setdefault(spec.name, {})[""] = use
         records = gathered.ordered_records()
         report = with_suites(
             Report(

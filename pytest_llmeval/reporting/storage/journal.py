@@ -1,7 +1,8 @@
 """What a session has finished, on disk as it finishes it: a killed session loses its last line at most.
 
-The file has one JSON object a line: the head of a report, then ``{"suite": …}``, ``{"model": …}``, ``{"engine": …}``,
-``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. ``read.read_report`` reads it.
+The file has one JSON object a line: the head of a report, then ``{"suite": …}``, ``{"model": …}``, ``{"use": …}``,
+``{"engine": …}``, ``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. ``read.read_report``
+reads it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from pytest_llmeval.types import JSON
 
 __all__ = ["JOURNAL_VERSION", "Journal", "JournalError", "Kind", "journal_path"]
 
-Kind: TypeAlias = Literal["suite", "model", "engine", "expected"]
-"""A ``SuiteInfo``; a model as ``Report.models`` has it; with ``suite`` and ``model`` of the group, the fields of an
+Kind: TypeAlias = Literal["suite", "model", "use", "engine", "expected"]
+"""A ``SuiteInfo``; a model as ``Report.models`` has it; with ``model`` and ``process``, a ``ServerUse``; with
+``suite`` and ``model`` of the group, the fields of an
 ``EngineUse``, or ``num_expected``, how many samples are to run."""
 
 JOURNAL_VERSION = 1

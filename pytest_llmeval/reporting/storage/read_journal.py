@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pytest_llmeval.reporting.storage.report_model import (
     report_from_json,
 )
 from pytest_llmeval.text.wording import describe as describe_value
-from pytest_llmeval.types import JSON, EngineUse
+from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = ["KILLED", "is_journal", "read_journal"]
 
@@ -31,7 +31,7 @@ KILLED = "killed before its end"
 """``Report.stopped`` of a report from a journal."""
 
 _EXIT_CODE = 2  # pytest's own for a run that was interrupted
-_KINDS = ("record", "suite", "model", "engine", "expected")
+_KINDS = ("record", "suite", "model", "use", "engine", "expected")
 _FIRST_LINE = re.compile(rb'\{"schema": .*"journal": \d+\}\s*')
 
 
@@ -41,6 +41,7 @@ class _Found:
 
     infos: dict[str, SuiteInfo] = field(default_factory=dict)
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
+    uses: dict[str, dict[str, ServerUse]] = field(default_factory=dict)
     engines: dict[Group, EngineUse] = field(default_factory=dict)
     expected: dict[Group, int] = field(default_factory=dict)
     records: dict[tuple[str, str | None, str], tuple[int, Record]] = field(default_factory=dict)
@@ -75,7 +76,10 @@ def read_journal(path: Path) -> Report:
         **head,
         "seconds": 0.0,
         "stopped": KILLED,
-        "models": list(found.models.values()),
+        "models": [
+            {**model, "use": asdict(sum(found.uses[name].values(), ServerUse()))} if name in found.uses else model
+            for name, model in found.models.items()
+        ],
         "suites": [],
     }
     offsets = array("Q", [offset for offset, _ in found.records.values()])
@@ -114,6 +118,9 @@ def _take(found: _Found, offset: int, data: object) -> None:
             found.infos[info.name] = info
         case "model":
             found.models[str(value["name"])] = value
+        case "use":
+            use = {key: part for key, part in value.items() if key not in ("model", "process")}
+            found.uses.setdefault(str(value["model"]), {})[str(value["process"])] = part_from_json(ServerUse, use, kind)
         case "engine":
             found.engines[_group(value)] = part_from_json(EngineUse, value, kind)
         case "expected":

@@ -183,6 +183,8 @@ def _server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
         if use.retries:
             reasons = ", ".join(f"{printable(reason)}: {count:,}" for reason, count in use.retries.items())
             parts.append(f"tried again {sum(use.retries.values()):,} times ({reasons})")
+        if use.left_out:
+            parts.append(f"without {printable(', '.join(use.left_out))}, which the server refused")
         if use.cost is not None:
             parts.append(f"cost {shown_cost(use.cost)}")
         yield ", ".join(parts)

@@ -40,6 +40,8 @@ __all__ = [
     "cut_at_stop",
     "looked_up",
     "seed_of",
+    "text_at",
+    "tokens_at",
 ]
 
 _ROUNDING = 1e-3
@@ -84,6 +86,15 @@ class Found:
     max_length: int | None = None
     num_slots: int | None = None
     details: Mapping[str, JSON] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[str | None, ...]:
+        """What stays the same as long as the same model is served."""
+        return self.version, self.model, self.root, self.build
+
+    def described_identity(self) -> str:
+        """``vllm 0.32, qwen3``: what there is of it, for a message."""
+        return ", ".join(filter(None, self.identity))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,27 +251,31 @@ class Dialect(ABC):
         A setting that the server says it does not support is left out and the request sent again.
         """
         while True:
+            sent = self.body(self._named(fields))
             try:
-                reply = await client.post(path, self.body(self._named(fields)), tries=self.tries)
+                reply = await client.post(path, sent, tries=self.tries)
                 return reply, reply.seconds
             except RequestRefused as error:
-                if not self._adapts(str(error), fields):
+                if not self._adapts(str(error), sent):
                     raise
 
     def _named(self, fields: Mapping[str, JSON]) -> dict[str, JSON]:
         return {self.max_tokens_field if name == "max_tokens" else name: value for name, value in fields.items()}
 
-    def _adapts(self, message: str, fields: Mapping[str, JSON]) -> bool:
-        """Whether the request can be put in another way after this refusal."""
+    def _adapts(self, message: str, sent: Mapping[str, JSON]) -> bool:
+        """Whether the request can be put in another way after this refusal of what was ``sent``.
+
+        Others may have been refused at the same time, and may have changed the way already.
+        """
         message_lower = message.lower()
         # vLLM names both fields where a limit is too large, which is an error of that sample
         wants_other = any(word in message_lower for word in ("unsupported", "not support", "instead"))
         if (
             "max_completion_tokens" in message
             and wants_other
-            and "messages" in fields
-            and "max_tokens" in fields
-            and self.max_tokens_field != "max_completion_tokens"
+            and "messages" in sent
+            and "max_tokens" in sent
+            and "max_tokens" not in self.extra_body
         ):
             self.max_tokens_field = "max_completion_tokens"
             return True
@@ -268,8 +283,8 @@ class Dialect(ABC):
             return False
         for name in ("stop", "stop_sequences", "temperature", "top_p", "seed"):
             is_named = f"'{name}'" in message or f"`{name}`" in message or f'"{name}"' in message
-            if is_named and name in fields and name not in self.left_out:
-                self.left_out[name] = message
+            if is_named and name in sent and name not in self.extra_body:
+                self.left_out.setdefault(name, message)
                 return True
         return False
 
@@ -306,6 +321,22 @@ def checked_logprob(value: object) -> float:
     if value > _ROUNDING:
         raise RequestError(f"the server gave the logprob {value}, and a logprob is at most 0")
     return min(float(value), 0.0)
+
+
+async def tokens_at(client: Client, path: str, body: Mapping[str, JSON]) -> list[int]:
+    """The token ids that a server answers with at a path beside OpenAI's. Raises ``RequestError``."""
+    tokens = (await client.post(path, body, is_optional=True)).get("tokens")
+    if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+        raise RequestError(f"the server's /{path.lstrip('/')} gave no token ids")
+    return tokens
+
+
+async def text_at(client: Client, path: str, body: Mapping[str, JSON], key: str) -> str:
+    """The text that a server answers with at a path beside OpenAI's. Raises ``RequestError``."""
+    text = (await client.post(path, body, is_optional=True)).get(key)
+    if not isinstance(text, str):
+        raise RequestError(f"the server's /{path.lstrip('/')} gave no text")
+    return text
 
 
 async def looked_up(client: Client, path: str) -> dict[str, Any]:

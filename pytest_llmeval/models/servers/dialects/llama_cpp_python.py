@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.servers.dialects.base import Found, Scored, TextPair, looked_up
+from pytest_llmeval.models.servers.dialects.base import Found, Scored, TextPair, looked_up, tokens_at
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialects.echo import scored_text
 from pytest_llmeval.types import JSON
@@ -61,7 +60,4 @@ class LlamaCppPython(CompletionsDialect):
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
         if not add_special_tokens:
             return None  # the server always adds them
-        tokens = (await client.post("//extras/tokenize", {"model": self.model, "input": text})).get("tokens")
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
-            raise RequestError("the server's /extras/tokenize gave no token ids")
-        return tokens
+        return await tokens_at(client, "//extras/tokenize", {"model": self.model, "input": text})

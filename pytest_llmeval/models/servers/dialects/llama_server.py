@@ -22,6 +22,8 @@ from pytest_llmeval.models.servers.dialects.base import (
     checked_logprob,
     looked_up,
     seed_of,
+    text_at,
+    tokens_at,
 )
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.types import JSON, GenerateRequest
@@ -179,23 +181,14 @@ class LlamaServer(CompletionsDialect):
         )
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
-        tokens = (await client.post("//tokenize", {"content": text, "add_special": add_special_tokens})).get("tokens")
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
-            raise RequestError("the server's /tokenize gave no token ids")
-        return tokens
+        return await tokens_at(client, "//tokenize", {"content": text, "add_special": add_special_tokens})
 
     async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
-        text = (await client.post("//detokenize", {"tokens": list(tokens)})).get("content")
-        if not isinstance(text, str):
-            raise RequestError("the server's /detokenize gave no text")
-        return text
+        return await text_at(client, "//detokenize", {"tokens": list(tokens)}, "content")
 
     async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
         body: dict[str, JSON] = {"messages": [dict(message) for message in messages]}
-        text = (await client.post("//apply-template", body)).get("prompt")
-        if not isinstance(text, str):
-            raise RequestError("the server's /apply-template gave no text")
-        return text
+        return await text_at(client, "//apply-template", body, "prompt")
 
 
 def _check_whole(reply: Mapping[str, Any]) -> None:

@@ -20,6 +20,8 @@ from pytest_llmeval.models.servers.dialects.base import (
     TextPair,
     checked_logprob,
     looked_up,
+    text_at,
+    tokens_at,
 )
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialects.vllm import continued
@@ -134,17 +136,11 @@ class SGLang(CompletionsDialect):
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
         body: dict[str, JSON] = {"model": self.model, "prompt": text, "add_special_tokens": add_special_tokens}
-        tokens = (await client.post("/tokenize", body)).get("tokens")
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
-            raise RequestError("the server's /tokenize gave no token ids")
-        return tokens
+        return await tokens_at(client, "/tokenize", body)
 
     async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
         body: dict[str, JSON] = {"model": self.model, "tokens": list(tokens), "skip_special_tokens": False}
-        text = (await client.post("/detokenize", body)).get("text")
-        if not isinstance(text, str):
-            raise RequestError("the server's /detokenize gave no text")
-        return text
+        return await text_at(client, "/detokenize", body, "text")
 
 
 def _check_count(meta: Mapping[str, Any], num_sent: int) -> None:

@@ -15,6 +15,8 @@ from pytest_llmeval.models.servers.dialects.base import (
     TextPair,
     checked_logprob,
     looked_up,
+    text_at,
+    tokens_at,
 )
 from pytest_llmeval.models.servers.dialects.completions import (
     CompletionsDialect,
@@ -108,16 +110,11 @@ class VLLM(CompletionsDialect):
         return await self._tokens(client, {"prompt": text, "add_special_tokens": add_special_tokens})
 
     async def _tokens(self, client: Client, fields: Mapping[str, JSON]) -> list[int]:
-        tokens = (await client.post("//tokenize", {"model": self.model, **fields})).get("tokens")
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
-            raise RequestError("the server's /tokenize gave no token ids")
-        return tokens
+        return await tokens_at(client, "//tokenize", {"model": self.model, **fields})
 
     async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
-        text = (await client.post("//detokenize", {"model": self.model, "tokens": list(tokens)})).get("prompt")
-        if not isinstance(text, str):
-            raise RequestError("the server's /detokenize gave no text")
-        return text
+        body: dict[str, JSON] = {"model": self.model, "tokens": list(tokens)}
+        return await text_at(client, "//detokenize", body, "prompt")
 
     async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
         fields: dict[str, JSON] = {

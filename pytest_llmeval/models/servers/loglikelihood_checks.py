@@ -1,0 +1,268 @@
+"""Whether a server's log-likelihoods can be believed: see ``self_test``."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.encoding import EncodedPair, Encoder
+from pytest_llmeval.models.servers.dialects.base import Dialect, Sampled, TextPair
+from pytest_llmeval.models.servers.dialects.generic import Generic
+from pytest_llmeval.models.servers.verdict import MOST_NOISE, TOLERANCE, Compared, Untrue, raise_if_passing, reason_of
+from pytest_llmeval.types import GenerateRequest
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["PROBES", "LoglikelihoodChecks"]
+
+PROBES = (
+    "The sun rises in the east and sets in the west. In the morning the first light",
+    "purple seven quickly Tuesday river not",
+    "x = 3; y = 8; the",
+    "list: apple, table, cloud,",
+)
+"""Most are such that no token is nearly certain: near 0 all logprobs are the same, whatever is wrong with them."""
+_FRESH_PROBE = (
+    " of the meeting on Tuesday: the bridge stays closed until the end of May, the library gets 12 new chairs, "
+    "and the baker asked who had moved his sign. The next meeting is about",
+    (" purple", " purple elephants", " purple elephants dance slowly"),
+)
+"""A text that, behind words drawn anew, was not sent before; an unlikely continuation and the beginnings of it."""
+_FRESH_WORDS = (
+    *("Notes", "Report", "Minutes", "Summary", "Record", "Draft", "Copy", "Letter", "Page", "Chapter", "Story", "List"),
+    *("apple", "river", "stone", "window", "garden", "winter", "paper", "silver", "morning", "market", "lamp", "road"),
+)
+_TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
+_NUM_SAMPLED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A probe, the tokens that the server wrote behind it, and what it gave them then."""
+
+    pair: EncodedPair | TextPair
+    logprobs: tuple[float, ...]
+
+
+class LoglikelihoodChecks:
+    """Judges one server's log-likelihoods."""
+
+    def __init__(
+        self, dialect: Dialect, client: Client, encoder: Encoder | None, tokenizer: str, notes: list[str]
+    ) -> None:
+        self._dialect = dialect
+        self._client = client
+        self._encoder = encoder
+        self._tokenizer = tokenizer
+        self._notes = notes
+        self.compared = Compared()
+        self.probe: tuple[float, ...] = ()
+        self.uses_next = False
+        self.counts_tokens = False
+
+    async def judge(self) -> str | None:
+        """None, or why they are refused."""
+        if self._dialect.scores is None:
+            await self._check_counts_only()
+            return self._dialect.why_no_scores
+        is_unknown = isinstance(self._dialect, Generic) and self._encoder is not None
+        ways = ["ids", "text"] if is_unknown else [self._dialect.scores]
+        reasons = []
+        for way in ways:
+            self._dialect.scores = "ids" if way == "ids" else "text"
+            self.compared = Compared()
+            try:
+                await self._check()
+            except (RequestError, Untrue) as error:
+                raise_if_passing(error, self._client, "of log-likelihoods")
+                reasons.append(reason_of(error))
+            else:
+                return None
+        return reasons[0]
+
+    async def _check_counts_only(self) -> None:
+        """Whether the server counts tokens as the tokenizer that was given."""
+        if self._encoder is None or not self._dialect.takes_text:
+            return
+        try:
+            written = await self._dialect.write(self._client, GenerateRequest(_TOKENS_PROBE, max_tokens=1))
+        except RequestError:
+            return
+        self.counts_tokens = written.num_prompt_tokens == len(await self._tokens(_TOKENS_PROBE))
+
+    async def _check(self) -> None:
+        if self._dialect.scores == "ids" and self._encoder is None:
+            raise Untrue("the model's tokenizer is not known; name it: tokenizer=ID_OR_FOLDER")
+        await self._check_first()
+        await self._check_tokenizer()
+        fresh = await self._check_beginnings()
+        cases = await self._cases()
+        for case, values in cases:
+            self.compared.add(values, case.logprobs)
+        if not self.compared.is_close:
+            raise Untrue(
+                f"the logprobs of a prompt's tokens differ by up to {self.compared.largest:.2g} from those of the same "
+                "tokens when the server writes them (shifted, without BOS, or processed)"
+            )
+        orders = Compared()
+        for pair, values in ((fresh[0], fresh[1]), *((case.pair, values) for case, values in reversed(cases))):
+            orders.add((await self._dialect.score(self._client, pair)).logprobs, values)
+        if not orders.is_close:
+            raise Untrue(f"logprobs depend on what was asked before: the same prompt differs by {orders.largest:.2g}")
+        self.compared.differences += orders.differences
+        await self._check_next(*cases[0])
+        if self.compared.largest > TOLERANCE:
+            self._notes.append(
+                f"logprobs of one token differ by up to {self.compared.largest:.1g}: the precision of the server"
+            )
+
+    async def _check_beginnings(self) -> tuple[EncodedPair | TextPair, tuple[float, ...]]:
+        """Whether a token's logprob is the same in a short prompt and in a longer one that begins with it.
+
+        Numbers that belong to a neighbouring token are not. Returns the longest prompt, with its logprobs.
+        """
+        text, beginnings = _FRESH_PROBE
+        text = " ".join(random.SystemRandom().sample(_FRESH_WORDS, 4)) + text  # the server may know last session's
+        pairs = [await self._pair(text, continuation) for continuation in beginnings]
+        whole = (await self._dialect.score(self._client, pairs[-1])).logprobs
+        compared = Compared()
+        for pair in pairs[:-1]:
+            values = (await self._dialect.score(self._client, pair)).logprobs
+            if isinstance(pair, EncodedPair):
+                same = pairs[-1].continuation[: len(values)] == pair.continuation
+            else:
+                same = len(values) < len(whole)
+            if same:
+                compared.add(values, whole[: len(values)])
+        if not compared.is_close:
+            raise Untrue(
+                f"the logprob of a token changes by up to {compared.largest:.2g} with what stands behind it: the "
+                "numbers are shifted, or depend on what was asked before"
+            )
+        return pairs[-1], whole
+
+    async def _check_first(self) -> None:
+        """Refuse at once, and not after all tries, what the server says it does not do."""
+        pair = await self._pair(PROBES[0], " of")
+        self._dialect.tries = 1
+        try:
+            self.probe = (await self._dialect.score(self._client, pair)).logprobs
+        except RequestError as error:
+            words = ("logits_all", "not support", "unsupported", "echo", "logprobs")
+            if any(word in str(error).lower() for word in words):
+                hint = "; start it with --logits_all true" if "logits_all" in str(error) else ""
+                raise Untrue(f"{reason_of(error)}{hint}") from None
+        finally:
+            self._dialect.tries = None
+
+    async def _check_tokenizer(self) -> None:
+        """Whether server and tokenizer make the same tokens of a text with spaces, digits and Unicode."""
+        if self._encoder is None or not self._tokenizer:
+            return
+        own = await self._tokens(_TOKENS_PROBE)
+        try:
+            theirs = await self._dialect.tokenize(self._client, _TOKENS_PROBE, add_special_tokens=True)
+        except RequestError:
+            theirs = None
+        if theirs is not None and theirs != own:
+            raise Untrue(
+                f"the tokenizer {self._tokenizer} makes {len(own)} other tokens of a text than the server, which makes "
+                f"{len(theirs)}"
+            )
+        sampled = await self._dialect.sample(self._client, _TOKENS_PROBE, num_tokens=1, temperature=0.0)
+        if sampled.num_prompt_tokens not in (None, len(own)):
+            raise Untrue(
+                f"the tokenizer {self._tokenizer} makes {len(own)} tokens of a text, and the server read "
+                f"{sampled.num_prompt_tokens}: another tokenizer, or BOS missing or doubled"
+            )
+        self.counts_tokens = sampled.num_prompt_tokens is not None
+
+    async def _tokens(self, text: str) -> list[int]:
+        encoder = cast("Encoder", self._encoder)
+        return list(await asyncio.to_thread(encoder.prompt, text))
+
+    async def _pair(self, text: str, continuation: str) -> EncodedPair | TextPair:
+        if self._dialect.scores == "text":
+            return TextPair(text, continuation)
+        return await asyncio.to_thread(cast("Encoder", self._encoder).pair, text, continuation)
+
+    async def _cases(self) -> list[tuple[_Case, tuple[float, ...]]]:
+        """Probes with what the server wrote behind them, and the echo's logprobs of that.
+
+        The first has the likeliest tokens, the others drawn ones. Drawn tokens need not be those that their text is
+        encoded to; asked by text, such a probe says nothing.
+        """
+        cases = []
+        for number, probe in enumerate(PROBES):
+            sampled = await self._dialect.sample(
+                self._client, probe, num_tokens=_NUM_SAMPLED, temperature=1.0 if number else 0.0
+            )
+            case = await self._case(probe, sampled)
+            if case is None:
+                continue
+            scored = await self._dialect.score(self._client, case.pair)
+            if len(scored.logprobs) == len(case.logprobs):
+                cases.append((case, scored.logprobs))
+            elif isinstance(case.pair, EncodedPair):
+                raise Untrue(f"the echo has {len(scored.logprobs)} logprobs of {len(case.logprobs)} tokens")
+        if not any(value < -MOST_NOISE for case, _ in cases for value in case.logprobs):
+            raise Untrue("no token that the server wrote could be compared with its echo")
+        return cases
+
+    async def _case(self, probe: str, sampled: Sampled) -> _Case | None:
+        if not sampled.tokens:
+            return None
+        if self._dialect.scores == "text":
+            texts = [str(token) for token in sampled.tokens]
+            if not all(texts) or any("\ufffd" in text for text in texts):
+                return None
+            return _Case(TextPair(probe, "".join(texts)), sampled.logprobs)
+        context = await self._tokens(probe)
+        if sampled.num_prompt_tokens not in (None, len(context)):
+            raise Untrue(
+                f"the server read {sampled.num_prompt_tokens} tokens of a text that has {len(context)}: another "
+                "tokenizer, or BOS missing or doubled"
+            )
+        if not all(isinstance(token, int) for token in sampled.tokens):
+            return await self._case_of_texts(tuple(context), sampled)
+        tokens = cast("tuple[int, ...]", sampled.tokens)
+        return _Case(EncodedPair(tuple(context), tokens), sampled.logprobs)
+
+    async def _case_of_texts(self, context: tuple[int, ...], sampled: Sampled) -> _Case | None:
+        """Of a server that names tokens by their texts, asked by ids: as far as each text is one token."""
+        encoder = cast("Encoder", self._encoder)
+        known: list[int] = []
+        for text in map(str, sampled.tokens):
+            tokens = await asyncio.to_thread(encoder.plain, text)
+            if len(tokens) != 1:
+                break
+            known += tokens
+        return _Case(EncodedPair(context, tuple(known)), sampled.logprobs[: len(known)]) if known else None
+
+    async def _check_next(self, case: _Case, scored: Sequence[float]) -> None:
+        """Whether several tokens can be asked for in one request, and have the numbers of the echo there."""
+        if not isinstance(case.pair, EncodedPair):
+            return
+        first, other = case.pair.continuation[0], case.pair.context[-1]
+        try:
+            found = await self._dialect.next_logprobs(self._client, case.pair.context, [first, other])
+        except RequestError as error:
+            self._notes.append(f"options are asked for one by one ({reason_of(error)})")
+            return
+        if found is None:
+            return
+        unlikely = await self._dialect.score(self._client, EncodedPair(case.pair.context, (other,)))
+        compared = Compared()
+        compared.add([found.logprobs[first], found.logprobs[other]], [scored[0], unlikely.logprobs[0]])
+        if not compared.is_close:
+            raise Untrue(
+                f"the logprob of a token in the prompt differs by {compared.largest:.2g} from that of the same token "
+                "when the server writes it"
+            )
+        self.compared.differences += compared.differences
+        self.uses_next = True

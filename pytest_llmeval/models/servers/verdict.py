@@ -1,0 +1,149 @@
+"""What a server's self-test has found: which requests it can be sent, and how far its numbers may be apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.text.redaction import one_line
+from pytest_llmeval.types import JSON
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["TOLERANCE", "Compared", "Disobeyed", "Untrue", "Verdict", "merged", "raise_if_passing", "reason_of"]
+
+TOLERANCE = 1e-3
+"""Nats between two logprobs of one token; servers that compute in float32 stay far below it."""
+MOST_NOISE = 0.25
+_MOST_MEAN_NOISE = 0.05
+"""What half precision may add: at one token, and on average. Every fault looked for is larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a server can be asked for: for each of the three None, or why not.
+
+    ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
+    ``counts_tokens``: the server counts the tokens of a text prompt as our tokenizer does, so that a prompt that was
+    cut shows. ``largest_difference`` (nats) was found between echo and generation, and between two orders. ``probe``
+    are the logprobs of one fixed text, which those of replicas are compared with.
+    """
+
+    text: str | None = None
+    chat: str | None = None
+    loglikelihood: str | None = None
+    uses_next: bool = False
+    counts_tokens: bool = False
+    scores: str | None = None
+    largest_difference: float | None = None
+    notes: tuple[str, ...] = ()
+    probe: tuple[float, ...] = ()
+
+    def refusal(self, method: str) -> str | None:
+        """Why a method of ``Model`` is refused, None where it works. Whole texts need token ids."""
+        if method == "generate":
+            return self.text if self.chat is not None else None
+        if method == "loglikelihood_rolling" and self.loglikelihood is None and self.scores == "text":
+            return "this server's echo gives no logprob for the first token of a text"
+        return self.loglikelihood
+
+    def as_json(self) -> dict[str, JSON]:
+        """For the report: ``works``, or the reason, of each."""
+        found: dict[str, JSON] = {
+            name: "works" if reason is None else f"refused: {reason}" for name, reason in self._abilities()
+        }
+        if self.largest_difference is not None:
+            found["largest_difference"] = self.largest_difference
+        if self.notes:
+            found["notes"] = list(self.notes)
+        return found
+
+    def summary(self) -> str:
+        """For the header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
+        works = [name for name, reason in self._abilities() if reason is None]
+        line = "self-test: " + (", ".join(works) or "nothing works")
+        if self.loglikelihood is None and self.largest_difference is not None:
+            line += f" (echo and generation within {self.largest_difference:.0e})"
+        refused = [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
+        return "; ".join([line, *refused, *self.notes])
+
+    def _abilities(self) -> Sequence[tuple[str, str | None]]:
+        return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))
+
+
+class Untrue(Exception):
+    """What a server does not do as it must; the message is the reason."""
+
+
+class Disobeyed(Untrue):
+    """A server that writes more than it was asked for."""
+
+
+def reason_of(error: Exception) -> str:
+    return one_line(str(error), 200)
+
+
+def raise_if_passing(error: Exception, client: Client, what: str, also: Collection[int] = ()) -> None:
+    """Raise ``ModelError`` where the server was busy, or broken for the moment, and not unable.
+
+    ``also``: more statuses that say so.
+    """
+    if not isinstance(error, RequestRefused):
+        return
+    status = error.status
+    if status is None or status < 300 or status in (408, 409, 429, *also) or status > 501:
+        raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
+
+
+@dataclass(slots=True)
+class Compared:
+    """How far the two numbers of each token were apart."""
+
+    differences: list[float] = field(default_factory=list)
+
+    def add(self, one: Sequence[float], other: Sequence[float]) -> None:
+        self.differences += [abs(a - b) for a, b in zip(one, other, strict=True)]
+
+    @property
+    def largest(self) -> float:
+        return max(self.differences, default=0.0)
+
+    @property
+    def is_close(self) -> bool:
+        mean = sum(self.differences) / max(1, len(self.differences))
+        return self.largest <= TOLERANCE or (self.largest <= MOST_NOISE and mean <= _MOST_MEAN_NOISE)
+
+
+def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
+    """One verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
+    known = list(verdicts.values())
+    if len(known) == 1:
+        return known[0]
+
+    def reason(name: str) -> str | None:
+        return next((f"{url}: {r}" for url, v in verdicts.items() if (r := getattr(v, name)) is not None), None)
+
+    differences = [v.largest_difference for v in known if v.largest_difference is not None]
+    loglikelihood = reason("loglikelihood")
+    for url, verdict in verdicts.items():
+        compared = Compared()
+        if loglikelihood is None and len(verdict.probe) == len(known[0].probe):
+            compared.add(verdict.probe, known[0].probe)
+        if not compared.is_close:
+            loglikelihood = (
+                f"{url} gives a text another logprob, by {compared.largest:.2g}: the weights are not the same"
+            )
+    return Verdict(
+        text=reason("text"),
+        chat=reason("chat"),
+        loglikelihood=loglikelihood,
+        uses_next=all(v.uses_next for v in known),
+        counts_tokens=all(v.counts_tokens for v in known),
+        scores=known[0].scores if loglikelihood is None else None,
+        largest_difference=max(differences, default=None),
+        notes=tuple(dict.fromkeys(note for v in known for note in v.notes)),
+    )
