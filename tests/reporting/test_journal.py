@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
+from pytest_llmeval.reporting.report.report import use_of_model
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.read import read_report
-from pytest_llmeval.types import EngineUse
+from pytest_llmeval.types import EngineUse, ServerUse
 from tests.properties import examples
 from tests.reporting import reports as made
 from tests.reporting.reports import make_record, make_report
@@ -273,6 +274,10 @@ def test_a_killed_process_leaves_what_it_had_finished(path: Path) -> None:
 def test_a_report_from_a_journal(path: Path) -> None:
     journal = written(path, RECORDS)
     engine = EngineUse(engine="tree", reason="as told")
+    for num_requests in (3, 5):
+        use = ServerUse(num_requests=num_requests, retries={"429": 1}, left_out=("seed",))
+        for process in ("gw0", "gw1"):
+            journal.add_fact("use", {"model": "fake", "process": process, **dataclasses.asdict(use)})
     journal.add_fact("engine", {"suite": "capitals", "model": None, **dataclasses.asdict(engine)})
     journal.add_fact("expected", {"suite": "capitals", "model": None, "num_expected": 4})
     journal.close(discard=False)
@@ -283,6 +288,7 @@ def test_a_report_from_a_journal(path: Path) -> None:
     assert report.stopped == "killed before its end"
     assert report.problems == ("2 of 4 samples of the suites that had begun were finished",)
     assert [model["name"] for model in report.models] == ["fake"]
+    assert use_of_model(report.models[0]) == ServerUse(num_requests=10, retries={"429": 2}, left_out=("seed",))
     assert [suite.info.name for suite in report.suites] == ["capitals", "sums"]
     assert [suite.summary.num_expected for suite in report.suites] == [4, 1]
     assert [suite.summary.metrics for suite in report.suites] == [suite.summary.metrics for suite in expected.suites]

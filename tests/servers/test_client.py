@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import connections
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
@@ -108,6 +108,38 @@ def test_what_is_sent() -> None:
     assert (usage.num_requests, usage.num_prompt_tokens, usage.num_tokens, usage.max_in_flight) == (1, 3, 2, 1)
     assert usage.num_in_flight == 0
     assert not usage.num_retries
+
+
+def test_a_server_is_asked_who_it_is_after_a_break_and_after_a_rest() -> None:
+    clock, asked = Clock(), list[float]()
+
+    async def is_the_same() -> None:
+        asked.append(clock())
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        client.is_the_same = is_the_same
+        for num_asked, rest_s in ((0, 0.0), (0, 0.9), (1, 1.1), (1, 0.0)):
+            await clock.sleep(rest_s)
+            await post_once(client, server)
+            assert len(asked) == num_asked
+        await post_once(client, server)  # whose first connection is closed
+        assert len(asked) == 2
+
+    talk(OK, OK, OK, OK, CLOSE, OK, ask=ask, clock=clock)
+
+
+def test_a_server_that_is_another_one_stops_the_model() -> None:
+    async def is_the_same() -> None:
+        raise ModelError("it is another one")
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        client.is_the_same = is_the_same
+        for _ in range(2):
+            with pytest.raises(ModelStopped, match="it is another one"):
+                await client.post("/completions", {})
+        assert len(server.calls) == 1
+
+    talk(CLOSE, OK, ask=ask)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,10 @@ class FakeClient:
         self.paths: list[str] = []
         self._reply = reply
 
-    async def post(self, path: str, body: Mapping[str, Any], *, tries: int | None = None) -> TimedReply:
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, tries: int | None = None, is_optional: bool = False
+    ) -> TimedReply:
+        await asyncio.sleep(0)
         self.paths.append(path)
         self.bodies.append(dict(body))
         found = self._reply(body) if callable(self._reply) else self._reply
@@ -207,6 +210,33 @@ def test_fields_that_a_model_refuses() -> None:
         asyncio.run(dialect.generate(cast("Client", client), GenerateRequest(CHAT, max_tokens=7)))
     assert [sorted(body) for body in client.bodies[2:]] == [["max_completion_tokens", "messages", "model", "seed"]] * 2
     assert list(dialect.left_out) == ["temperature"]
+
+
+def test_requests_that_are_refused_at_the_same_time_all_go_on() -> None:
+    def reply(body: Mapping[str, Any]) -> Any:
+        if "max_tokens" in body:
+            return RequestRefused("400: 'max_tokens' is not supported, use 'max_completion_tokens' instead.", 400)
+        for name in ("temperature", "seed"):
+            if name in body:
+                return RequestRefused(f"400: Unsupported parameter: '{name}'", 400)
+        return chat_reply(content="Hi")
+
+    client, dialect = FakeClient(reply), dialect_of("openai")
+
+    async def ask_all() -> list[GenerateResponse]:
+        requests = [GenerateRequest(CHAT, max_tokens=5 + number) for number in range(4)]
+        return await asyncio.gather(*(dialect.generate(cast("Client", client), request) for request in requests))
+
+    assert [found.text for found in asyncio.run(ask_all())] == ["Hi"] * 4
+    assert set(dialect.left_out) == {"temperature", "seed"}
+
+
+def test_a_setting_of_the_users_own_is_not_left_out() -> None:
+    client = FakeClient(RequestRefused("400: Unsupported parameter: 'seed'", 400))
+    dialect = dialect_of("generic", extra_body={"seed": 3})
+    with pytest.raises(RequestRefused, match="'seed'"):
+        asyncio.run(dialect.generate(cast("Client", client), GenerateRequest(CHAT)))
+    assert len(client.bodies) == 1
 
 
 def test_other_refusals_are_the_samples() -> None:

@@ -15,16 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.endpoints import Endpoint
-from pytest_llmeval.models.servers.limits import (
-    AdaptiveLimit,
-    FileSlots,
-    FileWidth,
-    FixedLimit,
-    Limit,
-    Ticket,
-    Width,
-    limit_for,
-)
+from pytest_llmeval.models.servers.limits import AdaptiveLimit, FixedLimit, Limit, Ticket, limit_for
+from pytest_llmeval.models.servers.slots import FileSlots, FileWidth, Width
 from tests.support import REPOSITORY
 
 
@@ -285,7 +277,8 @@ def test_a_slot_that_was_kept_for_long_goes_to_others(tmp_path: Path) -> None:
 _HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from pytest_llmeval.models.servers.limits import FileSlots, FixedLimit
+from pytest_llmeval.models.servers.limits import FixedLimit
+from pytest_llmeval.models.servers.slots import FileSlots
 
 async def main():
     limit = FixedLimit(6, FileSlots(Path(sys.argv[1])))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pytest_llmeval.errors import ModelError
@@ -100,6 +102,84 @@ def test_obedience(dialect: str) -> None:
         model.close()
     assert "max_tokens was 2 and" in str(model.verdict.text)
     assert "max_tokens was 2 and" in str(model.lacks_method("suite", "generate"))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries follow one another at once."""
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.001)
+
+
+def load_replicas(*stubs: StubServer, **arguments: str) -> ServerModel:
+    first, *others = stubs
+    text = "&".join([f"base_url={other.url}" for other in others] + [f"{k}={v}" for k, v in arguments.items()])
+    model = load_model(parse_model_spec(f"{first.url}?{text}"), ModelSettings())
+    assert isinstance(model, ServerModel)
+    model.close()
+    return model
+
+
+def test_replicas_of_other_weights_are_refused() -> None:
+    with StubServer("generic") as one, StubServer("generic", instant=True) as other:
+        model = load_replicas(one, other, tokenizer=str(demo_folder()))
+    reason = str(model.verdict.loglikelihood)
+    assert reason.startswith(other.url)
+    assert reason.endswith("the weights are not the same")
+
+
+def test_replicas_of_other_names_are_refused() -> None:
+    with StubServer("vllm", instant=True) as one, StubServer("vllm", instant=True) as other:
+        other.wire.root = "/another/folder"
+        with pytest.raises(ModelError, match=r"no replicas of one model.*/no/such/folder.*/another/folder"):
+            load_replicas(one, other)
+
+
+@pytest.mark.parametrize("dying", [0, 1])
+@pytest.mark.parametrize("after", [0, 5, 20])
+def test_a_replica_that_dies_in_its_self_test_is_left_out(dying: int, after: int, impatient: None) -> None:
+    faults = [[f"dies-after:{after}"] if place == dying else [] for place in range(2)]
+    with (
+        StubServer("vllm", instant=True, faults=faults[0]) as one,
+        StubServer("vllm", instant=True, faults=faults[1]) as other,
+    ):
+        url = (one, other)[dying].url
+        model = load_replicas(one, other, tokenizer=str(demo_folder()))
+    assert model.verdict.loglikelihood is None
+    assert model.verdict.notes == (f"{url} does not answer: left out",)
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "generic", "llama-server"])
+def test_a_server_that_is_busy_is_not_one_that_cannot(dialect: str, impatient: None) -> None:
+    with StubServer(dialect, instant=True, faults=["429-no-retry-after:1"]) as stub:
+        arguments = {"dialect": dialect, "model": "demo"}
+        with pytest.raises(ModelError, match=r"the self-test of chats could not be ended: .*429"):
+            load(stub.url, **arguments)
+
+
+def test_a_server_that_is_busy_with_log_likelihoods(impatient: None) -> None:
+    with StubServer("vllm", instant=True) as stub:
+        answer = stub.wire.completions
+
+        def completions(body: dict[str, Any]) -> Any:
+            if body.get("echo"):
+                raise stub.wire.error(503, "no slot is free")
+            return answer(body)
+
+        stub.wire.routes["POST", "/v1/completions"] = completions
+        with pytest.raises(ModelError, match=r"the self-test of log-likelihoods could not be ended: .*503"):
+            load(stub.url)
+
+
+def test_a_path_that_a_proxy_keeps_back_ends_nothing() -> None:
+    with StubServer("vllm", instant=True) as stub:
+
+        def keep_back(body: dict[str, Any]) -> Any:
+            raise stub.wire.error(403, "Forbidden")
+
+        stub.wire.routes["POST", "/tokenize"] = keep_back
+        model = load(stub.url, tokenizer=str(demo_folder()))
+        model.close()
+    assert (model.verdict.text, model.verdict.loglikelihood) == (None, None)
 
 
 def test_is_no_model_server() -> None:

@@ -32,6 +32,25 @@ def test_options_that_share_their_beginning(connect: Connect, demo: Any) -> None
         assert own.is_timed is False
 
 
+def test_a_server_that_comes_back_as_another_stops_the_model(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers would be taken for those of the first."""
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.01)
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._SHORTEST_RESTART_S", 0.0)
+    request = GenerateRequest("Once", max_tokens=2)
+    with StubServer("vllm", instant=True) as stub:
+        model = connect(stub)
+        port = int(stub.host.rpartition(":")[2])
+    with StubServer("vllm", instant=True, port=port) as same:
+        assert isinstance(model.generate([request])[0], GenerateResponse)
+        assert same.counts["/v1/models"] >= 1
+    with StubServer("vllm", instant=True, port=port) as other:
+        other.wire.root = "/another/folder"
+        for _ in range(2):
+            with pytest.raises(ModelError, match=r"started anew in the middle.*/no/such/folder.*/another/folder"):
+                model.generate([request])
+        assert other.num_questions == 0
+
+
 def test_equal_requests_are_asked_once(connect: Connect) -> None:
     with StubServer("llama-cpp-python") as stub:
         model = connect(stub)

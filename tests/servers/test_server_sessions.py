@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,8 +136,8 @@ def test_under_errors_every_sample_is_scored_once(llm_pytester: pytest.Pytester,
     assert stub.statuses[500] > 5
     (model,) = report_of(llm_pytester.path)["models"]
     retries = sum(model["use"]["retries"].values())
-    # with workers, the session has its own self-test too, for its header
-    assert 5 < retries <= stub.statuses[500] if "-n2" in workers else retries == stub.statuses[500]
+    assert retries == stub.statuses[500]
+    assert model["use"]["num_requests"] == sum(seen.method == "POST" for seen in stub.seen) - retries
 
 
 @pytest.mark.parametrize("fault", ["cut-body:0.2", "not-json:0.2", "twice:0.2", "429:0.2", "429-no-retry-after:0.2"])
@@ -224,6 +223,29 @@ def test_no_key_is_written_anywhere(
     assert _KEY[3:20] not in written
 
 
+def test_no_key_is_left_by_a_session_that_was_killed(
+    llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = written_suite(llm_pytester, 8, chat=True)
+    monkeypatch.setenv("STUB_KEY", _KEY)
+    llm_pytester.makeconftest(
+        f"""
+        import os
+
+        def pytest_runtest_setup(item):
+            if item.name == "w5":
+                os.kill(os.getpid(), {int(signal.SIGKILL)})
+        """
+    )
+    with StubServer("openai", instant=True, key=_KEY, name="gpt-stub") as stub:
+        model = f"openai:gpt-stub?base_url={stub.url}&api_key_env=STUB_KEY"
+        result = llm_pytester.runpytest_subprocess("--llm-report=report.json", "--llm-model", model, suite)
+    journal = (llm_pytester.path / "report.json.journal").read_text(encoding="utf-8")
+    assert journal.count('{"record"') == 5
+    assert '{"use"' in journal
+    assert _KEY[3:20] not in everything(result, llm_pytester.path)
+
+
 def test_a_key_goes_to_no_other_host(llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = written_suite(llm_pytester, 2, chat=True)
     monkeypatch.setenv("STUB_KEY", _KEY)
@@ -241,12 +263,10 @@ def test_a_key_goes_to_no_other_host(llm_pytester: pytest.Pytester, monkeypatch:
 # Bad input: one line
 
 
-def refusal(pytester: pytest.Pytester, model: str, within_s: float = 20.0) -> str:
+def refusal(pytester: pytest.Pytester, model: str) -> str:
     """What a session says that cannot have its model. One line, and no traceback."""
     suite = choices_suite(pytester, 2)
-    start = time.monotonic()
     result = run(pytester, ["-p", "no:xdist"], "--llm-model", model, suite)
-    assert time.monotonic() - start < within_s
     assert result.ret != 0
     text = result.stdout.str() + result.stderr.str()
     assert "Traceback" not in text
@@ -275,7 +295,7 @@ def test_a_host_that_does_not_answer(llm_pytester: pytest.Pytester) -> None:
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", port))
         url = f"http://127.0.0.1:{port}/v1"
-        assert url in refusal(llm_pytester, url, within_s=30.0)
+        assert url in refusal(llm_pytester, url)
         for one in waiting:
             one.close()
 

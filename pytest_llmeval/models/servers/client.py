@@ -40,6 +40,8 @@ TOTAL_S: Final = 600.0
 """After so many seconds a request is not tried again."""
 LONGEST_RETRY_AFTER_S: Final = 120.0
 _BASE_DELAY_S = 0.5
+_SHORTEST_RESTART_S = 1.0
+"""A server that nothing was asked for so long may have been started anew meanwhile."""
 _LONGEST_MESSAGE = 300
 _LONGEST_TEXT = 2000
 _SHORTEST_KEY = 6
@@ -157,8 +159,10 @@ class Client:
         self._sleep, self._clock, self._wall_clock, self._jitter = sleep, clock, wall_clock, jitter
         self._ended: ModelStopped | Unreachable | None = None
         self.is_the_same: Callable[[], Awaitable[None]] | None = None
-        """Raises ``ModelError`` where the server is not what it was; asked after a connection had broken."""
+        """Raises ``ModelError`` where the server is not what it was; asked after a connection had broken, and when
+        nothing was asked for a while."""
         self._is_doubtful = False
+        self._idle_since_s = clock()
         self._asking_who = asyncio.Lock()
         self._connections: Connections | None = None
 
@@ -180,6 +184,8 @@ class Client:
         """
         content = json.dumps(body, separators=(",", ":")).encode()
         async with self.limit.slot() as ticket:
+            if not self.usage.num_in_flight and self._clock() - self._idle_since_s > _SHORTEST_RESTART_S:
+                self._is_doubtful = True
             self.usage.num_requests += 1
             self.usage.num_in_flight += 1
             self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
@@ -192,6 +198,7 @@ class Client:
                 raise
             finally:
                 self.usage.num_in_flight -= 1
+                self._idle_since_s = self._clock()
         self._count_tokens(found)
         return found
 
