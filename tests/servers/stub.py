@@ -26,7 +26,8 @@ from typing import Any, Self
 
 from tests.servers.language_models import DemoModel, InstantModel, LanguageModel, Words
 from tests.servers.numbers_of_stub import FAULTS, Numbers, parse_faults
-from tests.servers.wire import WIRES, Refused
+from tests.servers.wire import Refused
+from tests.servers.wires import WIRES
 
 __all__ = ["Seen", "StubServer"]
 
@@ -149,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
 class StubServer:
     """One server on 127.0.0.1. ``url`` is its API root, which ends in ``/v1``; ``host`` is without that.
 
-    ``dialect`` is a name of ``wire.WIRES``, ``faults`` are names of ``FAULTS``, with a number where they take one
+    ``dialect`` is a name of ``wires.WIRES``, ``faults`` are names of ``FAULTS``, with a number where they take one
     (``errors-30:0.5``). ``instant`` answers from a table and not with the demo model. ``delay_s`` is slept before each
     answer to a question. ``key`` is the key that is asked for (None: any, or none). ``max_length`` is the context in
     tokens (Ollama's ``num_ctx``). ``elsewhere`` is where ``redirect`` sends to. ``keep`` False keeps no requests.

@@ -11,10 +11,11 @@ import pytest
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.endpoints import Endpoint
-from pytest_llmeval.models.servers.client import Client, Reply, RequestRefused, TimedReply
+from pytest_llmeval.models.servers.client import Client, RequestRefused
 from pytest_llmeval.models.servers.detection import DIALECT_CLASSES
 from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair, seed_of
 from pytest_llmeval.models.servers.dialects.echo import is_greedy
+from pytest_llmeval.models.servers.replies import Reply, TimedReply
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
 
 PAIR = EncodedPair((0, 11), (12, 13))

@@ -16,7 +16,7 @@ import pytest
 
 from tests.servers.numbers_of_stub import FAULTS
 from tests.servers.stub import StubServer
-from tests.servers.wire import WIRES
+from tests.servers.wires import WIRES
 from tests.support import REPOSITORY
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # what an HTTPError holds open

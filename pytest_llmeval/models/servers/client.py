@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import os
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,10 +26,21 @@ from pytest_llmeval.models.servers.connections import (
     Secret,
 )
 from pytest_llmeval.models.servers.limits import Limit, Ticket, limit_for
+from pytest_llmeval.models.servers.replies import (
+    LONGEST_MESSAGE,
+    Reply,
+    TimedReply,
+    is_quota,
+    is_unknown_model,
+    may_pass,
+    message_of,
+    retry_after_s,
+    status_within,
+)
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON
 
-__all__ = ["Client", "ModelStopped", "Reply", "RequestRefused", "Unreachable", "Usage"]
+__all__ = ["Client", "ModelStopped", "RequestRefused", "Unreachable", "Usage"]
 
 GET_TIMEOUT_S: Final = 5.0
 """How long to wait for what a server says of itself."""
@@ -42,12 +51,8 @@ LONGEST_RETRY_AFTER_S: Final = 120.0
 _BASE_DELAY_S = 0.5
 _SHORTEST_RESTART_S = 1.0
 """A server that nothing was asked for so long may have been started anew meanwhile."""
-_LONGEST_MESSAGE = 300
 _LONGEST_TEXT = 2000
 _SHORTEST_KEY = 6
-_UNKNOWN_MODEL = re.compile(
-    r"model_not_found|unknown model|no such model|\bmodel:|\bmodels?\b.*\b(not exist|not found|unknown|access)", re.I
-)
 _ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -71,38 +76,6 @@ class ModelStopped(ModelStoppedError):
 
 class Unreachable(ModelError):
     """No connection to the server, after all tries."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What a server said to one ``get``.
-
-    ``headers`` have lower-case names; ``body`` is its JSON, None where it is none; ``text`` begins what was said,
-    2,000 characters at most.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: Any
-    text: str
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the status says that it was answered."""
-        return 200 <= self.status < 300
-
-    @property
-    def is_html(self) -> bool:
-        """Whether it is a page for people."""
-        return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
-
-
-class TimedReply(dict[str, Any]):
-    """A JSON object, and the seconds from its request, which had waited for its turn, to its end."""
-
-    def __init__(self, body: Mapping[str, Any], *, seconds: float) -> None:
-        super().__init__(body)
-        self.seconds = seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,7 +194,7 @@ class Client:
             reply = await self._exchange("GET", path, None, timeout_s)
         except _Passing as problem:
             raise problem.error if isinstance(problem.error, Unreachable) else problem from None
-        if _passes(reply.status) and isinstance(found := self._judge(reply), _Passing):
+        if may_pass(reply.status) and isinstance(found := self._judge(reply), _Passing):
             raise found
         return reply
 
@@ -310,23 +283,23 @@ class Client:
 
     def _judge(self, reply: Reply) -> LLMEvalError | _Passing:
         """What stands in the way of an answer."""
-        status, said = reply.status, _message(reply)
-        if reply.is_success and (code := _code_within(reply)) is not None:
+        status, said = reply.status, message_of(reply)
+        if reply.is_success and (code := status_within(reply)) is not None:
             status = code
         shown = f"{status}: {said}" if said else str(status)
         if 300 <= status < 400:
             target = urlsplit(urljoin(self.endpoint.url, reply.headers.get("location", ""))).netloc.rpartition("@")[2]
             return self._stop(f"redirects to {target}, which is not followed: give that URL")
-        if status == 402 or _is_quota(reply, status):
+        if status == 402 or is_quota(reply, status):
             return self._stop(f"the quota is exhausted ({shown})")
-        if _passes(status):
-            return self._passing(str(status), shown, status, _retry_after_s(reply.headers, self._wall_clock()))
+        if may_pass(status):
+            return self._passing(str(status), shown, status, retry_after_s(reply.headers, self._wall_clock()))
         if reply.is_html and 200 <= status < 300:
             return self._stop("is no model server: found an HTML page")
         if status in (401, 403):
             hint = "" if self.endpoint.api_key_env else "; name the variable that holds its key with api_key_env=NAME"
             return self._stop(f"refuses access ({shown}){hint}")
-        if status == 404 and _UNKNOWN_MODEL.search(f"{_error_in(reply).get('code')} {said}"):
+        if status == 404 and is_unknown_model(reply):
             return self._stop(f"unknown model ({shown})")
         if reply.is_success and not isinstance(reply.body, dict):
             return self._passing("not JSON", "a reply that is no JSON object, or is cut", status)
@@ -339,7 +312,7 @@ class Client:
         return _Passing(reason, RequestRefused(self._line(problem), status), retry_after_s)
 
     def _line(self, problem: str) -> str:
-        return one_line(f"{self.endpoint.url}: {problem}", 2 * _LONGEST_MESSAGE)
+        return one_line(f"{self.endpoint.url}: {problem}", 2 * LONGEST_MESSAGE)
 
     def _count_tokens(self, body: Mapping[str, Any]) -> None:
         """OpenAI's and Anthropic's ``usage``, SGLang's ``meta_info``, and what llama-server and Ollama have instead."""
@@ -357,11 +330,6 @@ def _given_up(error: LLMEvalError, tries: int) -> LLMEvalError:
     return error
 
 
-def _passes(status: int) -> bool:
-    """Whether a later try may be answered."""
-    return status in (408, 409, 429) or (status >= 500 and status != 501)
-
-
 def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
     """Those of every request: with the key, where there is one."""
     headers = {"user-agent": "pytest-llmeval-suites"}
@@ -376,47 +344,3 @@ def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _message(reply: Reply) -> str:
-    """What the server says of an error, on one line."""
-    body = reply.body
-    found: object = reply.text if body is None and not reply.is_html else ""
-    if isinstance(body, dict):
-        error = body.get("error")
-        found = error.get("message") if isinstance(error, dict) else error
-        found = found or body.get("message") or body.get("detail") or ""
-    if not isinstance(found, str):
-        found = json.dumps(found)
-    return one_line(found.strip().partition("\n")[0], _LONGEST_MESSAGE)
-
-
-def _error_in(reply: Reply) -> Mapping[str, Any]:
-    error = reply.body.get("error") if isinstance(reply.body, dict) else None
-    return error if isinstance(error, dict) else {}
-
-
-def _code_within(reply: Reply) -> int | None:
-    """The status of an error that a gateway has wrapped into a 200."""
-    code = _error_in(reply).get("code")
-    return code if isinstance(code, int) and 400 <= code < 600 else None
-
-
-def _is_quota(reply: Reply, status: int) -> bool:
-    """Whether nothing is left to pay requests with. The words "your quota" alone also mean that of a minute."""
-    error = _error_in(reply)
-    if status not in (400, 403, 429):
-        return False
-    words = f"{error.get('code')} {error.get('type')}"
-    return bool(re.search(r"insufficient_quota|billing", words)) or "credit balance" in str(error.get("message"))
-
-
-def _retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """The wait that the header asks for: seconds, or a date."""
-    text = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
-        return float(text)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -95,7 +95,7 @@ async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str
         raise
     except (RequestError, Untrue) as error:
         # Also for 500: to send texts as chats instead changes what is measured.
-        raise_if_passing(error, client, "of texts", also=(500,))
+        raise_if_passing(error, client, "of texts", is_500_passing=True)
         return reason_of(error)
     return None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.models.servers.replies import may_pass
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON
 
@@ -87,15 +88,15 @@ def reason_of(error: Exception) -> str:
     return one_line(str(error), 200)
 
 
-def raise_if_passing(error: Exception, client: Client, what: str, also: Collection[int] = ()) -> None:
+def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_passing: bool = False) -> None:
     """Raise ``ModelError`` where the server was busy, or broken for the moment, and not unable.
 
-    ``also``: more statuses that say so.
+    Some servers answer 500 to what they cannot do; ``is_500_passing``: it is not to be taken for that.
     """
     if not isinstance(error, RequestRefused):
         return
     status = error.status
-    if status is None or status < 300 or status in (408, 409, 429, *also) or status > 501:
+    if status is None or status < 300 or (may_pass(status) and (status != 500 or is_500_passing)):
         raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
 
 

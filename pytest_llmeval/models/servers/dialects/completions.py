@@ -22,7 +22,8 @@ from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:
-    from pytest_llmeval.models.servers.client import Client, Reply
+    from pytest_llmeval.models.servers.client import Client
+    from pytest_llmeval.models.servers.replies import Reply
 
 __all__ = ["CompletionsDialect", "listed_models", "logprob_lists", "only_choice", "token_id", "usage_of", "what_came"]
 

@@ -1,0 +1,116 @@
+"""What a server's reply over HTTP says: a JSON object, or in what way it has failed."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_llmeval.text.redaction import one_line
+
+__all__ = [
+    "LONGEST_MESSAGE",
+    "Reply",
+    "TimedReply",
+    "is_quota",
+    "is_unknown_model",
+    "may_pass",
+    "message_of",
+    "retry_after_s",
+    "status_within",
+]
+
+LONGEST_MESSAGE = 300
+"""Characters of what a server says of an error."""
+_UNKNOWN_MODEL = re.compile(
+    r"model_not_found|unknown model|no such model|\bmodel:|\bmodels?\b.*\b(not exist|not found|unknown|access)", re.I
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a server said to one ``get``.
+
+    ``headers`` have lower-case names; ``body`` is its JSON, None where it is none; ``text`` begins what was said,
+    2,000 characters at most.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+    text: str
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status says that it was answered."""
+        return 200 <= self.status < 300
+
+    @property
+    def is_html(self) -> bool:
+        """Whether it is a page for people."""
+        return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
+
+
+class TimedReply(dict[str, Any]):
+    """A JSON object, and the seconds from its request, which had waited for its turn, to its end."""
+
+    def __init__(self, body: Mapping[str, Any], *, seconds: float) -> None:
+        super().__init__(body)
+        self.seconds = seconds
+
+
+def may_pass(status: int) -> bool:
+    """Whether a later try may be answered."""
+    return status in (408, 409, 429) or (status >= 500 and status != 501)
+
+
+def message_of(reply: Reply) -> str:
+    """What the server says of an error, on one line."""
+    body = reply.body
+    found: object = reply.text if body is None and not reply.is_html else ""
+    if isinstance(body, dict):
+        error = body.get("error")
+        found = error.get("message") if isinstance(error, dict) else error
+        found = found or body.get("message") or body.get("detail") or ""
+    if not isinstance(found, str):
+        found = json.dumps(found)
+    return one_line(found.strip().partition("\n")[0], LONGEST_MESSAGE)
+
+
+def _error_in(reply: Reply) -> Mapping[str, Any]:
+    error = reply.body.get("error") if isinstance(reply.body, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def status_within(reply: Reply) -> int | None:
+    """The status of an error that a gateway has wrapped into a 200."""
+    code = _error_in(reply).get("code")
+    return code if isinstance(code, int) and 400 <= code < 600 else None
+
+
+def is_quota(reply: Reply, status: int) -> bool:
+    """Whether nothing is left to pay requests with. The words "your quota" alone also mean that of a minute."""
+    error = _error_in(reply)
+    if status not in (400, 403, 429):
+        return False
+    words = f"{error.get('code')} {error.get('type')}"
+    return bool(re.search(r"insufficient_quota|billing", words)) or "credit balance" in str(error.get("message"))
+
+
+def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
+    """The wait that the header asks for: seconds, or a date."""
+    text = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def is_unknown_model(reply: Reply) -> bool:
+    """Whether a 404 means the model and not the path."""
+    return _UNKNOWN_MODEL.search(f"{_error_in(reply).get('code')} {message_of(reply)}") is not None
