@@ -86,7 +86,7 @@ def parse_model_arg(text: str) -> ModelArg:
         raise OptionError(f"--llm-model-arg {text!r}: expected key=value, such as max_length=2048")
     _check_key(key)
     value = value.strip()
-    if key in SERVER_ARGS:
+    if key in SERVER_ARGS and key not in _JSON_KEYS:
         return ModelArg(key, parse_argument(key, value, "--llm-model-arg"), text)
     if key not in _JSON_KEYS:
         _check_value(key, value)

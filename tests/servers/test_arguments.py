@@ -104,7 +104,7 @@ def test_replicas() -> None:
 
 def test_all_arguments() -> None:
     body = '{"top_k": 1, "stop_token_ids": [2], "deep": {"max_tokens_of_key": 3}}'
-    text = f"http://h?tokenizer=org/t&dialect=vLLM&max_connections=7&timeout=1.5&extra_body={body}&price_in=0&price_out=2e1"
+    text = f"http://h?tokenizer=org/t&dialect=vLLM&max_connections=7&max_length=64&timeout=1.5&extra_body={body}&price_in=0&price_out=2e1"
     found = arguments_of(text, "max_tokens_field=max_completion_tokens", "timeout=9", "dialect=llama_cpp_python")
     assert found == ServerArguments(
         endpoints=(Endpoint(url="http://h/v1", max_connections=7),),
@@ -112,6 +112,7 @@ def test_all_arguments() -> None:
         tokenizer="org/t",
         timeout_s=1.5,
         extra_body={"top_k": 1, "stop_token_ids": [2], "deep": {"max_tokens_of_key": 3}},
+        max_length=64,
         max_tokens_field="max_completion_tokens",
         price_in=0.0,
         price_out=20.0,
@@ -235,7 +236,8 @@ def test_a_missing_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demo"], "base_url=http://h", "base_url: means nothing for demo"),
         (["demo"], "price_in=1", "price_in: means nothing for demo"),
         (["openai:x"], "peft=./a", "peft: means nothing for openai:x"),
-        (["http://a", "openai:x"], "max_length=3", "max_length: means nothing for http://a, openai:x"),
+        (["http://a", "openai:x"], "add_bos=true", "add_bos: means nothing for http://a, openai:x"),
+        (["http://a", "demo"], "max_length=3", None),
         (["openai:x"], "tokenizer=gpt2", None),
         (["demo"], "tokenizer=gpt2", None),
         (["demo", "openai:x"], "timeout=3", None),

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.registry import load_model, parse_model_spec
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, LoglikelihoodRollingRequest, Message
 from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO
@@ -63,6 +65,22 @@ def test_whole_texts_are_the_models_own(dialect: str, connect: Connect, demo: An
         (found,) = connect(stub, f"tokenizer={DEMO}").loglikelihood_rolling(requests)
     (expected,) = demo.loglikelihood_rolling(requests)
     assert found.loglikelihood == pytest.approx(expected.loglikelihood, abs=1e-4)
+
+
+def test_windows_of_a_length_that_was_given(connect: Connect) -> None:
+    """They are those of a model in this process with that ``max_length``; of its own, the server has two less."""
+    text = LoglikelihoodRollingRequest(
+        "The lamp is red. The river is long.\nAda has 7 coins and gives two to Ben. " * 20
+    )
+    local: Any = load_model(parse_model_spec("demo"), ModelSettings(device="cpu", model_args={"max_length": 128}))
+    (expected,) = local.loglikelihood_rolling([text])
+    with StubServer("vllm", max_length=130) as stub:
+        found = [connect(stub, f"tokenizer={DEMO}", *more) for more in ([], ["max_length=128"])]
+        values = [model.loglikelihood_rolling([text])[0].loglikelihood for model in found]
+    assert values == pytest.approx([expected.loglikelihood] * 2, abs=1e-4)
+    with StubServer("generic") as stub:
+        (refused,) = connect(stub, f"tokenizer={DEMO}").loglikelihood_rolling([text])
+    assert "--llm-model-arg max_length=N" in str(refused)
 
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama-cpp-python", "llama-server", "generic"])

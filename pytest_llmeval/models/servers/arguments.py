@@ -41,6 +41,7 @@ class ServerArguments:
     tokenizer: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
     extra_body: Mapping[str, JSON] = field(default_factory=dict)
+    max_length: int | None = None
     max_tokens_field: str | None = None
     price_in: float | None = None
     price_out: float | None = None
@@ -75,6 +76,7 @@ class ServerArguments:
             tokenizer=given.get("tokenizer"),
             timeout_s=given.get("timeout", DEFAULT_TIMEOUT_S),
             extra_body=given.get("extra_body", {}),
+            max_length=given.get("max_length"),
             max_tokens_field=given.get("max_tokens_field"),
             price_in=given.get("price_in"),
             price_out=given.get("price_out"),

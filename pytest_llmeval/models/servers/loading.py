@@ -73,7 +73,9 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> S
     return ServerModel(
         identity=_identity(name, arguments, members, verdict, tokens),
         replicas=replicas,
-        planner=Planner(first.dialect, encoder, verdict, first.found.max_length),
+        planner=Planner(
+            first.dialect, encoder, verdict, max_length=first.found.max_length, wanted_length=arguments.max_length
+        ),
         verdict=verdict,
         prices=(arguments.price_in, arguments.price_out),
     )
@@ -164,7 +166,7 @@ def _identity(
         "model": found.model,
         "root": found.root,
         "build": found.build,
-        "max_length": found.max_length,
+        "max_length": arguments.max_length or found.max_length,
         "tokenizer": tokenizer,
         **found.details,
     }

@@ -75,13 +75,26 @@ Question: TypeAlias = Text | Pair | Options | Windows
 
 
 class Planner:
-    """Makes questions for one model. Encoding takes time, and may ask the server: not on the event loop's thread."""
+    """Makes questions for one model. Encoding takes time, and may ask the server: not on the event loop's thread.
 
-    def __init__(self, dialect: Dialect, encoder: Encoder | None, verdict: Verdict, max_length: int | None) -> None:
+    ``max_length`` is the server's context in tokens, None where it does not say; ``wanted_length`` the user's.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        encoder: Encoder | None,
+        verdict: Verdict,
+        *,
+        max_length: int | None,
+        wanted_length: int | None = None,
+    ) -> None:
         self._dialect = dialect
         self._encoder = encoder
         self._verdict = verdict
-        self._max_length = max_length
+        self._max_length = wanted_length or max_length
+        # A window has one token more than a model in this process is fed, and the server wants room for one to write.
+        self._window_length = wanted_length or (max_length and max_length - 2)
         self._adds_bos: bool | None = None
 
     def plan(self, requests: Iterable[tuple[int, Request]]) -> tuple[list[Question], dict[int, RequestError]]:
@@ -168,9 +181,7 @@ class Planner:
         self._check("loglikelihood_rolling")
         assert self._encoder is not None
         prefix, tokens = self._encoder.text(request.text)
-        # A window has one token more than a model is fed, and the server wants room for one that it writes.
-        length = None if self._max_length is None else self._max_length - 2
-        windows = rolling_windows(tokens, prefix_token=prefix, max_length=length, stride=request.stride)
+        windows = rolling_windows(tokens, prefix_token=prefix, max_length=self._window_length, stride=request.stride)
         return Windows((place,), tuple(windows))
 
     # Texts
