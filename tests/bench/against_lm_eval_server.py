@@ -8,11 +8,15 @@
 ask for; ``FOLDER`` the model's tokenizer, which both sides use. The works are those of ``against_lm_eval``, on the same
 rendered prompts. Each side is a process of its own; the two take turns. lm-eval sends as many requests at once as ours
 may, and is given the best of the batch sizes 1 and 8 (requests to llama-cpp-python cannot be batched: give
-``--batch-size 1``).
+``--batch-size 1``). lm-eval's local-completions leaves out a BOS that the tokenizer adds; with token ids it is made to
+add it.
 
-Of each process the time of the same process with one question is taken off, which is importing, connecting and our
-self-test: ``requests_per_s`` is of the rest. ``ratio`` is ours by lm-eval's. ``largest_difference`` is between
-log-likelihoods of single requests, in nats.
+Starting a process takes longer than many requests and varies by seconds, so it is left out: of ours the seconds of
+pytest's last line are taken, which have collecting, encoding, scoring and the report in them, of lm-eval its progress
+bar's, which have the requests alone. ``ratio`` is ours by lm-eval's. ``largest_difference`` is between log-likelihoods
+of single requests, in nats, without those that lm-eval gives as exactly 0 (``lm_eval_zeros``): it drops the last token
+of an echo as one that the model wrote, and where llama-cpp-python's model ends its text there, none was written and the
+continuation is dropped.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tests.bench.lm_eval_side import run_lm_eval
 from tests.bench.measured_process import CommandFailed, environment
@@ -65,6 +70,7 @@ class Bench:
             "base_url": f"{self.url}/completions",
             "tokenizer": str(self.tokenizer),
             "tokenized_requests": self.takes_ids,
+            "add_bos_token": self.takes_ids and _adds_bos(self.tokenizer),
             "num_concurrent": self.width,
             "max_retries": 3,
         }
@@ -82,19 +88,35 @@ class Bench:
         return folder, environment(self.folder, num_threads=1)
 
 
+def _adds_bos(tokenizer: Path) -> bool:
+    """Whether the tokenizer in this folder puts a special token before a text."""
+    from tokenizers import Tokenizer
+
+    loaded: Any = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    return bool(loaded.encode("A").special_tokens_mask[0])
+
+
+def _our_seconds(side: Outcome) -> float:
+    assert side.session_seconds is not None
+    return side.session_seconds
+
+
+def _their_seconds(side: Outcome) -> float:
+    if side.engine_seconds is None:
+        raise CommandFailed("lm-eval's output has no finished progress bar")
+    return side.engine_seconds
+
+
 def compare(bench: Bench, work: Work, *, repeat: int, batch_sizes: Sequence[int]) -> dict[str, object]:
     """Time both sides."""
-    one = work.first(1)
-    our_start, their_start = bench.ours(one).process_seconds, bench.theirs(one, batch_sizes[0]).process_seconds
     tried = {size: bench.theirs(work, size) for size in batch_sizes}
-    best = min(tried, key=lambda size: tried[size].process_seconds)
+    best = min(tried, key=lambda size: _their_seconds(tried[size]))
     ours, theirs = [bench.ours(work)], [tried[best]]
     while len(ours) < repeat:
         ours.append(bench.ours(work))
         theirs.append(bench.theirs(work, best))
-    num_requests = work.num_requests - one.num_requests
-    our_rate = num_requests / (statistics.median(side.process_seconds for side in ours) - our_start)
-    their_rate = num_requests / (statistics.median(side.process_seconds for side in theirs) - their_start)
+    our_rate = work.num_requests / statistics.median(map(_our_seconds, ours))
+    their_rate = work.num_requests / statistics.median(map(_their_seconds, theirs))
     line: dict[str, object] = {
         "work": work.name,
         "questions": len(work.prompts),
@@ -109,7 +131,21 @@ def compare(bench: Bench, work: Work, *, repeat: int, batch_sizes: Sequence[int]
     }
     if work.kind == "generation":
         return line | {"equal_generations": equal_texts(ours[0], theirs[0])}
-    return line | {"largest_difference": float(f"{largest_difference(ours[0], theirs[0]):.2g}")}
+    scored, num_zero = _without_zeros(ours[0], theirs[0])
+    line["lm_eval_zeros"] = num_zero
+    return line | {"largest_difference": float(f"{largest_difference(scored, theirs[0]):.2g}")}
+
+
+def _without_zeros(ours: Outcome, theirs: Outcome) -> tuple[Outcome, int]:
+    """Ours, with 0 where theirs is exactly 0, and how often that is."""
+    responses = dict(ours.responses)
+    num_zero = 0
+    for key, numbers in theirs.responses.items():
+        own = responses.get(key)
+        if isinstance(own, tuple) and not isinstance(numbers, str) and len(own) == len(numbers):
+            responses[key] = tuple(0.0 if other == 0 else value for value, other in zip(own, numbers, strict=True))
+            num_zero += sum(other == 0 for other in numbers)
+    return replace(ours, responses=responses), num_zero
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -24,9 +24,10 @@ from tests.bench.works_for_bench import MAX_NEW_TOKENS, STOP, Work
 __all__ = ["engine_seconds", "run_lm_eval"]
 
 # The last state of a progress bar, "Running … requests: 100%|███| 800/800 [01:20<00:00,  9.98it/s]", which alone ends
-# in a line break. Its rate is that of the whole bar, with more digits than its clock; earlier ones are recent rates.
+# in a line break; with a server it is "Requesting API: …". Its rate is that of the whole bar, with more digits than its
+# clock; earlier ones are recent rates.
 _FINISHED = re.compile(
-    r"Running \w+ requests: 100%\|[^|]*\| (?P<done>\d+)/(?P=done) "
+    r"(?:Running \w+ requests|Requesting API): 100%\|[^|]*\| (?P<done>\d+)/(?P=done) "
     r"\[(?P<clock>[\d:]+)<[^,]*, +(?P<rate>[\d.]+)(?P<unit>it/s|s/it)\] *\r?\n"
 )
 

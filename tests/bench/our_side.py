@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.bench.side_of_bench import Outcome
 from tests.bench.works_for_bench import MAX_NEW_TOKENS, STOP, Work
 
 __all__ = ["run_pytest"]
+
+_LAST_LINE = re.compile(r"\bin (?P<seconds>\d+\.\d+)s\b")
 
 
 def run_pytest(
@@ -44,6 +47,7 @@ def run_pytest(
     return Outcome(
         process_seconds=measured.seconds,
         engine_seconds=sum(suite["seconds"] for suite in document["suites"]),
+        session_seconds=float(_LAST_LINE.findall(measured.output)[-1]),
         peak_mib=measured.peak_mib,
         responses={record["id"]: _response(work, record) for record in document["records"]},
     )

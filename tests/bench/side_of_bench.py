@@ -13,13 +13,15 @@ __all__ = ["Outcome", "equal_texts", "largest_difference"]
 class Outcome:
     """One whole process. ``responses`` by prompt id: the log-likelihood of each choice in nats, or a text.
 
-    ``engine_seconds`` are those of the model's own work, without imports and loading, where the side says them.
+    ``engine_seconds`` are those of the model's own work, without imports and loading, where the side says them;
+    ``session_seconds`` those of pytest's last line: of all but pytest's start, in which the model is loaded.
     """
 
     process_seconds: float
     engine_seconds: float | None
     peak_mib: float
     responses: Mapping[str, tuple[float, ...] | str]
+    session_seconds: float | None = None
 
 
 def largest_difference(ours: Outcome, theirs: Outcome, *, relative: bool = False) -> float:

@@ -32,9 +32,15 @@ class FakeClient:
         self._reply = reply
 
     async def post(
-        self, path: str, body: Mapping[str, Any], *, tries: int | None = None, is_optional: bool = False
+        self,
+        path: str,
+        body: Mapping[str, Any] | Callable[[], Any],
+        *,
+        tries: int | None = None,
+        is_optional: bool = False,
     ) -> TimedReply:
         await asyncio.sleep(0)
+        body = body() if callable(body) else body
         self.paths.append(path)
         self.bodies.append(dict(body))
         found = self._reply(body) if callable(self._reply) else self._reply
@@ -99,6 +105,46 @@ def test_echo_that_is_refused(tokens: list[str], logprobs: list[Any], reason: st
     with pytest.raises(RequestError) as caught:
         asyncio.run(dialect_of("vllm").score(cast("Client", client), PAIR))
     assert reason in str(caught.value)
+
+
+def test_what_is_refused_together_is_asked_one_by_one() -> None:
+    """One prompt that the server refuses takes no other with it."""
+
+    def reply(body: Mapping[str, Any]) -> Any:
+        if isinstance(body["prompt"][0], list) or body["prompt"][-1] == 99:
+            return RequestRefused("too long", 400)
+        return echo([f"token_id:{token}" for token in body["prompt"]], [None, -1.0, -2.0, -3.0])
+
+    async def ask() -> list[Any]:
+        dialect, client = dialect_of("vllm"), cast("Client", FakeClient(reply))
+        pairs = [EncodedPair((0, 11), (12, last)) for last in (13, 99, 14)]
+        return await asyncio.gather(*(dialect.score(client, pair) for pair in pairs), return_exceptions=True)
+
+    first, second, third = asyncio.run(ask())
+    assert first.logprobs == third.logprobs == (-2.0, -3.0)
+    assert str(second) == "too long"
+
+
+@pytest.mark.parametrize("order", [[1, 0], [0, 0], [0], [0, 1, 2]])
+def test_prompts_of_one_request_have_a_choice_each(order: list[int]) -> None:
+    """By its index; where they do not fit the prompts, each is asked by itself."""
+
+    def reply(body: Mapping[str, Any]) -> Any:
+        prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
+        replies = [
+            echo([f"token_id:{token}" for token in prompt], [None, -1.0, -2.0, -float(prompt[-1])])
+            for prompt in prompts
+        ]
+        if len(prompts) == 1:
+            return replies[0]
+        choices = [{**replies[min(index, 1)]["choices"][0], "index": index} for index in order]
+        return {**replies[0], "choices": choices}
+
+    async def ask() -> list[Any]:
+        dialect, client = dialect_of("vllm"), cast("Client", FakeClient(reply))
+        return await asyncio.gather(*(dialect.score(client, EncodedPair((0, 11), (12, n))) for n in (13, 14)))
+
+    assert [scored.logprobs for scored in asyncio.run(ask())] == [(-2.0, -13.0), (-2.0, -14.0)]
 
 
 def test_prompt_that_the_server_reads_otherwise() -> None:

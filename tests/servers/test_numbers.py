@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
+from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, LoglikelihoodRollingRequest, Message
 from tests.servers.conftest import Connect
@@ -230,6 +232,39 @@ def test_options_of_one_token_are_asked_for_once(dialect: str, connect: Connect)
         before = stub.num_questions
         model.loglikelihood(requests)
         assert stub.num_questions - before == 5
+
+
+def _echoes(stub: StubServer) -> int:
+    return sum(bool(body.get("echo")) for body in stub.bodies("/v1/completions"))
+
+
+def test_options_of_one_token_need_no_echo(connect: Connect, demo: Any) -> None:
+    requests = [LoglikelihoodRequest(_CONTEXT, f" {letter}") for letter in "ABCD"]
+    with StubServer("llama-cpp-python") as stub:
+        model = connect(stub)
+        before = _echoes(stub)
+        found, expected = model.loglikelihood(requests), demo.loglikelihood(requests)
+        assert _echoes(stub) == before
+    assert [value for value, _ in values(found)] == pytest.approx([value for value, _ in values(expected)], abs=1e-4)
+    assert [one.is_greedy for one in found] == [one.is_greedy for one in expected]
+    assert [one.num_context_tokens for one in found] == [one.num_context_tokens for one in expected]
+
+
+def test_a_forced_token_with_another_number_than_its_echo_is_not_used(
+    connect: Connect, demo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a server that shows logprobs after the bias."""
+    forced = LlamaCppPython.score_forced
+
+    async def likely(self: LlamaCppPython, client: Any, pair: Any) -> Any:
+        found = await forced(self, client, pair)
+        return found and replace(found, logprobs=(-0.0,))
+
+    monkeypatch.setattr(LlamaCppPython, "score_forced", likely)
+    requests = [LoglikelihoodRequest(_CONTEXT, f" {letter}") for letter in "ABCD"]
+    with StubServer("llama-cpp-python") as stub:
+        found, expected = connect(stub).loglikelihood(requests), demo.loglikelihood(requests)
+    assert [value for value, _ in values(found)] == pytest.approx([value for value, _ in values(expected)], abs=1e-4)
 
 
 def test_a_server_of_several_models_wants_a_name(connect: Connect) -> None:

@@ -58,6 +58,10 @@ class LlamaCppPython(Wire):
         """The text of tokens: what is not a whole character is left out, and so are special tokens."""
         return self.words.decode(tokens, special=False).replace("\ufffd", "")
 
+    def generate(self, tokens: Sequence[int], body: Body, max_tokens: int, **more: Any) -> Generated:
+        bias = {int(token): float(value) for token, value in (body.get("logit_bias") or {}).items()}
+        return super().generate(tokens, body, max_tokens, bias=bias, **more)
+
     def completions(self, body: Body) -> Any:
         prompt = body.get("prompt", "")
         if isinstance(prompt, list) and (len(prompt) != 1 or not isinstance(prompt[0], str)):

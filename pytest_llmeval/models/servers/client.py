@@ -147,16 +147,26 @@ class Client:
         return await self._repeat(lambda: self._get(path, timeout_s or GET_TIMEOUT_S), tries)
 
     async def post(
-        self, path: str, body: Mapping[str, JSON], *, tries: int | None = None, is_optional: bool = False
+        self,
+        path: str,
+        body: Mapping[str, JSON] | Callable[[], Mapping[str, JSON] | None],
+        *,
+        tries: int | None = None,
+        is_optional: bool = False,
     ) -> TimedReply:
         """The JSON object that the server answers ``body`` with.
 
-        ``is_optional``: a server may keep this path to itself (a proxy lets ``/v1`` through and nothing else), and
-        still answer others. Raises ``RequestRefused``; ``ModelStopped`` and ``Unreachable``, which every later call
-        raises at once.
+        A function is called for the body when the request's turn has come; where it gives None, nothing is sent, and
+        the reply is empty. ``is_optional``: a server may keep this path to itself (a proxy lets ``/v1`` through and
+        nothing else), and still answer others.
+
+        Raises ``RequestRefused``; ``ModelStopped`` and ``Unreachable``, which every later call raises at once.
         """
-        content = json.dumps(body, separators=(",", ":")).encode()
         async with self.limit.slot() as ticket:
+            wanted = body() if callable(body) else body
+            if wanted is None:
+                return TimedReply({}, seconds=0.0)
+            content = json.dumps(wanted, separators=(",", ":")).encode()
             if not self.usage.num_in_flight and self._clock() - self._idle_since_s > _SHORTEST_RESTART_S:
                 self._is_doubtful = True
             self.usage.num_requests += 1

@@ -37,6 +37,8 @@ _FRESH_WORDS = (
     *("Notes", "Report", "Minutes", "Summary", "Record", "Draft", "Copy", "Letter", "Page", "Chapter", "Story", "List"),
     *("apple", "river", "stone", "window", "garden", "winter", "paper", "silver", "morning", "market", "lamp", "road"),
 )
+_FORCED = ((PROBES[0], " of"), (PROBES[1], " a"), (PROBES[3], " the"))
+"""Texts with continuations that are one token of most tokenizers, and that are not what comes next."""
 _TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
 _NUM_SAMPLED = 4
 
@@ -247,6 +249,7 @@ class LoglikelihoodChecks:
     async def _check_next(self, case: _Case, scored: Sequence[float]) -> None:
         """Whether several tokens can be asked for in one request, and have the numbers of the echo there."""
         if not isinstance(case.pair, EncodedPair):
+            await self._check_forced()
             return
         first, other = case.pair.continuation[0], case.pair.context[-1]
         try:
@@ -266,3 +269,20 @@ class LoglikelihoodChecks:
             )
         self.compared.differences += compared.differences
         self.uses_next = True
+
+    async def _check_forced(self) -> None:
+        """Whether a token that the server is made to write has its logprob of the echo."""
+        compared = Compared()
+        try:
+            for probe, text in _FORCED:
+                pair = TextPair(probe, text)
+                forced = await self._dialect.score_forced(self._client, pair)
+                if forced is None:
+                    continue
+                echoed = await self._dialect.score(self._client, pair)
+                if len(echoed.logprobs) == 1:
+                    compared.add(forced.logprobs, echoed.logprobs)
+        except RequestError as error:
+            self._notes.append(f"options of one token are asked for by echo ({reason_of(error)})")
+            return
+        self._dialect.forces_tokens = bool(compared.differences) and compared.is_close

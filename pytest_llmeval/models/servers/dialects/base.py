@@ -99,12 +99,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """The logprob (nats) of each token of a continuation. ``is_greedy`` None: the server did not say."""
+    """The logprob (nats) of each token of a continuation. ``is_greedy`` None: the server did not say.
+
+    ``seconds`` are a share where one request asked for several (``is_timed`` False).
+    """
 
     logprobs: tuple[float, ...]
     is_greedy: bool | None
     num_context_tokens: int
     seconds: float
+    is_timed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,7 @@ class Dialect(ABC):
     """One server's way of being asked. An object belongs to one server, whose model it has chosen in ``identify``.
 
     A setting that the server's API refuses by name is left out from then on and kept in ``left_out``.
+    ``forces_tokens``: the self-test has found that ``score_forced`` gives the numbers of ``score``.
     """
 
     name: ClassVar[str]
@@ -177,6 +182,7 @@ class Dialect(ABC):
         self.max_tokens_field = max_tokens_field or "max_tokens"
         self.left_out: dict[str, str] = {}
         self.sends_stop_to_chats = True
+        self.forces_tokens = False
         self.max_length: int | None = None
         self.tries: int | None = None
 
@@ -196,6 +202,12 @@ class Dialect(ABC):
         """The logprobs of a continuation's tokens. Raises ``RequestError``."""
         raise RequestError(self.why_no_scores)
 
+    async def score_forced(self, client: Client, pair: TextPair) -> Scored | None:
+        """The same of a continuation that is one token, by having the server write it instead of an echo; None where it
+        is more tokens, or the server has no such way. Raises ``RequestError``.
+        """
+        return None
+
     async def loglikelihood(self, client: Client, pair: EncodedPair | TextPair) -> LoglikelihoodResponse:
         """How likely the continuation is after the context. Raises ``RequestError``."""
         scored = await self.score(client, pair)
@@ -205,7 +217,7 @@ class Dialect(ABC):
             is_greedy=scored.is_greedy,
             num_context_tokens=scored.num_context_tokens,
             seconds=scored.seconds,
-            is_timed=True,
+            is_timed=scored.is_timed,
         )
 
     async def next_logprobs(

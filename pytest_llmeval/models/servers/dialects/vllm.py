@@ -1,13 +1,16 @@
-"""vLLM: prompts as token ids, echoed with their logprobs; many single-token options in one request."""
+"""vLLM: prompts as token ids, several in one request, echoed with their logprobs; many single-token options at once."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.models.servers.dialects.base import (
     Found,
     NextLogprobs,
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["VLLM"]
 
+_MOST_PROMPTS = 16
+_MOST_TOKENS = 16_384
+"""Of the prompts of one request, where it has more than one."""
+
 
 class VLLM(CompletionsDialect):
     """vLLM's OpenAI server, and what is built on it."""
@@ -44,6 +51,10 @@ class VLLM(CompletionsDialect):
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
     naming_tokens: ClassVar[Mapping[str, JSON]] = {"return_tokens_as_token_ids": True}
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._batches: Batches[EncodedPair, Scored] | None = None
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
         found = await super().found(client, models, own)
@@ -66,16 +77,47 @@ class VLLM(CompletionsDialect):
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
         assert isinstance(pair, EncodedPair)
-        fields: dict[str, JSON] = {
-            "prompt": [*pair.context, *pair.continuation],
+        if self._batches is None:
+            self._batches = Batches(
+                functools.partial(self._score_together, client),
+                lambda one: len(one.context) + len(one.continuation),
+                max_questions=_MOST_PROMPTS,
+                max_size=_MOST_TOKENS,
+            )
+        return await self._batches.ask(pair)
+
+    async def _score_together(self, client: Client, take: Take[EncodedPair]) -> Sequence[Scored | BaseException]:
+        pairs: list[EncodedPair] = []
+
+        def body() -> dict[str, JSON] | None:
+            pairs.extend(take())
+            return self.body(self._named(self._echo(pairs))) if pairs else None
+
+        try:
+            reply = await client.post("/completions", body, tries=self.tries)
+            return _scored_together(reply, pairs, reply.seconds) if pairs else []
+        except RequestError as error:
+            if len(pairs) == 1:
+                return [error]
+            if not pairs:
+                raise
+        return await asyncio.gather(*(self._score_alone(client, pair) for pair in pairs), return_exceptions=True)
+
+    async def _score_alone(self, client: Client, pair: EncodedPair) -> Scored:
+        """What was wrong with several together belongs to those that it is wrong with."""
+        reply, seconds = await self.post(client, "/completions", self._echo([pair]))
+        return scored_ids(reply, pair, seconds, has_ids=True)
+
+    def _echo(self, pairs: Sequence[EncodedPair]) -> dict[str, JSON]:
+        prompts: list[JSON] = [[*pair.context, *pair.continuation] for pair in pairs]
+        return {
+            "prompt": prompts if len(prompts) > 1 else prompts[0],
             "echo": True,
             "logprobs": 1,
             "max_tokens": 0,
             "temperature": 0.0,
             **self.naming_tokens,
         }
-        reply, seconds = await self.post(client, "/completions", fields)
-        return scored_ids(reply, pair, seconds, has_ids=True)
 
     async def next_logprobs(
         self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
@@ -123,6 +165,21 @@ class VLLM(CompletionsDialect):
             "continue_final_message": is_begun,
         }
         return await self.detokenize(client, await self._tokens(client, fields))
+
+
+def _scored_together(reply: Mapping[str, Any], pairs: Sequence[EncodedPair], seconds: float) -> list[Scored]:
+    """Of each prompt of a request, in order. Raises ``RequestError``."""
+    if len(pairs) == 1:
+        return [scored_ids(reply, pairs[0], seconds, has_ids=True)]
+    choices = reply.get("choices")
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        raise RequestError("the server's reply has no choices")
+    by_place = {choice.get("index"): choice for choice in choices}
+    if len(choices) != len(pairs) or by_place.keys() != set(range(len(pairs))):
+        raise RequestError(f"{len(pairs)} prompts were sent and the server's reply has {len(choices)} choices")
+    share = seconds / len(pairs)
+    found = [scored_ids({"choices": [by_place[i]]}, pair, share, has_ids=True) for i, pair in enumerate(pairs)]
+    return [replace(scored, is_timed=False) for scored in found]
 
 
 def continued(request: GenerateRequest) -> dict[str, JSON]:
