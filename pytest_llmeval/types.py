@@ -241,7 +241,8 @@ class ServerUse:
     ``num_requests`` were answered or given up, tries of one request counted once; ``retries`` says how often one was
     tried again, by reason (``429``, ``connection``). Tokens are those that the server counts, of all requests, those of
     the self-test too. ``cost`` is in the currency of the prices; None where no price was given. ``left_out`` are
-    settings that the server has refused (``temperature``), which no request has had since.
+    settings that the server has refused (``temperature``), which no request has had since; ``ended`` are replicas that
+    have ended, each with the reason.
     """
 
     num_requests: int = 0
@@ -250,6 +251,7 @@ class ServerUse:
     num_tokens: int = 0
     cost: float | None = None
     left_out: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
     def __add__(self, other: ServerUse) -> ServerUse:
         """Of two processes."""
@@ -262,6 +264,7 @@ class ServerUse:
             num_tokens=self.num_tokens + other.num_tokens,
             cost=math.fsum(costs) if costs else None,
             left_out=tuple(sorted({*self.left_out, *other.left_out})),
+            ended=tuple(sorted({*self.ended, *other.ended})),
         )
 
 

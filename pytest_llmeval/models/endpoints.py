@@ -58,7 +58,9 @@ _SECRET_FIELD = re.compile(
     r"api[_-]?key|secret|passw|credential|authorization|(?:access|auth|bearer)[_-]?token|^(?:key|token)$", re.IGNORECASE
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEY_LIKE = re.compile(r"(?i)(?:sk|pk|hf|key|gsk|xai|aiza)[-_]?[a-z0-9]*[0-9][a-z0-9_-]*|sk-.*")
+_KEY_LIKE = re.compile(
+    r"(?i)(?:sk|pk|hf|key|gsk|xai|aiza)[-_]?[a-z0-9]*[0-9][a-z0-9_-]*|sk-.*|(?-i:(?:sk|pk|gsk|xai|hf)_.+)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +228,8 @@ def parse_url(text: str, where: str) -> str:
     text = text.strip()
     scheme, separator, _ = text.partition("://")
     if not separator:
+        if "@" in text:
+            raise _credentials(where)
         shown = one_line(text, 100)
         raise OptionError(f"{where}: found {shown!r}, a URL without a scheme: did you mean http://{shown}?")
     if scheme.lower() not in ("http", "https"):
@@ -238,15 +242,21 @@ def parse_url(text: str, where: str) -> str:
     except ValueError:
         raise OptionError(f"{where}: found a URL that cannot be read, expected http://HOST:PORT/v1") from None
     if "@" in parts.netloc:
-        raise OptionError(
-            f"{where}: the URL holds a user name or a password: put the key into an environment variable and name it "
-            "with api_key_env=NAME"
-        )
+        raise _credentials(where)
     if not parts.hostname or not re.fullmatch(r"[^\s/\\]+", parts.netloc) or port == 0:
         raise OptionError(f"{where}: the URL names no host, expected http://HOST:PORT/v1")
     if parts.query or parts.fragment:
         raise OptionError(f"{where}: found a URL with a query or a fragment, expected http://HOST:PORT/v1")
+    if page := re.search(r"(?:/chat)?/completions/?$|/messages/?$|/models/?$", parts.path):
+        raise OptionError(f"{where}: the URL is that of {page[0]}, expected the API's root: {text[: -len(page[0])]}")
     return _normalized(parts, port)
+
+
+def _credentials(where: str) -> OptionError:
+    return OptionError(
+        f"{where}: the URL holds a user name or a password: put the key into an environment variable and name it with "
+        "api_key_env=NAME"
+    )
 
 
 def _normalized(parts: SplitResult, port: int | None) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.records import Record
 
 __all__ = [
+    "MODEL_STOPPED",
     "SampleKey",
     "collected_suites_key",
     "has_model_key",
@@ -24,6 +25,10 @@ __all__ = [
     "recorder_key",
     "suite_paths_key",
 ]
+
+MODEL_STOPPED = "the model stopped: "
+"""What ``Session.shouldfail`` begins with where the only model can answer nothing more. A text, which is all that
+pytest-xdist hands on."""
 
 is_sample_key = pytest.StashKey[bool]()
 """In the stash of every item that is a sample of a suite."""

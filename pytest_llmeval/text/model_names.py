@@ -9,14 +9,16 @@ from collections.abc import Sequence
 __all__ = ["short_names"]
 
 _SEPARATOR = re.compile(r"[/\\]")
+_URL = re.compile(r"https?://([^/?#]+)", re.IGNORECASE)
 
 
 def short_names(models: Sequence[str]) -> tuple[str, ...]:
     """A name for each of ``models``, all different: the last part of its id or path, and the parts before it that are
     needed to distinguish it from the others.
 
-    ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. Arguments after ``?`` stay whole. What cannot
-    be told apart by its parts (``llama`` and ``./llama``) is numbered.
+    ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. A server is its model's name where the user
+    gave one, else its host and port. Arguments of other kinds after ``?`` stay whole. What cannot be told apart by its
+    parts (``llama`` and ``./llama``) is numbered.
     """
     parts = [_parts(model) for model in models]
     depths = [1] * len(parts)
@@ -32,6 +34,10 @@ def short_names(models: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parts(model: str) -> list[str]:
+    if match := _URL.match(model):
+        rest = model[match.end() :]
+        name = re.search(r"#([^?]+)|[?&]model=([^&#]+)", rest)
+        return [match[1], *filter(None, (name[1] or name[2]).split("/"))] if name else [match[1]]
     location, mark, arguments = model.partition("?")
     if mark:
         *above, last = _parts(location) if location else [""]

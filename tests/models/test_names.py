@@ -27,6 +27,9 @@ MODELS = st.lists(st.lists(PARTS, min_size=1, max_size=4).map("/".join), min_siz
         (["C:\\models\\ckpt"], ["ckpt"]),
         (["replay:out/a.jsonl?id=x/y", "replay:b.jsonl"], ["a.jsonl?id=x/y", "replay:b.jsonl"]),
         (["python:agents:crew?k=1", "python:agents:crew?k=2"], ["python:agents:crew?k=1", "python:agents:crew?k=2"]),
+        (["http://a:8000/v1", "https://b.org/v1/", "demo"], ["a:8000", "b.org", "demo"]),
+        (["http://a:1/v1#org/x?timeout=3", "http://a:1/v1?timeout=3&model=org/y"], ["x", "y"]),
+        (["http://a:1/v1#x", "http://b:1/v1#x", "http://b:1/v1#x?timeout=3"], ["a:1/x", "b:1/x", "b:1/x-2"]),
         (["python:a/x.py:f", "python:b/x.py:f?u=c/d"], ["x.py:f", "x.py:f?u=c/d"]),
     ],
 )

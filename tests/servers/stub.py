@@ -277,7 +277,9 @@ class StubServer:
         return share > int.from_bytes(draw[:4], "big") / 2**32
 
     def _answer(self, method: str, path: str, headers: dict[str, str], raw: bytes, is_question: bool) -> _Reply:
-        if path == "/stub":
+        if path.startswith("/stub"):
+            if fault := path.removeprefix("/stub").strip("/"):
+                self.faults[fault] = 1.0
             return _Reply(body=json.dumps(self.summary()).encode())
         if "html" in self.faults:
             return _Reply(body=b"<!DOCTYPE html><html><body>It works!</body></html>", kind="text/html")

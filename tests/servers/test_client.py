@@ -128,6 +128,27 @@ def test_a_server_is_asked_who_it_is_after_a_break_and_after_a_rest() -> None:
     talk(OK, OK, OK, OK, CLOSE, OK, ask=ask, clock=clock)
 
 
+def test_a_server_that_fails_all_the_time_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer between begins the count anew."""
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._MOST_GIVEN_UP", 3)
+    failing = reply({"error": {"message": "no memory"}}, 500)
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        found: list[Any] = []
+        for number in range(7):
+            try:
+                found.append(await client.post("/completions", {"n": number}, tries=2))
+            except LLMEvalError as error:
+                found.append(error)
+        assert [type(one) for one in found[:2] + found[3:5]] == [RequestRefused] * 4
+        assert found[2]["choices"] == []
+        assert [type(one) for one in found[5:]] == [ModelStopped] * 2
+        assert str(found[6]).endswith("500: no memory (after 2 tries, as the 2 requests before)")
+        assert len(server.calls) == 11
+
+    talk(*[failing] * 4, OK, failing, ask=ask)
+
+
 def test_a_server_that_is_another_one_stops_the_model() -> None:
     async def is_the_same() -> None:
         raise ModelError("it is another one")

@@ -181,6 +181,10 @@ def test_a_replica_that_dies_leaves_its_requests_to_the_other(
     assert result.ret == 0, result.stdout.str()
     scored_once(llm_pytester.path, 80)
     assert other.num_questions > last
+    (model,) = report_of(llm_pytester.path)["models"]
+    (ended,) = model["use"]["ended"]
+    assert ended.startswith(f"{other.url}: does not answer")
+    result.stdout.fnmatch_lines([f"ended in the middle: {other.url}: does not answer: *"])
 
 
 def test_one_server_is_not_asked_more_at_once_than_allowed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
@@ -332,6 +336,29 @@ def test_a_quota_that_is_used_up_stops_the_model(llm_pytester: pytest.Pytester) 
     assert result.ret != 0
     assert "quota" in result.stdout.str() + result.stderr.str()
     assert stub.num_questions < 20, "nothing is asked again and again"
+
+
+def test_the_samples_of_a_model_that_stopped_are_unscored(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    suite = written_suite(llm_pytester, 60)
+    llm_pytester.makeconftest(
+        """
+        import urllib.request
+        def pytest_runtest_setup(item):
+            if item.name == "w20":
+                urllib.request.urlopen(item.config.option.llm_model[0].replace("/v1", "/stub/quota"))
+        """
+    )
+    with StubServer("vllm", instant=True, delay_s=0.02) as stub:
+        result = run(llm_pytester, workers, "--llm-model", f"{stub.url}?max_connections=2", suite)
+    assert result.ret == 1, result.stdout.str()
+    report = report_of(llm_pytester.path)
+    assert report["stopped"].startswith("the model stopped: ")
+    assert "quota is exhausted" in report["stopped"]
+    statuses = Counter(record["status"] for record in report["records"])
+    assert statuses.total() == 60
+    assert statuses["unscored"] > 0
+    (found,) = report["suites"]
+    assert found["num_unscored"] == statuses["unscored"]
 
 
 def test_the_environment_is_left_as_it_was() -> None:

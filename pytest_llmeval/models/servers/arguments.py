@@ -99,8 +99,9 @@ def check_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) 
         return
     value = environ.get(name, "").strip()
     if not value:
+        shown = name if name.isupper() else "that api_key_env names (not shown: it may be a key)"
         raise OptionError(
-            f"the variable {name}, which holds the key for {endpoint.url}, is not set; set it, or name another with "
+            f"the variable {shown}, which holds the key for {endpoint.url}, is not set; set it, or name another with "
             "api_key_env=NAME"
         )
     if not value.isascii() or not value.isprintable() or " " in value:
@@ -110,4 +111,6 @@ def check_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) 
 def hide_keys(text: str) -> str:
     """A model's name before it was checked: without what might be a key, wherever it was put."""
     text = re.sub(r"://[^?#&,\s]*@", "://", text)
+    text = re.sub(r"(^|[=,&\s])[^=,&\s/@:]*:[^=,&\s@]*@", r"\1***@", text)  # without a scheme
+    text = re.sub(r"(base_url\s*=[^?&]*\?)[^&]*", r"\1***", text)
     return re.sub(r"(api_key_env\s*=)[^,&#]*|(extra_body\s*=)[^&#]*", r"\1\2***", text)

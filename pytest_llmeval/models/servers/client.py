@@ -49,6 +49,8 @@ TOTAL_S: Final = 600.0
 """After so many seconds a request is not tried again."""
 LONGEST_RETRY_AFTER_S: Final = 120.0
 _BASE_DELAY_S = 0.5
+_MOST_GIVEN_UP = 32
+"""After so many requests in a row that were given up after all tries, the server counts as ended."""
 _SHORTEST_RESTART_S = 1.0
 """A server that nothing was asked for so long may have been started anew meanwhile."""
 _LONGEST_TEXT = 2000
@@ -134,8 +136,11 @@ class Client:
         self.is_the_same: Callable[[], Awaitable[None]] | None = None
         """Raises ``ModelError`` where the server is not what it was; asked after a connection had broken, and when
         nothing was asked for a while."""
+        self.num_connection_tries = NUM_TRIES
+        """How often a host that does not answer is tried; less where others of its replicas do."""
         self._is_doubtful = False
         self._idle_since_s = clock()
+        self._num_given_up = 0
         self._asking_who = asyncio.Lock()
         self._connections: Connections | None = None
 
@@ -144,7 +149,8 @@ class Client:
 
         Raises ``Unreachable`` after the first try to connect, and ``RequestRefused`` where no reply came whole.
         """
-        return await self._repeat(lambda: self._get(path, timeout_s or GET_TIMEOUT_S), tries)
+        patience_s = timeout_s or min(GET_TIMEOUT_S, self._timeout_s)
+        return await self._repeat(lambda: self._get(path, patience_s), tries)
 
     async def post(
         self,
@@ -203,7 +209,8 @@ class Client:
         try:
             reply = await self._exchange("GET", path, None, timeout_s)
         except _Passing as problem:
-            raise problem.error if isinstance(problem.error, Unreachable) else problem from None
+            has_waited = isinstance(problem.error, Unreachable) or problem.reason == "timed out"
+            raise problem.error if has_waited else problem from None
         if may_pass(reply.status) and isinstance(found := self._judge(reply), _Passing):
             raise found
         return reply
@@ -215,6 +222,7 @@ class Client:
         reply = await self._exchange("POST", path, content, None)
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             self.limit.answered(ticket)
+            self._num_given_up = 0
             return TimedReply(reply.body, seconds=time.perf_counter() - started)
         found = self._judge(reply)
         if reply.status == 429 and isinstance(found, _Passing):
@@ -278,8 +286,9 @@ class Client:
                 return await attempt()
             except _Passing as problem:
                 delay_s = self._delay_s(number, problem.retry_after_s)
-                if number == tries or self._clock() - begin + delay_s > TOTAL_S:
-                    raise _given_up(problem.error, number) from None
+                is_last = number == tries or self._clock() - begin + delay_s > TOTAL_S
+                if is_last or (problem.reason == "no connection" and number >= self.num_connection_tries):
+                    raise self._given_up(problem.error, number) from None
                 self.usage.num_retries[problem.reason] += 1
             await self._sleep(delay_s)
         raise AssertionError(tries)
@@ -288,6 +297,15 @@ class Client:
         if retry_after_s is not None:
             return min(retry_after_s, LONGEST_RETRY_AFTER_S)
         return self._jitter() * _BASE_DELAY_S * 2.0**number
+
+    def _given_up(self, error: LLMEvalError, tries: int) -> LLMEvalError:
+        """The error of the last try, with their number."""
+        if tries == 1 or not isinstance(error, RequestRefused):
+            return error
+        self._num_given_up += 1
+        if self._num_given_up >= _MOST_GIVEN_UP:
+            return ModelStopped(f"{error} (after {tries} tries, as the {_MOST_GIVEN_UP - 1} requests before)")
+        return RequestRefused(f"{error} (after {tries} tries)", error.status)
 
     # What a reply means
 
@@ -331,13 +349,6 @@ class Client:
             self.usage.num_prompt_tokens += _number(counts.get(read))
         for written in ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count"):
             self.usage.num_tokens += _number(counts.get(written))
-
-
-def _given_up(error: LLMEvalError, tries: int) -> LLMEvalError:
-    """The error of the last try, with their number."""
-    if tries > 1 and isinstance(error, RequestRefused):
-        return RequestRefused(f"{error} (after {tries} tries)", error.status)
-    return error
 
 
 def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:

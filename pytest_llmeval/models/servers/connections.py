@@ -158,6 +158,8 @@ def _reason(error: BaseException) -> str:
         return "connection refused"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed it"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the reply was cut"
     if isinstance(error, aiohttp.ClientResponseError):
         return error.message
     return one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__, 200)

@@ -44,7 +44,7 @@ async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type
     if hosted is not None:
         return hosted
     reply = await client.get("/models")
-    if reply.status in (401, 402, 403):
+    if 300 <= reply.status < 400 or reply.status in (401, 402, 403):
         raise client.error_of(reply)
     data = reply.body.get("data") if isinstance(reply.body, dict) else None
     entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []

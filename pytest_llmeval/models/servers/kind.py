@@ -29,7 +29,7 @@ __all__ = ["Anthropic", "NotAURL", "Ollama", "OpenAI", "Server", "close_connecte
 
 _OLLAMA_PORT = 11434
 _HOST_AND_PORT = re.compile(
-    r"(?:localhost|\[[0-9a-fA-F:]+\]|[\w-]+(?:\.[\w-]+)+):\d{1,5}(?:[/?#].*)?|[\w-]+:\d{2,5}/.*"
+    r"(?:[^\s/@?#]+@)?(?:localhost|\[[0-9a-fA-F:]+\]|[\w-]+(?:\.[\w-]+)+):\d{1,5}(?:[/?#].*)?|[\w-]+:\d{2,5}/.*"
 )
 
 
@@ -112,7 +112,7 @@ class _Remote(ModelKind):
             try:
                 check_variable(endpoint, os.environ)
             except OptionError as error:
-                raise model_error(spec.name, str(error)) from None
+                raise model_error(hide_keys(spec.name), str(error)) from None
 
     def connect(self, spec: ModelSpec, settings: ModelSettings) -> None:
         """See ``ModelKind``. The servers are asked what they are, and tested."""

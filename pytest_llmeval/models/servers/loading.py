@@ -44,6 +44,9 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
             Client(endpoint, timeout_s=arguments.timeout_s, shared=arguments.shared_folder)
             for endpoint in arguments.endpoints
         ]
+        if len(clients) > 1:
+            for client in clients:
+                client.num_connection_tries = 2
         return _load(name, arguments, clients)
     except BaseException as error:
         for client in clients:
@@ -51,7 +54,7 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
         loop.shutdown_if_unused()
         if isinstance(error, OptionError) or not isinstance(error, LLMEvalError):
             raise
-        raise model_error(name, str(error).removeprefix(f"{name}: ")) from None
+        raise model_error(name, str(error).removeprefix(f"model {name}: ").removeprefix(f"{name}: ")) from None
 
 
 def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> ServerModel:
@@ -66,6 +69,8 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> S
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
     verdicts = loop.wait(_examine_all(members, encoder, source))
     verdict = merged(verdicts)
+    if verdict.does_nothing:
+        raise ModelError(f"nothing of it can be used: {'; '.join(verdict.refusals)}")
     absent = [client.endpoint.url for client in clients if client.endpoint.url not in verdicts]
     notes = (*verdict.notes, *(f"{url} does not answer: left out" for url in absent))
     verdict = dataclasses.replace(verdict, notes=notes)

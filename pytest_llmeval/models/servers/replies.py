@@ -70,7 +70,9 @@ def may_pass(status: int) -> bool:
 def message_of(reply: Reply) -> str:
     """What the server says of an error, on one line."""
     body = reply.body
-    found: object = reply.text if body is None and not reply.is_html else ""
+    found: object = reply.text if body is None else ""
+    if body is None and reply.is_html:
+        found = "an HTML page"
     if isinstance(body, dict):
         error = body.get("error")
         found = error.get("message") if isinstance(error, dict) else error

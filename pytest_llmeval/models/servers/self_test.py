@@ -47,6 +47,8 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     notes += [f"the server does not take {name}" for name in dialect.left_out]
     loglikelihood = LoglikelihoodChecks(dialect, client, encoder, tokenizer, notes)
     reason = await loglikelihood.judge()
+    if reason is None and not tokenizer:
+        notes.append("tokens and BOS are the server's own, not compared with a tokenizer (tokenizer=ID_OR_FOLDER)")
     return Verdict(
         text=text,
         chat=chat,

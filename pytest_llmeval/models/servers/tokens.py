@@ -25,6 +25,8 @@ def local_tokenizer(model: str, given: str | None, found: Found) -> tuple[Tokeni
     on this machine; and where it comes from, for the report. Raises ``ModelError``.
     """
     if given is not None:
+        if given.startswith(("/", ".", "~")) and not Path(given).expanduser().is_dir():
+            raise ModelError(f"tokenizer={given}: there is no such folder")
         return _load(model, given), given
     for name in filter(None, (found.root, found.model)):
         folder = Path(name) if Path(name).is_absolute() else _snapshot(name)

@@ -52,6 +52,11 @@ class Verdict:
             return "this server's echo gives no logprob for the first token of a text"
         return self.loglikelihood
 
+    @property
+    def does_nothing(self) -> bool:
+        """Whether all is refused."""
+        return len(self.refusals) == len(self._abilities())
+
     def as_json(self) -> dict[str, JSON]:
         """For the report: ``works``, or the reason, of each."""
         found: dict[str, JSON] = {
@@ -69,8 +74,12 @@ class Verdict:
         line = "self-test: " + (", ".join(works) or "nothing works")
         if self.loglikelihood is None and self.largest_difference is not None:
             line += f" (echo and generation within {self.largest_difference:.0e})"
-        refused = [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
-        return "; ".join([line, *refused, *self.notes])
+        return "; ".join([line, *self.refusals, *self.notes])
+
+    @property
+    def refusals(self) -> list[str]:
+        """``no text: REASON`` for each that is refused."""
+        return [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
 
     def _abilities(self) -> Sequence[tuple[str, str | None]]:
         return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))

@@ -17,7 +17,7 @@ from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.models.base import answers_in_background, identify
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
-from pytest_llmeval.plugin.stash import SampleKey, is_sample_key, lookahead_key, model_key, record_key
+from pytest_llmeval.plugin.stash import MODEL_STOPPED, SampleKey, is_sample_key, lookahead_key, model_key, record_key
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_output
@@ -200,7 +200,7 @@ class SampleItem(pytest.Function):
         except BaseException as error:
             self.stash[record_key] = self.unscored(describe(error), model)
             if isinstance(error, ModelStoppedError) and self.model is None:
-                self.session.shouldfail = first_line(str(error))
+                self.session.shouldfail = f"{MODEL_STOPPED}{first_line(str(error))}"
             raise
         if score.status == "unscored":
             raise Unscored(score.reason or "could not be scored")

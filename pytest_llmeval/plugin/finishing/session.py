@@ -15,6 +15,7 @@ from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
+from pytest_llmeval.plugin.stash import MODEL_STOPPED
 from pytest_llmeval.reporting.report.assembly import merged_uses, with_suites
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
@@ -202,6 +203,9 @@ class LLMSession:
         """
         gathered, self._is_open = self._gathered, False
         stopped = _why_stopped(session)
+        unasked = stopped if stopped is not None and stopped.startswith(MODEL_STOPPED) else None
+        if unasked is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # as in one process
         if stopped is not None and (count := self._num_taken_over):
             were = (
                 "1 sample that the model had answered was"
@@ -211,7 +215,10 @@ class LLMSession:
             stopped = f"{stopped}; {were} scored then"
         done = gathered.recorded | gathered.skipped
         missing = [nodeid for nodeid in gathered.expected if nodeid not in done]
-        if missing and stopped is None:
+        if unasked is not None:
+            for nodeid in missing:
+                self._add_missing(nodeid, unasked)
+        elif missing and stopped is None:
             for nodeid in missing:
                 self._add_missing(nodeid, self._lost.get(nodeid, "did not run"))
             self._problem(f"{len(missing)} of {len(gathered.expected)} samples without a result")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 
+_PATIENCE_S = 2.0
 _early_key = pytest.StashKey[dict[str, Model]]()
 """Models that were loaded when suites were collected, by name."""
 
@@ -90,8 +93,23 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
         for spec in settings.model_specs:
             check_model(spec, model_settings)
         for spec in settings.model_specs:
-            with calling(spec.kind, "connect"):
+            with calling(spec.kind, "connect"), _asking(spec):
                 spec.kind.connect(spec, model_settings)
+
+
+@contextlib.contextmanager
+def _asking(spec: ModelSpec) -> Iterator[None]:
+    """Say what is waited for where that takes long, and what Ctrl-C has ended: pytest's header is not there yet."""
+    said = threading.Timer(_PATIENCE_S, sys.stderr.write, [f"asking {spec.name} what it is and can do …\n"])
+    said.daemon = True
+    if spec.kind.is_remote:
+        said.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        pytest.exit(f"interrupted while {spec.name} was asked what it is and can do", pytest.ExitCode.INTERRUPTED)
+    finally:
+        said.cancel()
 
 
 def describe_models(settings: Settings) -> list[str]:

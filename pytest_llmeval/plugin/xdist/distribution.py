@@ -165,6 +165,9 @@ class Distribution:
         output = getattr(node, "workeroutput", {})
         if output.get("shouldfail") or output.get("shouldstop") or output.get("exitstatus") == _INTERRUPTED:
             self._was_stopped = True
+            if self._session is not None and output.get("shouldfail"):
+                # pytest-xdist says that it was interrupted, and not why.
+                self._session.shouldfail = output["shouldfail"]
             if self._scheduling is not None:
                 self._scheduling.stop()
 

@@ -188,6 +188,8 @@ def _server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
         if use.cost is not None:
             parts.append(f"cost {shown_cost(use.cost)}")
         yield ", ".join(parts)
+        for ended in use.ended:
+            yield f"{name}ended in the middle: {printable(ended)}"
 
 
 def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:

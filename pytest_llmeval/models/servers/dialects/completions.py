@@ -149,7 +149,7 @@ class CompletionsDialect(Dialect):
 async def listed_models(client: Client, wanted: str | None) -> list[dict[str, Any]]:
     """The entries of ``/models``; none where there is no such list and the model is named. Raises ``ModelError``."""
     reply = await client.get("/models")
-    if reply.status in (401, 402, 403):
+    if 300 <= reply.status < 400 or reply.status in (401, 402, 403):
         raise client.error_of(reply)
     data = reply.body.get("data") if isinstance(reply.body, dict) else None
     if reply.status == 200 and isinstance(data, list):
