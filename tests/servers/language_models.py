@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from tests.support import REPOSITORY
 
-__all__ = ["BOS", "DEMO", "DemoModel", "Generated", "InstantModel", "LanguageModel", "Words", "generate"]
+__all__ = ["BOS", "DEMO", "DemoModel", "Generated", "InstantModel", "LanguageModel", "Softened", "Words", "generate"]
 
 DEMO = REPOSITORY / "pytest_llmeval" / "demo_model"
 BOS = EOS = 0
@@ -124,6 +124,23 @@ class InstantModel:
             return np.asarray(self._table[self._index(seen, len(seen))])
 
         return step
+
+
+class Softened:
+    """Another model that is nearly the same: all logits are a little smaller."""
+
+    def __init__(self, model: LanguageModel, scale: float = 0.9) -> None:
+        self._model = model
+        self._scale = scale
+
+    def rows(self, tokens: Sequence[int]) -> Rows:
+        """The logits after each of ``tokens``."""
+        return self._scale * self._model.rows(tokens)
+
+    def start(self, tokens: Sequence[int]) -> Callable[[int], npt.NDArray[np.float64]]:
+        """Continues ``tokens`` without their last."""
+        step = self._model.start(tokens)
+        return lambda token: self._scale * step(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import connections
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
 from pytest_llmeval.models.servers.limits import AdaptiveLimit
+from pytest_llmeval.models.servers.watch import Watch
 from tests.models.support import one_line_of
 from tests.servers.scripted import CLOSE, HANG, ScriptedServer, Step, reply, sent
 
@@ -56,9 +57,7 @@ def talk(*steps: Step, ask: Ask, clock: Clock | None = None, **settings: Any) ->
                 sleep=clock.sleep,
                 clock=clock,
                 wall_clock=clock,
-                jitter=lambda: 1.0,
-                environ={"SOME_VARIABLE": KEY},
-                **settings,
+                **{"environ": {"SOME_VARIABLE": KEY}, "jitter": lambda: 1.0, **settings},
             )
             try:
                 await ask(client, server)
@@ -117,7 +116,7 @@ def test_a_server_is_asked_who_it_is_after_a_break_and_after_a_rest() -> None:
         asked.append(clock())
 
     async def ask(client: Client, server: ScriptedServer) -> None:
-        client.is_the_same = is_the_same
+        client.watch.ask = is_the_same
         for num_asked, rest_s in ((0, 0.0), (0, 0.9), (1, 1.1), (1, 0.0)):
             await clock.sleep(rest_s)
             await post_once(client, server)
@@ -126,6 +125,138 @@ def test_a_server_is_asked_who_it_is_after_a_break_and_after_a_rest() -> None:
         assert len(asked) == 2
 
     talk(OK, OK, OK, OK, CLOSE, OK, ask=ask, clock=clock)
+
+
+def test_a_gateway_without_a_server_is_a_doubt_and_a_busy_one_is_none() -> None:
+    asked: list[int] = []
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        async def is_the_same() -> None:
+            asked.append(len(server.calls))
+
+        client.watch.ask = is_the_same
+        clock.now += 0.5
+        await post_once(client, server)
+
+    # The wait after 429 lets a server be started anew, unless something else is at it.
+    for step, expected in ((reply({}, 502), [1]), (reply({}, 500), []), (reply({}, 429, "retry-after: 5"), [1])):
+        asked.clear()
+        clock = Clock()
+        talk(step, OK, ask=ask, clock=clock, **({} if expected else {"jitter": lambda: 0.0}))
+        assert asked == expected
+
+
+def test_a_doubt_that_comes_while_it_is_asked_is_not_forgotten() -> None:
+    async def main() -> None:
+        asked: list[int] = []
+
+        async def ask() -> None:
+            asked.append(1)
+            if len(asked) == 1:
+                watch.doubt()
+
+        watch = Watch(lambda: 0.0)
+        watch.ask = ask
+        await watch.check()
+        assert not asked
+        watch.doubt()
+        for expected in (1, 2, 2):
+            await watch.check()
+            assert len(asked) == expected
+
+    asyncio.run(main())
+
+
+def test_all_requests_wait_for_one_asking_and_fail_with_it() -> None:
+    """A host that is gone is asked once for all of them, and the model ends when the first has tried often enough."""
+    asked: list[float] = []
+    clock = Clock()
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        async def is_the_same() -> None:
+            asked.append(clock())
+            await asyncio.sleep(0)
+            raise Unreachable("gone")
+
+        client.watch.ask = is_the_same
+        client.watch.doubt()
+        posts = [client.post("/completions", {"n": number}) for number in range(64)]
+        found = await asyncio.gather(*posts, return_exceptions=True)
+        assert {(type(error), str(error)) for error in found} == {(Unreachable, "gone")}
+        num_asked = len(asked)
+        assert num_asked < 20
+        with pytest.raises(Unreachable):
+            await client.post("/completions", {})
+        assert len(asked) == num_asked
+        assert not server.calls
+
+    talk(OK, ask=ask, clock=clock)
+
+
+def test_a_check_that_fails_is_the_requests_own_error() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        async def is_the_same() -> None:
+            raise RequestRefused("busy")
+
+        client.watch.ask = is_the_same
+        client.watch.doubt()
+        with pytest.raises(RequestRefused, match=r"busy \(after 6 tries\)"):
+            await client.post("/completions", {})
+        client.watch.ask = None
+        await post_once(client, server)
+
+    talk(OK, ask=ask)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_an_optional_path_that_is_closed_is_its_own_error(status: int) -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        with pytest.raises(RequestRefused):
+            await client.post("//tokenize", {}, is_optional=True)
+        await post_once(client, server)
+
+    talk(reply({"error": {"message": "model not found"}}, status), OK, ask=ask)
+
+
+def test_an_optional_path_may_tell_of_the_models_end() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        with pytest.raises(ModelStopped):
+            await client.post("//tokenize", {}, is_optional=True)
+
+    talk(reply({"error": {"message": "pay", "code": "insufficient_quota"}}, 429), OK, ask=ask)
+
+
+def test_a_closed_client_opens_nothing() -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        await client.close()
+        with pytest.raises(ModelStopped, match="closed"):
+            await client.post("/completions", {})
+        assert not server.calls
+
+    talk(OK, ask=ask)
+
+
+@pytest.mark.parametrize("escaped", [False, True])
+def test_an_escaped_key_is_not_shown(escaped: bool) -> None:
+    key = "ab/cd/ef+0123456789"
+    body = f'{{"error": {{"message": "wrong key {key}"}}}}'
+    raw = sent(400, (body.replace("/", "\\/").replace("+", "\\u002b") if escaped else body).encode())
+    error = error_of(raw, endpoint={"api_key_env": "OTHER"}, environ={"OTHER": key})
+    assert str(error).endswith("400: wrong key ***")
+
+
+@pytest.mark.parametrize("key", ["ollama", "123456"])
+def test_a_dummy_key_is_not_taken_out_of_answers(key: str) -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        answer = await client.post("/completions", {})
+        assert answer == {"text": f"Use {key}.", "logprob": -2.123456789}
+
+    talk(
+        reply({"text": f"Use {key}.", "logprob": -2.123456789}),
+        ask=ask,
+        endpoint={"api_key_env": "OTHER"},
+        environ={"OTHER": key},
+    )
 
 
 def test_a_server_that_fails_all_the_time_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +285,7 @@ def test_a_server_that_is_another_one_stops_the_model() -> None:
         raise ModelError("it is another one")
 
     async def ask(client: Client, server: ScriptedServer) -> None:
-        client.is_the_same = is_the_same
+        client.watch.ask = is_the_same
         for _ in range(2):
             with pytest.raises(ModelStopped, match="it is another one"):
                 await client.post("/completions", {})

@@ -278,6 +278,18 @@ def test_requests_that_are_refused_at_the_same_time_all_go_on() -> None:
     assert set(dialect.left_out) == {"temperature", "seed"}
 
 
+def test_a_refusal_that_quotes_the_request_leaves_nothing_out() -> None:
+    """Where the repeat does not help, the setting was not what the server means."""
+    message = (
+        "400: {'type': 'value_error', 'input': {'temperature': 0.0, 'stop': ['x'], 'seed': 0}}: role not supported"
+    )
+    client, dialect = FakeClient(RequestRefused(message, 400)), dialect_of("vllm")
+    with pytest.raises(RequestRefused):
+        asyncio.run(dialect.generate(cast("Client", client), GenerateRequest(CHAT, stop=("x",))))
+    assert not dialect.left_out
+    assert dialect.max_tokens_field == "max_tokens"
+
+
 def test_a_setting_of_the_users_own_is_not_left_out() -> None:
     client = FakeClient(RequestRefused("400: Unsupported parameter: 'seed'", 400))
     dialect = dialect_of("generic", extra_body={"seed": 3})

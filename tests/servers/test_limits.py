@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers.limits import AdaptiveLimit, FixedLimit, Limit, Ticket, limit_for
-from pytest_llmeval.models.servers.slots import FileSlots, FileWidth, Width
+from pytest_llmeval.models.servers.slots import CountedSlots, FileSlots, FileWidth, Width
 from tests.support import REPOSITORY
 
 
@@ -242,6 +244,73 @@ def test_of_two_models_on_a_host_the_smaller_number_counts(url: str) -> None:
 
 
 # Several processes
+
+
+def test_what_a_server_tells_does_not_widen_what_the_user_allows() -> None:
+    host = "http://narrow:9/v1"
+    one = limit_for(Endpoint(url=host, max_connections=1), None)
+    other = limit_for(Endpoint(url=host), None)
+    other.set_width(4)
+    assert (one.width, other.width) == (1, 1)
+
+
+def test_too_many_open_files_are_waited_for() -> None:
+    class Slots(CountedSlots):
+        are_shared = True
+        errors: ClassVar = [errno.EMFILE, errno.ENFILE]
+
+        def take(self, width: int) -> Any:
+            if self.errors:
+                raise OSError(self.errors.pop(), "too many open files")
+            return super().take(width)
+
+    async def main() -> None:
+        async with FixedLimit(1, Slots()).slot():
+            pass
+
+    run(main())
+
+
+def test_a_folder_that_is_gone_fails_those_that_wait() -> None:
+    class Slots(CountedSlots):
+        are_shared = True
+
+        def take(self, width: int) -> Any:
+            if self._num_taken:
+                raise FileNotFoundError(errno.ENOENT, "the folder is gone")
+            return super().take(width)
+
+        def may_keep(self, held: Any, width: int) -> bool:
+            return False
+
+    async def wait_for_a_slot(limit: Limit) -> None:
+        async with limit.slot():
+            pass
+
+    async def main() -> None:
+        limit = FixedLimit(1, Slots())
+        async with limit.slot():
+            limit._waiting.append(asyncio.get_running_loop().create_future())
+            waiting = asyncio.create_task(wait_for_a_slot(limit))
+            with pytest.raises(FileNotFoundError):
+                await waiting
+
+    run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_has_slots_of_its_own() -> None:
+    endpoint = Endpoint(url="http://forked:9/v1", max_connections=1)
+
+    async def main() -> int:
+        async with limit_for(endpoint, None).slot():
+            child = os.fork()
+            if child == 0:
+                is_free = limit_for(endpoint, None)._take() is not None
+                os._exit(0 if is_free else 1)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert asyncio.run(main()) == 0
 
 
 def test_two_limits_with_one_folder_are_one(tmp_path: Path) -> None:

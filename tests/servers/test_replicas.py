@@ -11,7 +11,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.endpoints import Endpoint
-from pytest_llmeval.models.servers.client import Client, ModelStopped, Unreachable
+from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
 from pytest_llmeval.models.servers.dialects.base import Dialect, Found
 from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
@@ -87,6 +87,24 @@ def test_the_last_server_s_error_is_that_of_what_is_left() -> None:
     found = share([replica(1), replica(2)], [question] * 10)
     assert {type(error) for error in found} <= {ModelStopped, Unreachable}
     assert {str(error) for error in found} == {"http://h2/v1 is gone"}
+
+
+@pytest.mark.parametrize("working", ["http://h1", "nowhere"])
+def test_a_server_that_fails_for_the_moment_leaves_the_question_to_another(working: str) -> None:
+    asked: list[str] = []
+
+    async def question(member: Replica) -> str:
+        asked.append(await url_of(member))
+        if asked[-1] != working:
+            raise RequestRefused(f"{asked[-1]}: 502", 502, may_pass=True)
+        return asked[-1]
+
+    (found,) = share([replica(1), replica(2), replica(3)], [question])
+    if working == "nowhere":
+        assert sorted(asked) == ["http://h1", "http://h2", "http://h3"]
+        assert isinstance(found, RequestRefused)
+    else:
+        assert found == working
 
 
 def test_an_error_of_a_request_is_no_reason_to_ask_elsewhere() -> None:

@@ -12,6 +12,7 @@ from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.settings import ModelSettings
+from tests.servers.language_models import Softened
 from tests.servers.stub import StubServer
 
 SCORING = ("vllm", "sglang", "llama-server", "llama-cpp-python")
@@ -125,12 +126,34 @@ def load_replicas(*stubs: StubServer, **arguments: str) -> ServerModel:
     return model
 
 
-def test_replicas_of_other_weights_are_refused() -> None:
-    with StubServer("generic") as one, StubServer("generic", instant=True) as other:
+@pytest.mark.parametrize("first_echo_fails", [False, True])
+def test_replicas_of_other_weights_are_refused(first_echo_fails: bool, impatient: None) -> None:
+    """Also of weights that are nearly the same, and where not all went well on the way."""
+    with StubServer("generic") as one, StubServer("generic") as other:
+        other.wire.numbers.model = Softened(other.wire.numbers.model)
+        answer, failures = other.wire.completions, [first_echo_fails]
+
+        def completions(body: dict[str, Any]) -> Any:
+            if body.get("echo") and failures and failures.pop():
+                raise other.wire.error(500, "out of memory")
+            return answer(body)
+
+        other.wire.routes["POST", "/v1/completions"] = completions
         model = load_replicas(one, other, tokenizer=str(demo_folder()))
     reason = str(model.verdict.loglikelihood)
-    assert reason.startswith(other.url)
-    assert reason.endswith("the weights are not the same")
+    assert reason.startswith(f"{other.url} has other weights: of one text the logprob of a token differs by")
+
+
+def test_replicas_of_equal_weights_are_taken() -> None:
+    with StubServer("generic") as one, StubServer("generic", max_length=2048) as other:
+        model = load_replicas(one, other, tokenizer=str(demo_folder()))
+    assert model.verdict.loglikelihood is None
+
+
+def test_the_shortest_context_of_replicas_counts() -> None:
+    with StubServer("vllm", instant=True, max_length=600) as one, StubServer("vllm", instant=True) as other:
+        model = load_replicas(other, one)
+    assert model.identity.details["max_length"] == 600
 
 
 def test_replicas_of_other_names_are_refused() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import Future, wait
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
 from tests.servers.conftest import Connect
+from tests.servers.language_models import DEMO, Softened
 from tests.servers.stub import StubServer
 
 _QUESTION = "Question: Which of these animals lives in the sea?\nA. horse\nB. whale\nC. eagle\nAnswer:"
@@ -35,7 +36,7 @@ def test_options_that_share_their_beginning(connect: Connect, demo: Any) -> None
 def test_a_server_that_comes_back_as_another_stops_the_model(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answers would be taken for those of the first."""
     monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.01)
-    monkeypatch.setattr("pytest_llmeval.models.servers.client._SHORTEST_RESTART_S", 0.0)
+    monkeypatch.setattr("pytest_llmeval.models.servers.watch._SHORTEST_RESTART_S", 0.0)
     request = GenerateRequest("Once", max_tokens=2)
     with StubServer("vllm", instant=True) as stub:
         model = connect(stub)
@@ -51,6 +52,45 @@ def test_a_server_that_comes_back_as_another_stops_the_model(connect: Connect, m
         assert other.num_questions == 0
 
 
+@pytest.mark.parametrize("dialect", ["generic", "llama-server"])
+def test_other_weights_under_the_same_name_are_found(
+    dialect: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.01)
+    request = LoglikelihoodRequest("Once", " upon a time")
+    with StubServer(dialect) as stub:
+        model = connect(stub, f"tokenizer={DEMO}")
+        (before,) = model.loglikelihood([request])
+        port = int(stub.host.rpartition(":")[2])
+    with StubServer(dialect, port=port):
+        assert model.loglikelihood([request])[0].loglikelihood == pytest.approx(before.loglikelihood, abs=1e-4)
+    with StubServer(dialect, port=port) as other:
+        other.wire.numbers.model = Softened(other.wire.numbers.model)
+        with pytest.raises(ModelError, match=r"as another one: the logprob of a token differs by|is another one"):
+            model.loglikelihood([request])
+
+
+def test_a_server_that_is_still_loading_is_waited_for(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """llama-server lists its model before it says anything else of it."""
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.01)
+    with StubServer("llama-server", instant=True) as stub:
+        model = connect(stub)
+        port = int(stub.host.rpartition(":")[2])
+    with StubServer("llama-server", instant=True, port=port) as same:
+        answer, num_asked = same.wire.routes["GET", "/props"], 0
+
+        def loading(body: Any) -> Any:
+            nonlocal num_asked
+            num_asked += 1
+            if num_asked < 4:
+                raise same.wire.error(503, "Loading model")
+            return answer(body)
+
+        same.wire.routes["GET", "/props"] = loading
+        assert isinstance(model.generate([GenerateRequest("Once", max_tokens=2)])[0], GenerateResponse)
+    assert num_asked >= 4
+
+
 def test_equal_requests_are_asked_once(connect: Connect) -> None:
     with StubServer("llama-cpp-python") as stub:
         model = connect(stub)
@@ -61,19 +101,28 @@ def test_equal_requests_are_asked_once(connect: Connect) -> None:
 
 
 def test_submit_does_not_wait_and_cancelled_requests_are_not_sent(connect: Connect) -> None:
-    with StubServer("vllm", instant=True, delay_s=0.2) as stub:
+    may_answer, num_held = threading.Event(), threading.Semaphore(0)
+    with StubServer("vllm", instant=True) as stub:
         model = connect(stub, "max_connections=2")
-        before = stub.num_questions
-        started = time.perf_counter()
+        before, answer = stub.num_questions, stub.wire.completions
+
+        def completions(body: dict[str, Any]) -> Any:
+            num_held.release()
+            may_answer.wait(60)
+            return answer(body)
+
+        stub.wire.routes["POST", "/v1/completions"] = completions
         futures: list[Future[Any]] = model.submit([GenerateRequest(f"number {n}", max_tokens=1) for n in range(40)])
-        assert time.perf_counter() - started < 0.15
+        assert not any(future.done() for future in futures)
         assert model.num_concurrent == 2
-        wait(futures[:2])
+        for _ in range(2):
+            assert num_held.acquire(timeout=60)
         for future in futures[2:]:
             future.cancel()
+        may_answer.set()
         assert all(isinstance(future.result(), GenerateResponse) for future in futures[:2])
-        time.sleep(0.6)
-        assert stub.num_questions - before <= 8
+        assert isinstance(model.generate([GenerateRequest("the last", max_tokens=1)])[0], GenerateResponse)
+        assert stub.num_questions - before == 3
 
 
 def test_error_belongs_to_its_request(connect: Connect) -> None:

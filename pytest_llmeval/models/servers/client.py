@@ -18,7 +18,6 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, R
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers.connections import (
-    Answer,
     BrokenConnection,
     Connections,
     NoAnswer,
@@ -37,6 +36,7 @@ from pytest_llmeval.models.servers.replies import (
     retry_after_s,
     status_within,
 )
+from pytest_llmeval.models.servers.watch import Watch
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON
 
@@ -51,10 +51,8 @@ LONGEST_RETRY_AFTER_S: Final = 120.0
 _BASE_DELAY_S = 0.5
 _MOST_GIVEN_UP = 32
 """After so many requests in a row that were given up after all tries, the server counts as ended."""
-_SHORTEST_RESTART_S = 1.0
-"""A server that nothing was asked for so long may have been started anew meanwhile."""
 _LONGEST_TEXT = 2000
-_SHORTEST_KEY = 6
+_SHORTEST_KEY, _SHORTEST_SECRET = 6, 16
 _ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -64,16 +62,21 @@ _T = TypeVar("_T")
 class RequestRefused(RequestError):
     """One request that the server refuses, or for which its replies stay unusable: the sample's own error.
 
-    ``status`` is the last reply's; None where there was none.
+    ``status`` is the last reply's; None where there was none. ``may_pass``: it might go well at another time.
     """
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, *, may_pass: bool = False) -> None:
         self.status = status
+        self.may_pass = may_pass
         super().__init__(message)
 
 
 class ModelStopped(ModelStoppedError):
     """The server will answer no request of this model: a wrong key, an unknown model, an exhausted quota."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class Unreachable(ModelError):
@@ -115,6 +118,7 @@ class Client:
         endpoint: Endpoint,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        get_timeout_s: float = GET_TIMEOUT_S,
         limit: Limit | None = None,
         shared: Path | None = None,
         environ: Mapping[str, str] = os.environ,
@@ -127,29 +131,25 @@ class Client:
         self.endpoint = endpoint
         self.usage = Usage()
         self.limit = limit or limit_for(endpoint, shared)
-        self._timeout_s = timeout_s
+        self._timeout_s, self._get_timeout_s = timeout_s, get_timeout_s
         key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else ""
         self._key, self._headers = Secret(key), Secret(_headers(endpoint, key))
         self._api, self._root = urlsplit(endpoint.url).path, urlsplit(endpoint.root).path
         self._sleep, self._clock, self._wall_clock, self._jitter = sleep, clock, wall_clock, jitter
         self._ended: ModelStopped | Unreachable | None = None
-        self.is_the_same: Callable[[], Awaitable[None]] | None = None
-        """Raises ``ModelError`` where the server is not what it was; asked after a connection had broken, and when
-        nothing was asked for a while."""
+        self.watch = Watch(clock)
         self.num_connection_tries = NUM_TRIES
         """How often a host that does not answer is tried; less where others of its replicas do."""
-        self._is_doubtful = False
-        self._idle_since_s = clock()
         self._num_given_up = 0
-        self._asking_who = asyncio.Lock()
         self._connections: Connections | None = None
+        self._is_closed = False
 
     async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
         """What stands at ``path``, whatever its status: below the API's root, or with ``//`` below the server's.
 
         Raises ``Unreachable`` after the first try to connect, and ``RequestRefused`` where no reply came whole.
         """
-        patience_s = timeout_s or min(GET_TIMEOUT_S, self._timeout_s)
+        patience_s = timeout_s or min(self._get_timeout_s, self._timeout_s)
         return await self._repeat(lambda: self._get(path, patience_s), tries)
 
     async def post(
@@ -173,26 +173,24 @@ class Client:
             if wanted is None:
                 return TimedReply({}, seconds=0.0)
             content = json.dumps(wanted, separators=(",", ":")).encode()
-            if not self.usage.num_in_flight and self._clock() - self._idle_since_s > _SHORTEST_RESTART_S:
-                self._is_doubtful = True
             self.usage.num_requests += 1
             self.usage.num_in_flight += 1
             self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
             try:
                 found = await self._repeat(lambda: self._post(path, content, ticket), tries or NUM_TRIES)
             except (ModelStopped, Unreachable) as error:
-                if is_optional and isinstance(error, ModelStopped) and self._ended is None:
+                if is_optional and isinstance(error, ModelStopped) and error.status in (401, 403, 404):
                     raise RequestRefused(str(error)) from None
                 self._ended = self._ended or type(error)(str(error))  # without its traceback
                 raise
             finally:
                 self.usage.num_in_flight -= 1
-                self._idle_since_s = self._clock()
         self._count_tokens(found)
         return found
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, for good."""
+        self._is_closed = True
         if self._connections is not None:
             loop.forget(self.close)
             connections, self._connections = self._connections, None
@@ -216,63 +214,73 @@ class Client:
         return reply
 
     async def _post(self, path: str, content: bytes, ticket: Ticket) -> TimedReply:
-        if self._is_doubtful and self.is_the_same is not None:
-            await self._check_is_the_same(self.is_the_same)
+        self._check_has_not_ended()
+        await self._check_is_the_same()
         started = time.perf_counter()
-        reply = await self._exchange("POST", path, content, None)
+        with self.watch.open():
+            reply = await self._exchange("POST", path, content, None)
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             self.limit.answered(ticket)
             self._num_given_up = 0
             return TimedReply(reply.body, seconds=time.perf_counter() - started)
         found = self._judge(reply)
+        if reply.status in (502, 503, 504):
+            self.watch.doubt()
         if reply.status == 429 and isinstance(found, _Passing):
             self.limit.refused(ticket)
         raise found
 
-    async def _check_is_the_same(self, is_the_same: Callable[[], Awaitable[None]]) -> None:
+    async def _check_is_the_same(self) -> None:
         """A server that was started anew may serve another model, whose answers would be taken for this one's."""
-        async with self._asking_who:
-            if not self._is_doubtful:
-                return
-            try:
-                await is_the_same()
-            except (RequestError, Unreachable) as error:  # it is not back yet
-                raise _Passing("no connection", Unreachable(str(error))) from None
-            except ModelError as error:
-                raise ModelStopped(str(error)) from None
-            self._is_doubtful = False
+        try:
+            await self.watch.check()
+        except Unreachable as error:
+            raise _Passing("no connection", Unreachable(str(error))) from None
+        except RequestError as error:  # it is not back yet, or busy
+            raise _Passing("not ready", RequestRefused(str(error), may_pass=True)) from None
+        except ModelError as error:
+            raise ModelStopped(str(error)) from None
+        self._check_has_not_ended()
 
-    async def _exchange(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Reply:
+    def _check_has_not_ended(self) -> None:
         if self._ended is not None:
             raise type(self._ended)(str(self._ended))
+        if self._is_closed:
+            raise ModelStopped(self._line("the connections were closed"))
+
+    async def _exchange(self, method: str, path: str, content: bytes | None, timeout_s: float | None) -> Reply:
+        self._check_has_not_ended()
         try:
             if self._connections is None:
                 self._connections = Connections(self.endpoint, self._headers)
                 loop.at_shutdown(self.close)
             patience_s = timeout_s or self._timeout_s
-            answer = self._masked(await self._connections.exchange(method, self._path(path), content, patience_s))
+            answer = await self._connections.exchange(method, self._path(path), content, patience_s)
         except NoConnection as error:
-            self._is_doubtful = True
+            self.watch.doubt()
             raise _Passing("no connection", Unreachable(self._line(f"does not answer: {error}"))) from None
         except NoAnswer as error:
+            self.watch.doubt()
             raise self._passing("timed out", str(error), None) from None
         except BrokenConnection as error:
-            self._is_doubtful = True
+            self.watch.doubt()
             raise self._passing("broken connection", f"the connection broke: {error}", None) from None
         try:
             parsed = json.loads(answer.content)
         except (ValueError, RecursionError):
             parsed = None
         text = answer.content[:_LONGEST_TEXT].decode("utf-8", "replace")
-        return Reply(status=answer.status, headers=answer.headers, body=parsed, text=text)
+        return self._masked(Reply(status=answer.status, headers=answer.headers, body=parsed, text=text), answer.content)
 
-    def _masked(self, answer: Answer) -> Answer:
-        """The reply without our key, which servers like to repeat. A short one is a dummy, and no secret."""
+    def _masked(self, reply: Reply, content: bytes) -> Reply:
+        """The reply without our key, which servers like to repeat in errors. A short one is a dummy, and no secret."""
         key = self._key.reveal()
-        if len(key) < _SHORTEST_KEY:
-            return answer
-        headers = {name: value.replace(key, "***") for name, value in answer.headers.items()}
-        return Answer(answer.status, headers, answer.content.replace(key.encode(), b"***"))
+        if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
+            # A text or a number may have a few characters of the kind; whole keys stand in none by chance.
+            spellings = (key.encode(), key.replace("/", "\\/").encode())
+            if len(key) < _SHORTEST_SECRET or not any(spelling in content for spelling in spellings):
+                return reply
+        return reply if len(key) < _SHORTEST_KEY else reply.without(key)
 
     def _path(self, path: str) -> str:
         return self._root + path[1:] if path.startswith("//") else self._api + path
@@ -305,7 +313,7 @@ class Client:
         self._num_given_up += 1
         if self._num_given_up >= _MOST_GIVEN_UP:
             return ModelStopped(f"{error} (after {tries} tries, as the {_MOST_GIVEN_UP - 1} requests before)")
-        return RequestRefused(f"{error} (after {tries} tries)", error.status)
+        return RequestRefused(f"{error} (after {tries} tries)", error.status, may_pass=True)
 
     # What a reply means
 
@@ -326,18 +334,18 @@ class Client:
             return self._stop("is no model server: found an HTML page")
         if status in (401, 403):
             hint = "" if self.endpoint.api_key_env else "; name the variable that holds its key with api_key_env=NAME"
-            return self._stop(f"refuses access ({shown}){hint}")
+            return self._stop(f"refuses access ({shown}){hint}", status)
         if status == 404 and is_unknown_model(reply):
-            return self._stop(f"unknown model ({shown})")
+            return self._stop(f"unknown model ({shown})", status)
         if reply.is_success and not isinstance(reply.body, dict):
             return self._passing("not JSON", "a reply that is no JSON object, or is cut", status)
         return RequestRefused(self._line(shown), status)
 
-    def _stop(self, problem: str) -> ModelStopped:
-        return ModelStopped(self._line(problem))
+    def _stop(self, problem: str, status: int | None = None) -> ModelStopped:
+        return ModelStopped(self._line(problem), status)
 
     def _passing(self, reason: str, problem: str, status: int | None, retry_after_s: float | None = None) -> _Passing:
-        return _Passing(reason, RequestRefused(self._line(problem), status), retry_after_s)
+        return _Passing(reason, RequestRefused(self._line(problem), status, may_pass=True), retry_after_s)
 
     def _line(self, problem: str) -> str:
         return one_line(f"{self.endpoint.url}: {problem}", 2 * LONGEST_MESSAGE)

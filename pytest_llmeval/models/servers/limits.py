@@ -7,8 +7,10 @@ counted. Processes that share a folder have a lock file for each slot, which the
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import ipaddress
+import os
 import random
 import threading
 import time
@@ -47,6 +49,7 @@ class Limit:
 
     def __init__(self, slots: Slots | None = None) -> None:
         self._slots = CountedSlots() if slots is None else slots
+        self._cap: int | None = None
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._poll: asyncio.Task[None] | None = None
 
@@ -65,7 +68,8 @@ class Limit:
         raise NotImplementedError
 
     def cap(self, most: int) -> None:
-        """Have no more slots than ``most`` from now on."""
+        """Have no more slots than ``most`` from now on, whatever ``set_width`` says."""
+        self._cap = min(most, self._cap or most)
         if most < self.width:
             self.set_width(most)
 
@@ -78,7 +82,7 @@ class Limit:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[Ticket]:
         """Wait for a slot, first come first served, and hold it."""
-        held = None if self._waiting else self._slots.take(self.width)
+        held = None if self._waiting else self._take()
         if held is None:
             held = await self._wait()
         try:
@@ -113,12 +117,21 @@ class Limit:
         if not self._slots.are_shared:
             self._fill()
 
+    def _take(self) -> Any:
+        """A slot, if one is free. Where this process has too many files open, none is."""
+        try:
+            return self._slots.take(self.width)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            return None
+
     def _fill(self) -> None:
         """Give free slots to those that wait."""
         while self._waiting:
             if self._waiting[0].done():
                 self._waiting.popleft()
-            elif (held := self._slots.take(self.width)) is not None:
+            elif (held := self._take()) is not None:
                 self._waiting.popleft().set_result(held)
             else:
                 return
@@ -127,7 +140,12 @@ class Limit:
         """Other processes do not say when they free a slot."""
         while self._waiting:
             await asyncio.sleep(_POLL_S * random.uniform(0.5, 1.5))
-            self._fill()
+            try:
+                self._fill()
+            except OSError as error:  # the folder is gone
+                while self._waiting:
+                    if not (turn := self._waiting.popleft()).done():
+                        turn.set_exception(OSError(*error.args))
 
 
 class FixedLimit(Limit):
@@ -142,7 +160,7 @@ class FixedLimit(Limit):
         return self._width
 
     def set_width(self, width: int) -> None:
-        self._width = width
+        self._width = min(width, self._cap or width)
         self._fill()
 
 
@@ -240,7 +258,7 @@ def limit_for(endpoint: Endpoint, shared: Path | None) -> Limit:
         limit = _limits.get(key)
         if limit is None:
             limit = _limits[key] = _make_limit(endpoint, shared)
-        elif endpoint.max_connections is not None:
+        if endpoint.max_connections is not None:
             limit.cap(endpoint.max_connections)
         return limit
 
@@ -254,6 +272,16 @@ def _make_limit(endpoint: Endpoint, shared: Path | None) -> Limit:
     first = min(FIRST_WIDTH, most or MOST_WIDTH)
     store = None if folder is None else FileWidth(folder)
     return AdaptiveLimit(first, min(LEAST_WIDTH, first), most or MOST_WIDTH, slots=slots, store=store)
+
+
+def _after_fork() -> None:
+    """The parent's requests are not this process's."""
+    global _limits_lock
+    _limits_lock = threading.Lock()
+    _limits.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork) if hasattr(os, "register_at_fork") else None
 
 
 def is_public(endpoint: Endpoint) -> bool:

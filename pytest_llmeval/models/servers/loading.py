@@ -13,17 +13,16 @@ from typing import cast
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
 from pytest_llmeval.models.servers import loop
-from pytest_llmeval.models.servers.arguments import Endpoint, ServerArguments
+from pytest_llmeval.models.servers.arguments import ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.detection import detect
-from pytest_llmeval.models.servers.dialects.base import Dialect, Found
 from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
 from pytest_llmeval.models.servers.self_test import examine
 from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
-from pytest_llmeval.models.servers.verdict import Verdict, merged
+from pytest_llmeval.models.servers.verdict import Probe, Verdict, merged
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import JSON, ModelIdentity
 
@@ -68,7 +67,10 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> S
     used = tokenizer if tokenizer is not None else own
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
     verdicts = loop.wait(_examine_all(members, encoder, source))
-    verdict = merged(verdicts)
+    living = [member for member in members if member.error is None]
+    first, verdict = living[0], merged(verdicts)
+    for member in living:
+        _watch(member, arguments, verdict.probe)
     if verdict.does_nothing:
         raise ModelError(f"nothing of it can be used: {'; '.join(verdict.refusals)}")
     absent = [client.endpoint.url for client in clients if client.endpoint.url not in verdicts]
@@ -76,10 +78,10 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> S
     verdict = dataclasses.replace(verdict, notes=notes)
     tokens = source or ("the server's own" if own is not None else None)
     return ServerModel(
-        identity=_identity(name, arguments, members, verdict, tokens),
+        identity=_identity(name, arguments, living, verdict, tokens),
         replicas=replicas,
         planner=Planner(
-            first.dialect, encoder, verdict, max_length=first.found.max_length, wanted_length=arguments.max_length
+            first.dialect, encoder, verdict, max_length=_length(living), wanted_length=arguments.max_length
         ),
         verdict=verdict,
         prices=(arguments.price_in, arguments.price_out),
@@ -104,6 +106,11 @@ async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) ->
     return members
 
 
+def _length(members: Sequence[Replica]) -> int | None:
+    """The context of the one that has the shortest."""
+    return min((member.found.max_length for member in members if member.found.max_length), default=None)
+
+
 def _no_replicas(why: str) -> ModelError:
     return ModelError(f"the servers are no replicas of one model: {why}")
 
@@ -117,22 +124,40 @@ async def _connect(arguments: ServerArguments, client: Client) -> Replica:
     width = found.num_slots or _WIDTHS.get(dialect.name)
     if client.endpoint.max_connections is None and width is not None and not dialect.is_hosted:
         client.limit.set_width(width)
-    if not dialect.is_hosted:
-        client.is_the_same = functools.partial(_check_is_the_same, client.endpoint, kind, found)
     return Replica(client=client, dialect=dialect, found=found)
 
 
-async def _check_is_the_same(endpoint: Endpoint, kind: type[Dialect], found: Found) -> None:
-    """Ask again what the server is. Raises ``ModelError`` where that is something else now."""
-    client = Client(endpoint, limit=FixedLimit(1))  # the request that waits for this has one of the host's slots
+def _watch(member: Replica, arguments: ServerArguments, probe: Probe | None) -> None:
+    """From now on have the server asked whether it is the same, when there is doubt. The name of a hosted model says
+    nothing that could be compared.
+    """
+    if not member.dialect.is_hosted:
+        member.client.watch.ask = functools.partial(_check_is_the_same, member, arguments, probe)
+
+
+async def _check_is_the_same(member: Replica, arguments: ServerArguments, probe: Probe | None) -> None:
+    """Ask again what the server is, and for the logprobs of a text that are known. Raises ``ModelError`` where that is
+    something else now.
+    """
+    url, found, timeout_s = member.client.endpoint.url, member.found, arguments.timeout_s
+    # The request that waits for this has one of the host's slots.
+    client = Client(member.client.endpoint, timeout_s=timeout_s, get_timeout_s=timeout_s, limit=FixedLimit(1))
+    client.usage = member.client.usage
+    dialect = type(member.dialect)(extra_body=arguments.extra_body, max_tokens_field=arguments.max_tokens_field)
+    dialect.scores, dialect.tries = member.dialect.scores, 1
+    difference = None
     try:
-        now = await kind().identify(client, found.model)
+        now = await dialect.identify(client, found.model)
+        if now.identity != found.identity:
+            difference = f"it was {found.described_identity()} and is {now.described_identity()}"
+        elif probe is not None:
+            logprobs = (await dialect.score(client, probe.pair)).logprobs
+            difference = probe.difference(Probe(probe.pair, logprobs))
     finally:
         await client.close()
-    if now.identity != found.identity:
+    if difference:
         raise ModelError(
-            f"{endpoint.url}: the server was started anew in the middle of the run and is another one: it was "
-            f"{found.described_identity()} and is {now.described_identity()}"
+            f"{url}: the server was started anew in the middle of the run and is another one: {difference}"
         )
 
 
@@ -171,7 +196,7 @@ def _identity(
         "model": found.model,
         "root": found.root,
         "build": found.build,
-        "max_length": arguments.max_length or found.max_length,
+        "max_length": arguments.max_length or _length(replicas),
         "tokenizer": tokenizer,
         **found.details,
     }

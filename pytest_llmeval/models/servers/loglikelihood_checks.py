@@ -12,7 +12,15 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.servers.dialects.base import Dialect, Sampled, TextPair
 from pytest_llmeval.models.servers.dialects.generic import Generic
-from pytest_llmeval.models.servers.verdict import MOST_NOISE, TOLERANCE, Compared, Untrue, raise_if_passing, reason_of
+from pytest_llmeval.models.servers.verdict import (
+    MOST_NOISE,
+    TOLERANCE,
+    Compared,
+    Probe,
+    Untrue,
+    raise_if_passing,
+    reason_of,
+)
 from pytest_llmeval.types import GenerateRequest
 
 if TYPE_CHECKING:
@@ -37,6 +45,8 @@ _FRESH_WORDS = (
     *("Notes", "Report", "Minutes", "Summary", "Record", "Draft", "Copy", "Letter", "Page", "Chapter", "Story", "List"),
     *("apple", "river", "stone", "window", "garden", "winter", "paper", "silver", "morning", "market", "lamp", "road"),
 )
+_SAME = (PROBES[0], " of the day falls on seven purple elephants, and the old bridge stays closed")
+"""A text with a continuation of words of which most are unlikely: what other weights make of it is not the same."""
 _FORCED = ((PROBES[0], " of"), (PROBES[1], " a"), (PROBES[3], " the"))
 """Texts with continuations that are one token of most tokenizers, and that are not what comes next."""
 _TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
@@ -63,7 +73,7 @@ class LoglikelihoodChecks:
         self._tokenizer = tokenizer
         self._notes = notes
         self.compared = Compared()
-        self.probe: tuple[float, ...] = ()
+        self.probe: Probe | None = None
         self.uses_next = False
         self.counts_tokens = False
 
@@ -118,6 +128,8 @@ class LoglikelihoodChecks:
             raise Untrue(f"logprobs depend on what was asked before: the same prompt differs by {orders.largest:.2g}")
         self.compared.differences += orders.differences
         await self._check_next(*cases[0])
+        pair = await self._pair(*_SAME)
+        self.probe = Probe(pair, (await self._dialect.score(self._client, pair)).logprobs)
         if self.compared.largest > TOLERANCE:
             self._notes.append(
                 f"logprobs of one token differ by up to {self.compared.largest:.1g}: the precision of the server"
@@ -153,7 +165,7 @@ class LoglikelihoodChecks:
         pair = await self._pair(PROBES[0], " of")
         self._dialect.tries = 1
         try:
-            self.probe = (await self._dialect.score(self._client, pair)).logprobs
+            await self._dialect.score(self._client, pair)
         except RequestError as error:
             words = ("logits_all", "not support", "unsupported", "echo", "logprobs")
             if any(word in str(error).lower() for word in words):

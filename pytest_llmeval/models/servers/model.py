@@ -104,7 +104,9 @@ class ServerModel(Backend):
             num_prompt_tokens=usage.num_prompt_tokens,
             num_tokens=usage.num_tokens,
             cost=math.fsum(costs) if costs else None,
-            left_out=tuple(sorted({name for member in self._replicas.members for name in member.dialect.left_out})),
+            left_out=tuple(
+                sorted({name for member in self._replicas.members for name in list(member.dialect.left_out)})
+            ),
             ended=tuple(str(member.error) for member in self._replicas.members if member.error is not None),
         )
 

@@ -92,9 +92,9 @@ class Planner:
         self._dialect = dialect
         self._encoder = encoder
         self._verdict = verdict
-        self._max_length = wanted_length or max_length
         # A window has one token more than a model in this process is fed, and the server wants room for one to write.
-        self._window_length = wanted_length or (max_length and max_length - 2)
+        self._max_length = min(filter(None, (wanted_length, max_length)), default=None)
+        self._window_length = min(filter(None, (wanted_length, max_length and max_length - 2)), default=None)
         self._adds_bos: bool | None = None
 
     def plan(self, requests: Iterable[tuple[int, Request]]) -> tuple[list[Question], dict[int, RequestError]]:

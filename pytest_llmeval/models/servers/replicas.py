@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.servers.client import Client, ModelStopped, Unreachable, Usage
+from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Usage
 from pytest_llmeval.models.servers.dialects.base import Dialect, Found
 
 __all__ = ["Replica", "Replicas"]
@@ -42,23 +42,32 @@ class Replicas:
         self._readers: OrderedDict[Hashable, Replica] = OrderedDict()
 
     async def ask(self, question: Callable[[Replica], Awaitable[_T]], prompt: Hashable = None) -> _T:
-        """What the question's server answers. A server that is gone, or refuses to go on, is not asked again.
+        """What the question's server answers. A server that is gone, or refuses to go on, is not asked again; one that
+        fails for the moment, in all tries, leaves the question to another.
 
         The server that was last asked about the same ``prompt`` has read it already: it is asked again if it has
         little more to do than the others. Raises ``RequestError``, and what ended the last server.
         """
+        tried: list[Replica] = []
         while True:
-            replica = self._next(prompt)
+            replica = self._next(prompt, tried)
             replica.num_open += 1
             try:
                 return await question(replica)
             except (ModelStopped, Unreachable) as error:
                 replica.error = replica.error or error
+            except RequestRefused as error:
+                tried.append(replica)
+                if not error.may_pass or not self._living(tried):
+                    raise
             finally:
                 replica.num_open -= 1
 
-    def _next(self, prompt: Hashable) -> Replica:
-        alive = [replica for replica in self.members if replica.error is None]
+    def _living(self, tried: Sequence[Replica] = ()) -> list[Replica]:
+        return [m for m in self.members if m.error is None and not any(m is other for other in tried)]
+
+    def _next(self, prompt: Hashable, tried: Sequence[Replica]) -> Replica:
+        alive = self._living(tried) or self._living()
         if not alive:
             error = self.members[-1].error
             assert error is not None
@@ -67,7 +76,7 @@ class Replicas:
         if prompt is None or len(alive) == 1:
             return chosen
         reader = self._readers.pop(prompt, chosen)
-        if reader.error is None and reader.num_open - _SLACK <= chosen.load * reader.client.limit.width:
+        if any(reader is one for one in alive) and reader.num_open - _SLACK <= chosen.load * reader.client.limit.width:
             chosen = reader
         self._readers[prompt] = chosen
         if len(self._readers) > _NUM_REMEMBERED:

@@ -6,7 +6,7 @@ import email.utils
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_llmeval.text.redaction import one_line
@@ -43,6 +43,12 @@ class Reply:
     body: Any
     text: str
 
+    def without(self, key: str) -> Reply:
+        """The same with ``***`` in the place of a key, however JSON has escaped it."""
+        headers = {name: value.replace(key, "***") for name, value in self.headers.items()}
+        text = self.text.replace(key, "***").replace(key.replace("/", "\\/"), "***")
+        return replace(self, headers=headers, body=_without(self.body, key), text=text)
+
     @property
     def is_success(self) -> bool:
         """Whether the status says that it was answered."""
@@ -52,6 +58,14 @@ class Reply:
     def is_html(self) -> bool:
         """Whether it is a page for people."""
         return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
+
+
+def _without(value: Any, key: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(key, "***")
+    if isinstance(value, dict):
+        return {_without(name, key): _without(inner, key) for name, inner in value.items()}
+    return [_without(inner, key) for inner in value] if isinstance(value, list) else value
 
 
 class TimedReply(dict[str, Any]):

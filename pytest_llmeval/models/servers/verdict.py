@@ -8,20 +8,47 @@ from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.servers.client import RequestRefused
-from pytest_llmeval.models.servers.replies import may_pass
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON
 
 if TYPE_CHECKING:
+    from pytest_llmeval.models.encoding import EncodedPair
     from pytest_llmeval.models.servers.client import Client
+    from pytest_llmeval.models.servers.dialects.base import TextPair
 
-__all__ = ["TOLERANCE", "Compared", "Disobeyed", "Untrue", "Verdict", "merged", "raise_if_passing", "reason_of"]
+__all__ = [
+    "TOLERANCE",
+    "Compared",
+    "Disobeyed",
+    "Probe",
+    "Untrue",
+    "Verdict",
+    "merged",
+    "raise_if_passing",
+    "reason_of",
+]
 
 TOLERANCE = 1e-3
 """Nats between two logprobs of one token; servers that compute in float32 stay far below it."""
 MOST_NOISE = 0.25
 _MOST_MEAN_NOISE = 0.05
 """What half precision may add: at one token, and on average. Every fault looked for is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A text whose logprobs (nats) are known."""
+
+    pair: EncodedPair | TextPair
+    logprobs: tuple[float, ...]
+
+    def difference(self, other: Probe) -> str | None:
+        """None where both could come from one model, else what is different."""
+        if len(self.logprobs) != len(other.logprobs):
+            return f"its tokens are {len(other.logprobs)} and not {len(self.logprobs)}"
+        compared = Compared()
+        compared.add(self.logprobs, other.logprobs)
+        return None if compared.is_close else f"the logprob of a token differs by {compared.largest:.2g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +58,7 @@ class Verdict:
     ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
     ``counts_tokens``: the server counts the tokens of a text prompt as our tokenizer does, so that a prompt that was
     cut shows. ``largest_difference`` (nats) was found between echo and generation, and between two orders. ``probe``
-    are the logprobs of one fixed text, which those of replicas are compared with.
+    has the logprobs of one fixed text, which those of another model (on a replica, or behind the URL later) are not.
     """
 
     text: str | None = None
@@ -42,7 +69,7 @@ class Verdict:
     scores: str | None = None
     largest_difference: float | None = None
     notes: tuple[str, ...] = ()
-    probe: tuple[float, ...] = ()
+    probe: Probe | None = None
 
     def refusal(self, method: str) -> str | None:
         """Why a method of ``Model`` is refused, None where it works. Whole texts need token ids."""
@@ -102,10 +129,7 @@ def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_pass
 
     Some servers answer 500 to what they cannot do; ``is_500_passing``: it is not to be taken for that.
     """
-    if not isinstance(error, RequestRefused):
-        return
-    status = error.status
-    if status is None or status < 300 or (may_pass(status) and (status != 500 or is_500_passing)):
+    if isinstance(error, RequestRefused) and error.may_pass and (error.status != 500 or is_500_passing):
         raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
 
 
@@ -139,14 +163,12 @@ def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
 
     differences = [v.largest_difference for v in known if v.largest_difference is not None]
     loglikelihood = reason("loglikelihood")
-    for url, verdict in verdicts.items():
-        compared = Compared()
-        if loglikelihood is None and len(verdict.probe) == len(known[0].probe):
-            compared.add(verdict.probe, known[0].probe)
-        if not compared.is_close:
-            loglikelihood = (
-                f"{url} gives a text another logprob, by {compared.largest:.2g}: the weights are not the same"
-            )
+    for url, verdict in verdicts.items() if loglikelihood is None else ():
+        assert known[0].probe is not None
+        assert verdict.probe is not None
+        if difference := known[0].probe.difference(verdict.probe):
+            loglikelihood = f"{url} has other weights: of one text {difference}"
+            break
     return Verdict(
         text=reason("text"),
         chat=reason("chat"),
@@ -156,4 +178,5 @@ def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
         scores=known[0].scores if loglikelihood is None else None,
         largest_difference=max(differences, default=None),
         notes=tuple(dict.fromkeys(note for v in known for note in v.notes)),
+        probe=known[0].probe,
     )

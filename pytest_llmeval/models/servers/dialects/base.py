@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import (
     JSON,
@@ -94,7 +95,7 @@ class Found:
 
     def described_identity(self) -> str:
         """``vllm 0.32, qwen3``: what there is of it, for a message."""
-        return ", ".join(filter(None, self.identity))
+        return one_line(", ".join(filter(None, self.identity)), 200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,28 +261,34 @@ class Dialect(ABC):
     async def post(self, client: Client, path: str, fields: Mapping[str, JSON]) -> tuple[dict[str, Any], float]:
         """The reply to ``fields``, and how many seconds it took.
 
-        A setting that the server says it does not support is left out and the request sent again.
+        A setting that the server says it does not support is left out and the request sent again; where that helps, it
+        is left out of all later requests too.
         """
+        left_out: dict[str, str] = {}
+        limit_field = self.max_tokens_field
         while True:
-            sent = self.body(self._named(fields))
+            named = {limit_field if name == "max_tokens" else name: value for name, value in fields.items()}
+            sent = self.body({name: value for name, value in named.items() if name not in left_out})
             try:
                 reply = await client.post(path, sent, tries=self.tries)
-                return reply, reply.seconds
             except RequestRefused as error:
-                if not self._adapts(str(error), sent):
+                name = self._unsupported(str(error), sent)
+                if name is None:
                     raise
+                if name == "max_tokens":
+                    limit_field = "max_completion_tokens"
+                else:
+                    left_out[name] = str(error)
+            else:
+                self.max_tokens_field = limit_field
+                self.left_out |= left_out
+                return reply, reply.seconds
 
-    def _named(self, fields: Mapping[str, JSON]) -> dict[str, JSON]:
-        return {self.max_tokens_field if name == "max_tokens" else name: value for name, value in fields.items()}
-
-    def _adapts(self, message: str, sent: Mapping[str, JSON]) -> bool:
-        """Whether the request can be put in another way after this refusal of what was ``sent``.
-
-        Others may have been refused at the same time, and may have changed the way already.
-        """
-        message_lower = message.lower()
+    def _unsupported(self, message: str, sent: Mapping[str, JSON]) -> str | None:
+        """The setting of ``sent``, and not of the user's own fields, that this refusal says is not supported."""
+        words = message.lower()
         # vLLM names both fields where a limit is too large, which is an error of that sample
-        wants_other = any(word in message_lower for word in ("unsupported", "not support", "instead"))
+        wants_other = any(word in words for word in ("unsupported", "not support", "instead"))
         if (
             "max_completion_tokens" in message
             and wants_other
@@ -289,16 +296,14 @@ class Dialect(ABC):
             and "max_tokens" in sent
             and "max_tokens" not in self.extra_body
         ):
-            self.max_tokens_field = "max_completion_tokens"
-            return True
-        if not any(word in message_lower for word in ("unsupported", "not support", "deprecated", "unrecognized")):
-            return False
+            return "max_tokens"
+        if not any(word in words for word in ("unsupported", "not support", "deprecated", "unrecognized")):
+            return None
         for name in ("stop", "stop_sequences", "temperature", "top_p", "seed"):
             is_named = f"'{name}'" in message or f"`{name}`" in message or f'"{name}"' in message
             if is_named and name in sent and name not in self.extra_body:
-                self.left_out.setdefault(name, message)
-                return True
-        return False
+                return name
+        return None
 
 
 # Parts that several dialects use
@@ -352,10 +357,15 @@ async def text_at(client: Client, path: str, body: Mapping[str, JSON], key: str)
 
 
 async def looked_up(client: Client, path: str) -> dict[str, Any]:
-    """The JSON object that stands at a path which not every server has; empty where there is none."""
+    """The JSON object that stands at a path which not every server has; empty where there is none.
+
+    Raises ``RequestRefused`` where the server is busy or loading its model: it may have the path all the same.
+    """
     try:
         reply = await client.get(path)
-    except RequestRefused:
+    except RequestRefused as error:
+        if error.status != 500:  # what some servers say of any path that they do not have
+            raise
         return {}
     return reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
 

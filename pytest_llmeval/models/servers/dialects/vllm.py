@@ -92,7 +92,7 @@ class VLLM(CompletionsDialect):
 
         def body() -> dict[str, JSON] | None:
             pairs.extend(take())
-            return self.body(self._named(self._echo(pairs))) if pairs else None
+            return self.body(self._echo(pairs)) if pairs else None
 
         try:
             reply = await client.post("/completions", body, tries=self.tries)
@@ -137,7 +137,7 @@ class VLLM(CompletionsDialect):
         num_prompt_tokens, _ = usage_of(reply)
         if num_prompt_tokens is not None and num_prompt_tokens != len(context):
             raise RequestError(f"{len(context)} tokens were sent and the server read {num_prompt_tokens}")
-        written, logprobs, tops, _ = logprob_lists(only_choice(reply))
+        written, _, tops, _ = logprob_lists(only_choice(reply))
         if len(written) != 1 or not isinstance(tops[0], dict):
             raise RequestError(f"the server gave {len(written)} tokens with top logprobs, expected 1")
         known = {
@@ -146,7 +146,7 @@ class VLLM(CompletionsDialect):
         if any(token not in known for token in tokens):
             return None  # a vLLM that does not know logprob_token_ids
         return NextLogprobs(
-            logprobs={token: known[token] for token in tokens}, largest=checked_logprob(logprobs[0]), seconds=seconds
+            logprobs={token: known[token] for token in tokens}, largest=max(known.values()), seconds=seconds
         )
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
