@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MODEL_STOPPED = "the model stopped: "
-"""What ``Session.shouldfail`` begins with where the only model can answer nothing more. A text, which is all that
+"""What the session's ``shouldfail`` begins with where the only model can answer nothing more. A text, which is all that
 pytest-xdist hands on."""
 
 is_sample_key = pytest.StashKey[bool]()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 __all__ = ["short_names"]
 
 _SEPARATOR = re.compile(r"[/\\]")
-_URL = re.compile(r"https?://([^/?#]+)", re.IGNORECASE)
+_URL = re.compile(r"https?://(?:[^/?#@]*@)?([^/?#]+)", re.IGNORECASE)
 
 
 def short_names(models: Sequence[str]) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
         (["a/m", "b/m"], ["choice"], "eval_report_a-m_vs_b-m_20261122_003015.md"),
         (["m?dtype=float16"], ["choice"], "eval_report_m-dtype-float16_20261122_003015.md"),
         (["..\\..\\evil\n\x1b"], ["choice"], "eval_report_evil_20261122_003015.md"),
-        (["https://me:secret@host/模型"], ["choice"], "eval_report_模型_20261122_003015.md"),
+        (["https://me:secret@host/模型"], ["choice"], "eval_report_host_20261122_003015.md"),
         (["?"], ["choice"], "eval_report_20261122_003015.md"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -29,7 +30,8 @@ from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["Terminal", "engine_lines", "model_texts", "summary_lines", "write_summary"]
 
-_MAX_UNSCORED = 20
+_MAX_UNSCORED, _MAX_ALIKE = 20, 5
+"""Samples that are shown, and those of one reason."""
 _URGENT = ("problem:", "could not be scored:", "stopped early")
 
 
@@ -135,19 +137,24 @@ def _averages(averages: Averages, names: Mapping[str, str], width: int) -> Itera
 
 
 def _unscored(report: Report) -> Iterator[str]:
-    num_unscored, shown = 0, []
+    shown: list[str] = []
+    counts: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     for record in report.records:
         if record.status == "unscored":
-            num_unscored += 1
-            if num_unscored <= _MAX_UNSCORED:
-                shown.append(f"  {printable(record.nodeid)}: {printable(record.reason or 'no reason given')}")
-    if not num_unscored:
+            reason = record.reason or "no reason given"
+            counts[reason if reason in counts or len(counts) < _MAX_UNSCORED else ""] += 1
+            if len(shown) < _MAX_UNSCORED and counts[reason] <= _MAX_ALIKE:
+                shown.append(f"  {printable(record.nodeid)}: {printable(reason)}")
+            else:
+                left_out[reason if counts[reason] > _MAX_ALIKE else ""] += 1
+    if not counts:
         return
     yield ""
-    yield f"could not be scored: {num_unscored}"
+    yield f"could not be scored: {counts.total()}"
     yield from shown
-    if num_unscored > _MAX_UNSCORED:
-        yield f"  … and {num_unscored - _MAX_UNSCORED} more"
+    for reason, number in left_out.items():
+        yield f"  … and {number:,} more" + (f": {printable(reason)}" if reason else "")
 
 
 def _speed(report: Report) -> Iterator[str]:
