@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.servers.dialects.vllm import VLLM
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
 from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO, Softened
@@ -116,7 +117,7 @@ def test_submit_does_not_wait_and_cancelled_requests_are_not_sent(connect: Conne
         stub.wire.routes["POST", "/v1/completions"] = completions
         futures: list[Future[Any]] = model.submit([GenerateRequest(f"number {n}", max_tokens=1) for n in range(40)])
         assert not any(future.done() for future in futures)
-        assert model.num_concurrent == 2
+        assert model.num_concurrent == 2 * VLLM.num_together
         for _ in range(2):
             assert num_held.acquire(timeout=60)
         for future in futures[2:]:

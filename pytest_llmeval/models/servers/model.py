@@ -79,7 +79,7 @@ class ServerModel(Backend):
 
     @property
     def num_concurrent(self) -> int:
-        """How many requests can be open at once."""
+        """How many requests the servers can work on at once."""
         return self._replicas.num_concurrent
 
     @property

@@ -85,7 +85,8 @@ class Replicas:
 
     @property
     def num_concurrent(self) -> int:
-        return sum(replica.client.limit.width for replica in self.members if replica.error is None)
+        """How many questions the servers can work on at once: each connection on all that one request asks for."""
+        return sum(one.client.limit.width * one.dialect.num_together for one in self.members if one.error is None)
 
     @property
     def usage(self) -> Usage:

@@ -172,6 +172,8 @@ class Dialect(ABC):
     """Whether a text prompt reaches the model as it is; else it is sent as one turn of the user."""
     continues_chat: ClassVar[bool] = False
     """Whether it continues a last turn of the assistant; else such a chat has to be rendered here."""
+    num_together: ClassVar[int] = 1
+    """How many log-likelihoods one request may ask for."""
     is_hosted: ClassVar[bool] = False
     """Whether it is a company's API, where each reply costs money and a name stands for weights that may change."""
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["VLLM"]
 
 _MOST_PROMPTS = 8
-"""In one request. With more of them the server computes less while it reads and writes JSON."""
+"""In one request: enough that the work for one request is shared, and few enough that several are under way."""
 _MOST_TOKENS = 16_384
 """Of the prompts of one request, where it has more than one."""
 
@@ -52,6 +52,7 @@ class VLLM(CompletionsDialect):
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
     naming_tokens: ClassVar[Mapping[str, JSON]] = {"return_tokens_as_token_ids": True}
+    num_together = _MOST_PROMPTS
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
