@@ -47,6 +47,7 @@ class LLMSession:
         self._unrecorded: dict[str, Unrecorded] = {}
         self._lost: dict[str, str] = {}
         self._num_taken_over = 0
+        self._num_requests_written: dict[tuple[str, str], int] = {}
         self._absent: dict[str, SuiteInfo] = {}
         compared = settings.models if len(settings.models) > 1 else ()
         nodes = {node: model for model, node in model_nodes(compared).items()}
@@ -133,7 +134,10 @@ class LLMSession:
         if payload.use is not None:
             name, process, use = payload.use
             gathered.uses.setdefault(name, {})[process] = use
-            self.writer.add_fact("use", {"model": name, "process": process, **dataclasses.asdict(use)})
+            # Of a killed run the use is known to a tenth: it grows with every sample, and a line for each costs time.
+            if use.num_requests >= 1.1 * self._num_requests_written.get((name, process), 0):
+                self._num_requests_written[name, process] = use.num_requests
+                self.writer.add_fact("use", {"model": name, "process": process, **dataclasses.asdict(use)})
         if payload.unrecorded is not None:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
