@@ -106,6 +106,8 @@ class LoglikelihoodResponse:
     ``LoglikelihoodRollingRequest`` the whole text is the continuation, and its context the one token that stands before
     the text.
 
+    ``asked_at``, of a model with a store: when this reply was asked for, in this session or an earlier one (Unix, s).
+
     ``measure`` says what the number is, where it was not computed here but came from a file: ``uncounted``, of an
     unknown number of tokens (``num_tokens`` is 0); ``score``, an option's score, to be compared as it is, whatever the
     option's length.
@@ -118,14 +120,15 @@ class LoglikelihoodResponse:
     seconds: float = 0.0
     measure: Literal["loglikelihood", "uncounted", "score"] = "loglikelihood"
     is_timed: bool = False
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateResponse:
     """``text`` is what the model wrote, without the prompt and without the stop string.
 
-    ``seconds`` and ``is_timed`` as in ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known, is the part of
-    the ``seconds`` that went by until the first token was there: the time of reading the prompt.
+    ``seconds``, ``is_timed`` and ``asked_at`` as in ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known,
+    is the part of the ``seconds`` that went by until the first token was there: the time of reading the prompt.
     """
 
     text: str
@@ -135,6 +138,7 @@ class GenerateResponse:
     seconds: float = 0.0
     is_timed: bool = False
     prefill_seconds: float | None = None
+    asked_at: float | None = None
 
 
 Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest

@@ -21,7 +21,7 @@ from pytest_llmeval.types import (
     Response,
 )
 
-__all__ = ["ask", "ask_samples", "received"]
+__all__ = ["ask", "ask_samples", "checked", "received"]
 
 _ROUNDING = 1e-3
 _METHODS = (
@@ -60,9 +60,8 @@ def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Respon
     """One response, or the ``RequestError`` in its place, for each request of each sample, in order. As ``ask``."""
     __tracebackhide__ = True
     requests = [request for sample in asked for request in sample.requests]
-    methods = [_method_of(request) for request in requests]
     responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests), lambda found: None)
-    return [_checked(model, method, response) for method, response in zip(methods, responses, strict=True)]
+    return [checked(model, request, response) for request, response in zip(requests, responses, strict=True)]
 
 
 def received(
@@ -80,8 +79,13 @@ def received(
             response = error
         except CancelledError:
             raise _error(model, "a request was cancelled before it was answered") from None
-        responses.append(_checked(model, _method_of(request), response))
+        responses.append(checked(model, request, response))
     return responses
+
+
+def checked(model: object, request: Request, response: object) -> Response | Failed:
+    """The response to one request, in Python's own numbers. Raises ``ModelError`` for what is no response to it."""
+    return _checked(model, _method_of(request), response)
 
 
 def _method_of(request: Request) -> str:
@@ -138,6 +142,7 @@ def _checked(model: object, method: str, response: object) -> Response | Failed:
                 seconds=_seconds(response.seconds),
                 measure=response.measure,
                 is_timed=bool(response.is_timed),
+                asked_at=_time(response.asked_at),
             )
         if isinstance(response, GenerateResponse) and method == "generate":
             return GenerateResponse(
@@ -148,6 +153,7 @@ def _checked(model: object, method: str, response: object) -> Response | Failed:
                 seconds=_seconds(response.seconds),
                 is_timed=bool(response.is_timed),
                 prefill_seconds=None if response.prefill_seconds is None else _seconds(response.prefill_seconds),
+                asked_at=_time(response.asked_at),
             )
     except ValueError as error:
         raise _error(model, f"{method} returned a response whose {error}") from None
@@ -168,6 +174,7 @@ def _is_plain(response: LoglikelihoodResponse) -> bool:
         and type(response.seconds) is float
         and 0 <= response.seconds < math.inf
         and type(response.is_timed) is bool
+        and (response.asked_at is None or type(response.asked_at) is float)
     )
 
 
@@ -200,6 +207,10 @@ def _seconds(value: object) -> float:
     if not 0 <= seconds < math.inf:
         raise ValueError(f"seconds is {value!r}, expected a finite number, 0 or more")
     return seconds
+
+
+def _time(value: object) -> float | None:
+    return None if value is None else _number("asked_at", value)
 
 
 def _number(name: str, value: object) -> float:

@@ -1,0 +1,277 @@
+"""The folder of kept replies: files of JSON Lines, each written by one process, and an index of their places.
+
+There is no lock and no database. A process appends to a file of its own, each reply with one write, and reads those of
+all others as far as they are whole: what a killed process has left without its newline is passed over. In memory are a
+number and a place for each reply, and never the replies.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.inference.store.lines import (
+    MAX_LINE_BYTES,
+    Line,
+    Question,
+    Reply,
+    encode_line,
+    read_head,
+    read_reply,
+)
+
+__all__ = ["IGNORE_FILE", "Store", "data_files", "lines_of", "new_name", "prepare_folder"]
+
+_NAME = re.compile(r"replies-[0-9a-f]{16}\.jsonl")
+_TEMPORARY = re.compile(r"replies-[0-9a-f]{16}\.tmp")
+IGNORE_FILE = ".gitignore"
+_SYNC_AFTER = 64
+"""Replies that come one by one reach the disk together: a power failure costs as many. A killed process loses none."""
+_MOST_OPEN = 32
+_BUFFER_BYTES = 1 << 20
+
+
+def new_name(suffix: str = ".jsonl") -> str:
+    """Of a file that no other process has."""
+    return f"replies-{secrets.token_hex(8)}{suffix}"
+
+
+def data_files(folder: Path) -> list[Path]:
+    """The files of replies, in the order of their names. Raises ``OSError``."""
+    return sorted(folder / entry.name for entry in os.scandir(folder) if _NAME.fullmatch(entry.name))
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder, for this user alone, or see that it is a store. Raises ``OptionError``.
+
+    What is no store is refused: ``--llm-store suites/`` takes the suites for the folder.
+    """
+    try:
+        if not folder.exists():
+            if "::" in folder.name or folder.suffix in (".py", ".yaml", ".yml"):
+                raise OptionError(f"--llm-store {folder}: looks like a test, not like a folder; {_HINT}")
+            folder.mkdir(parents=True, mode=0o700)
+            (folder / IGNORE_FILE).write_text("*\n", encoding="ascii")  # it holds prompts
+        elif not folder.is_dir():
+            raise OptionError(f"--llm-store {folder}: it is a file, expected a folder; {_HINT}")
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if not (entry.name == IGNORE_FILE or _NAME.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name)):
+                raise OptionError(f"--llm-store {folder}: it is no store of replies (it holds {entry.name}); {_HINT}")
+        probe = folder / new_name(".tmp")
+        _create(probe).close()
+        probe.unlink()
+    except OSError as error:
+        raise OptionError(f"--llm-store {folder}: cannot be written: {error.strerror or error}") from None
+
+
+_HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
+
+
+def _create(path: Path) -> FileIO:
+    """A new file for this user alone, unbuffered: what is written is with the kernel, and survives this process."""
+    return FileIO(
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600), "ab"
+    )
+
+
+def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
+    """The whole lines of a file from ``start`` on, each with its offset; None for one that is longer than any of ours.
+
+    What has no newline yet is left for later.
+    """
+    file.seek(start)
+    offset = start
+    while line := file.readline(MAX_LINE_BYTES):
+        length = len(line)
+        is_long = length == MAX_LINE_BYTES and line[-1:] != b"\n"
+        while is_long and line and line[-1:] != b"\n":
+            line = file.readline(MAX_LINE_BYTES)
+            length += len(line)
+        if line[-1:] != b"\n":
+            return
+        yield offset, None if is_long else line
+        offset += length
+
+
+class Store:
+    """The replies in a folder, those of other processes included, and the file that this process adds to.
+
+    :param refresh: none that was there before is found: each is asked for anew, and replaced.
+    :param max_age_s: older replies are not found; None: of any age. Nor are those whose time lies as far ahead, which a
+        clock that was set back has left.
+
+    Of several replies to one question the newest counts: a reply is never dated before one that is known, whatever the
+    clock says. ``problem`` is why replies are no longer kept, None as long as they are. Calls may come from several
+    threads.
+    """
+
+    def __init__(self, folder: Path, *, refresh: bool = False, max_age_s: float | None = None) -> None:
+        """Read what is there. Raises ``OptionError``."""
+        prepare_folder(folder)
+        self.folder = folder
+        self.max_age_s = max_age_s
+        self.problem: str | None = None
+        self.num_damaged = 0
+        self._lock = threading.RLock()
+        self._rows: dict[int, int] = {}
+        # What is known of each line, by its row.
+        self._files, self._offsets, self._sizes, self._times = array("L"), array("Q"), array("L"), array("d")
+        self._paths: list[Path] = []
+        self._numbers: dict[str, int] = {}
+        self._ends = array("Q")
+        self._open: dict[int, BinaryIO] = {}
+        self._latest = 0.0
+        self._own: FileIO | None = None
+        self._own_number = -1
+        self._process = os.getpid()
+        self._num_unsynced = 0
+        self.read_new()
+        if refresh:
+            self._rows.clear()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read_new(self) -> None:
+        """Take in what other processes have added since."""
+        with self._lock, suppress(OSError):
+            for path in data_files(self.folder):
+                number = self._number_of(path)
+                with suppress(OSError):  # it was removed just now
+                    if path.stat().st_size > self._ends[number]:
+                        self._read(number)
+
+    def _number_of(self, path: Path) -> int:
+        number = self._numbers.setdefault(path.name, len(self._paths))
+        if number == len(self._paths):
+            self._paths.append(path)
+            self._ends.append(0)
+        return number
+
+    def _read(self, number: int) -> None:
+        with self._paths[number].open("rb", buffering=_BUFFER_BYTES) as file:
+            for offset, line in lines_of(file, self._ends[number]):
+                head = None if line is None else read_head(line)
+                if line is not None and head is not None:
+                    self._add(*head, number, offset, len(line))
+                else:
+                    self.num_damaged += 1
+                self._ends[number] = file.tell()
+
+    def _add(self, key: int, asked_at: float, number: int, offset: int, size: int) -> None:
+        if asked_at > self._latest:
+            self._latest = asked_at
+        row = self._rows.get(key)
+        if row is not None and self._times[row] > asked_at:
+            return
+        self._files.append(number)
+        self._offsets.append(offset)
+        self._sizes.append(size)
+        self._times.append(asked_at)
+        self._rows[key] = len(self._times) - 1
+
+    def find(self, question: Question) -> Line | None:
+        """The newest reply to a question, which is compared with the one that is kept; None where there is none."""
+        with self._lock:
+            row = self._rows.get(int(question.key[:16], 16))
+            if row is None or not self._is_fresh(self._times[row]):
+                return None
+            try:
+                file = self._reader(self._files[row])
+                file.seek(self._offsets[row])
+                return read_reply(file.read(self._sizes[row]), question)
+            except (OSError, ValueError):  # the file is gone, or has been changed
+                return None
+
+    def _is_fresh(self, asked_at: float) -> bool:
+        return self.max_age_s is None or abs(time.time() - asked_at) <= self.max_age_s
+
+    def _reader(self, number: int) -> BinaryIO:
+        if self._process != os.getpid():  # a fork shares the places in open files
+            self._forget_files()
+        if number not in self._open:
+            if len(self._open) == _MOST_OPEN:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[number] = self._paths[number].open("rb")
+        return self._open[number]
+
+    def keep(self, name: str, replies: Sequence[tuple[Question, Reply]]) -> list[float]:
+        """Write replies of the model that the user calls ``name``; when each was asked, as the store has it (Unix, s).
+
+        Once this has returned, the death of this process loses none of them. A disk that fails is a ``problem``.
+        """
+        with self._lock:
+            if self._process != os.getpid():
+                self._forget_files()
+            times = []
+            for question, reply in replies:
+                # A microsecond is the last digit that a line has of its time.
+                # Of a time a line has microseconds.
+                asked_at = self._latest = round(max(time.time(), self._latest + 1e-6), 6)
+                times.append(asked_at)
+                with suppress(ValueError):  # a number that JSON does not have: the reply is not kept
+                    line = encode_line(Line(question=question, name=name, time=asked_at, reply=reply))
+                    self._write(question, asked_at, line)
+            self._num_unsynced += len(replies)
+            if len(replies) > 1 or self._num_unsynced >= _SYNC_AFTER:
+                self._sync()
+            return times
+
+    def _write(self, question: Question, asked_at: float, data: bytes) -> None:
+        if self.problem is not None or len(data) > MAX_LINE_BYTES:
+            return
+        try:
+            if self._own is None or os.fstat(self._own.fileno()).st_nlink == 0:  # `llmeval store clear` took it away
+                self._begin_file()
+            assert self._own is not None
+            offset = self._ends[self._own_number]
+            try:
+                written = 0
+                while written < len(data):
+                    written += self._own.write(data[written:]) or 0
+            except OSError:
+                with suppress(OSError):
+                    self._own.truncate(offset)
+                raise
+        except OSError as error:
+            self.problem = f"{self.folder}: {error.strerror or error}"
+            return
+        self._ends[self._own_number] = offset + len(data)
+        self._add(int(question.key[:16], 16), asked_at, self._own_number, offset, len(data))
+
+    def _begin_file(self) -> None:
+        if self._own is not None:
+            self._own.close()
+        path = self.folder / new_name()
+        self._own = _create(path)
+        self._own_number = self._number_of(path)
+
+    def _sync(self) -> None:
+        self._num_unsynced = 0
+        if self._own is not None:
+            with suppress(OSError):  # not every file system can
+                os.fsync(self._own.fileno())
+
+    def _forget_files(self) -> None:
+        """In a process that was forked: its parent's files are its parent's."""
+        for file in (*self._open.values(), *filter(None, [self._own])):
+            with suppress(OSError):
+                file.close()
+        self._open.clear()
+        self._own, self._process = None, os.getpid()
+
+    def close(self) -> None:
+        """Let go of all files. What was kept stays to be read by others."""
+        with self._lock:
+            self._sync()
+            self._forget_files()

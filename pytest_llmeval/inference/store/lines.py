@@ -1,0 +1,234 @@
+"""What is kept of one reply: a line of JSON, under a key made of everything that decides the reply.
+
+In the key are the format, the model, and the request with all its settings, its seed and its epoch. Not in the key is
+what decides no reply: the suite, its scorer, retries, time limits, sizes of batches, workers. A line begins with its
+checksum, its time and its key at fixed places, so that an index is built without parsing it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import metadata
+from typing import Any, TypeAlias
+
+from pytest_llmeval.types import (
+    JSON,
+    EngineUse,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    Message,
+    ModelIdentity,
+    Request,
+    Response,
+)
+
+__all__ = [
+    "MAX_LINE_BYTES",
+    "AuditRequest",
+    "Line",
+    "Question",
+    "Reply",
+    "decode_line",
+    "encode_line",
+    "fingerprint_of",
+    "is_keepable",
+    "read_head",
+    "read_reply",
+]
+
+_FORMAT = 1
+"""Part of every key: grows when an old reply would be misread, or its key means something else."""
+
+MAX_LINE_BYTES = 1 << 26
+"""A longer line is no reply of ours, and a reply that would make one is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """The question how log-likelihoods are computed, by the keys of the requests that decide it."""
+
+    keys: tuple[str, ...]
+
+
+StoredRequest: TypeAlias = Request | AuditRequest
+Reply: TypeAlias = Response | EngineUse
+
+_KINDS: Mapping[str, tuple[type[StoredRequest], type[Reply]]] = {
+    "loglikelihood": (LoglikelihoodRequest, LoglikelihoodResponse),
+    "loglikelihood_rolling": (LoglikelihoodRollingRequest, LoglikelihoodResponse),
+    "generate": (GenerateRequest, GenerateResponse),
+    "audit": (AuditRequest, EngineUse),
+}
+"""Every kind of request, and what answers it: all that a new kind has to add."""
+
+_NAMES = {request: name for name, (request, _) in _KINDS.items()}
+_FIELDS: Mapping[type[object], tuple[str, ...]] = {
+    kind: tuple(field.name for field in fields(kind) if field.name != "asked_at")  # which is the line's time
+    for kinds in _KINDS.values()
+    for kind in kinds
+}
+_DISTRIBUTION = "pytest-llmeval-suites"
+_MEASURED_ANEW = ("self_test",)
+_OF_A_PLACE = ("urls",)
+
+
+def fingerprint_of(identity: ModelIdentity) -> str:
+    """SHA-256 (hex) of what is known of a model: its own fingerprint, revision, dtype, kind of device and versions.
+
+    Where it has no fingerprint of its own, also its name and where it runs. Our version is in it, as we turn requests
+    into tokens. Workers take the GPUs in turn: the number of a device is left out.
+    """
+    without = _MEASURED_ANEW + (() if identity.fingerprint is None else _OF_A_PLACE)
+    parts: dict[str, JSON] = {
+        "name": identity.name if identity.fingerprint is None else None,
+        "backend": identity.backend,
+        "version": _version(),
+        "fingerprint": identity.fingerprint,
+        "revision": identity.revision,
+        "dtype": identity.dtype,
+        "device": None if identity.device is None else identity.device.partition(":")[0],
+        "details": {name: value for name, value in identity.details.items() if name not in without},
+    }
+    return hashlib.sha256(_canonical(parts).encode("ascii")).hexdigest()
+
+
+@cache
+def _version() -> str:
+    return metadata.version(_DISTRIBUTION)
+
+
+def _message(value: object) -> JSON:
+    """A turn of a chat, which JSON does not know."""
+    if not isinstance(value, Message):
+        raise TypeError(f"found a {type(value).__name__}, expected what JSON can hold")
+    return {"role": value.role, "content": value.content}
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_message).encode
+"""ASCII, and the same for what is equal."""
+_strict = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+class Question:
+    """A request to a model, in the form in which it is kept.
+
+    ``model`` is a ``fingerprint_of``, ``text`` the request as canonical JSON, ``key`` the SHA-256 (hex) of both.
+    """
+
+    __slots__ = ("key", "kind", "model", "text")
+
+    def __init__(self, model: str, request: StoredRequest | Mapping[str, Any]) -> None:
+        made = request if isinstance(request, Mapping) else _request_to_json(request)
+        self.kind: str = made["kind"]
+        self.model = model
+        self.text = _canonical(made)
+        parts = f'{{"format":{_FORMAT},"model":"{model}","request":{self.text}}}'
+        self.key = hashlib.sha256(parts.encode("ascii")).hexdigest()
+
+
+def _request_to_json(request: StoredRequest) -> dict[str, Any]:
+    """Every field, so that a field which is added later is in the key without further ado."""
+    name = _NAMES[type(request)]
+    made = {"kind": name, **{field: getattr(request, field) for field in _FIELDS[type(request)]}}
+    if isinstance(request, GenerateRequest):  # a suite may say 1 for 1.0
+        made["temperature"], made["top_p"] = float(request.temperature), float(request.top_p)
+    return made
+
+
+def is_keepable(request: Request, response: Response) -> bool:
+    """Whether a reply is whole: not one that the server's context has cut short before ``max_tokens``.
+
+    A text of ``max_tokens`` tokens is what was asked for. A log-likelihood that is no finite number is no reply.
+    """
+    if isinstance(response, LoglikelihoodResponse):
+        return math.isfinite(response.loglikelihood)
+    limit = request.max_tokens if isinstance(request, GenerateRequest) else 0
+    return response.finish_reason != "length" or not 0 < response.num_tokens < limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One reply as it is kept. ``name`` is what the user called the model, ``time`` when it was asked (Unix, s)."""
+
+    question: Question
+    name: str
+    time: float
+    reply: Reply
+
+
+_CHECKSUM = slice(8, 16)
+_CHECKED = 18
+_TIME = slice(25, 42)
+_BEGINNING_OF_KEY = slice(50, 66)
+_KEY = slice(50, 114)
+_EARLIEST, _LATEST = 1e9, 9_999_999_999.0
+"""Times of one width."""
+
+
+def encode_line(line: Line) -> bytes:
+    """``{"crc": …, "time": …, "key": …, "model": …, "request": …, "name": …, "reply": …}`` in ASCII, with its newline.
+
+    Raises ``ValueError`` for a number that JSON does not have.
+    """
+    question = line.question
+    time = min(max(line.time, _EARLIEST), _LATEST)
+    reply = {field: getattr(line.reply, field) for field in _FIELDS[type(line.reply)]}
+    text = (
+        f'"time":{time:.6f},"key":"{question.key}","model":"{question.model}","request":{question.text},'
+        f'"name":{_strict(line.name)},"reply":{_strict(reply)}}}'
+    )
+    checked = text.encode("ascii")
+    return b'{"crc":"%08x",%b\n' % (zlib.crc32(checked), checked)
+
+
+def read_head(line: bytes) -> tuple[int, float] | None:
+    """The first 16 digits of the key, and the time; None for a line that is damaged, or none of ours."""
+    if line[_CHECKSUM] != b"%08x" % zlib.crc32(line[_CHECKED:-1]) or line[-1:] != b"\n":
+        return None
+    try:
+        return int(line[_BEGINNING_OF_KEY], 16), float(line[_TIME])
+    except ValueError:
+        return None
+
+
+def read_reply(line: bytes, question: Question) -> Line:
+    """The reply to a question. Raises ``ValueError`` for a line that is damaged, or that answers another one."""
+    head = f'"{question.key}","model":"{question.model}","request":{question.text},'.encode("ascii")
+    start = _KEY.start - 1
+    if read_head(line) is None or line[start : start + len(head)] != head:
+        raise ValueError("it is another question's")
+    return _line(question, line, b"{" + line[start + len(head) :])
+
+
+def decode_line(line: bytes) -> Line:
+    """What ``encode_line`` was given. Raises ``ValueError`` for a line that is damaged, or of another version."""
+    if read_head(line) is None:
+        raise ValueError("its checksum is wrong")
+    try:
+        data: dict[str, Any] = json.loads(line)
+        question = Question(data["model"], data["request"])
+        if data["key"] != question.key:
+            raise ValueError("its key is not that of its request")
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"it has not the parts of a reply ({type(error).__name__}: {error})") from None
+    return _line(question, line, line)
+
+
+def _line(question: Question, line: bytes, rest: bytes) -> Line:
+    try:
+        data: dict[str, Any] = json.loads(rest)
+        reply, kind = data["reply"], _KINDS[question.kind][1]
+        if not isinstance(data["name"], str):
+            raise TypeError("name")
+        return Line(question=question, name=data["name"], time=float(line[_TIME]), reply=kind(**reply))
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"it has not the parts of a reply ({type(error).__name__}: {error})") from None

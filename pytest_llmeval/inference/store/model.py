@@ -1,0 +1,257 @@
+"""A model whose replies are kept: what was asked before is not asked again.
+
+Every request to a model goes through here, whoever sends it: suites, hand-written tests, judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, cast
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.inference.dispatch import ask, checked
+from pytest_llmeval.inference.store.folder import Store
+from pytest_llmeval.inference.store.lines import AuditRequest, Question, fingerprint_of, is_keepable
+from pytest_llmeval.models.base import (
+    Backend,
+    BackgroundModel,
+    Failed,
+    Model,
+    answers_in_background,
+    answers_one_by_one,
+    answers_samples,
+    identify,
+)
+from pytest_llmeval.types import (
+    EngineUse,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    ModelIdentity,
+    Request,
+    Response,
+)
+
+__all__ = ["StoredBackgroundModel", "StoredModel", "with_store"]
+
+
+def with_store(model: Model, store: Store) -> Model:
+    """The model, asked through the store.
+
+    One that is asked by sample (a file of replies, guessing) is returned as it is: what it is asked is no prompt, and
+    it has its answers at hand.
+    """
+    if answers_in_background(model) and not answers_samples(model):
+        return StoredBackgroundModel(model, store)
+    return cast("Model", model) if answers_samples(model) else StoredModel(model, store)
+
+
+class StoredModel(Backend):
+    """Finds replies in the store, and asks the model for the others, which it keeps.
+
+    Errors are not kept, nor replies that were cut short. Where nothing tells whether the model has changed, replies are
+    kept, and found again only where the store has a limit of age. A reply's ``asked_at`` says when it was asked.
+    Everything else is the model's own.
+    """
+
+    def __init__(self, model: object, store: Store, *, audited: Callable[[], object] | None = None) -> None:
+        """``audited`` gives the model that answers where an audit has chosen it; called before the first request that
+        is not in the store.
+        """
+        self._model = model
+        self._store = store
+        self._audited = audited
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        return self._audit if name == "audit" else found
+
+    @cached_property
+    def identity(self) -> ModelIdentity:  # type: ignore[override]
+        """The model's own, which says in ``details`` whether replies are found again."""
+        identity = identify(self._model)
+        stored = "replies are kept and reused" if self._reuses else f"replies are kept, not reused: {self._why_unknown}"
+        return replace(identity, details={**identity.details, "store": stored})
+
+    @property
+    def answers_one_by_one(self) -> bool:  # type: ignore[override]
+        return answers_one_by_one(self._model)
+
+    @property
+    def on_progress(self) -> Callable[[int, int], None] | None:
+        """Called by the model, for what it is asked."""
+        return self._model.on_progress if isinstance(self._model, Backend) else None
+
+    @on_progress.setter
+    def on_progress(self, value: Callable[[int, int], None] | None) -> None:
+        if isinstance(self._model, Backend):
+            self._model.on_progress = value
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint_of(identify(self._model))
+
+    @cached_property
+    def _why_unknown(self) -> str | None:
+        """Why it is not known whether the model is the one that it was; None where it is."""
+        if identify(self._model).fingerprint is None:
+            return "nothing tells whether the model has changed"
+        why = getattr(self._model, "why_weights_may_change", None)
+        return why if isinstance(why, str) else None
+
+    @property
+    def _reuses(self) -> bool:
+        return self._why_unknown is None or self._store.max_age_s is not None
+
+    # Asking
+
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        return cast("list[LoglikelihoodResponse | Failed]", self._answer(requests))
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest]
+    ) -> list[LoglikelihoodResponse | Failed]:
+        return cast("list[LoglikelihoodResponse | Failed]", self._answer(requests))
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        return cast("list[GenerateResponse | Failed]", self._answer(requests))
+
+    def _answer(self, requests: Sequence[Request]) -> list[Response | Failed]:
+        """Replies in order; the model is asked in one call for all that are not in the store, equal ones once."""
+        __tracebackhide__ = True
+        questions = [Question(self._fingerprint, request) for request in requests]
+        answers: dict[str, Response | Failed] = {**self._found(requests, questions)}
+        missing = {
+            question.key: (request, question)
+            for request, question in zip(requests, questions, strict=True)
+            if question.key not in answers
+        }
+
+        def finished() -> dict[int, Response | Failed]:
+            return {place: answers[question.key] for place, question in enumerate(questions) if question.key in answers}
+
+        if missing:
+            asked, asked_questions = zip(*missing.values(), strict=True)
+            fresh: dict[int, Response | Failed] = {}
+            with self.handing_over(finished):
+                try:
+                    ask(self._answerer, asked, fresh)
+                finally:  # also what a call that was stopped had finished
+                    places = sorted(fresh)
+                    kept = self._kept([(asked[place], asked_questions[place], fresh[place]) for place in places])
+                    answers.update(zip((asked_questions[place].key for place in places), kept, strict=True))
+        return [answers[question.key] for question in questions]
+
+    @cached_property
+    def _answerer(self) -> object:
+        return self._model if self._audited is None else self._audited()
+
+    def _found(self, requests: Sequence[Request], questions: Sequence[Question]) -> dict[str, Response]:
+        """The replies that the store has, by key, those that other processes have added by now included."""
+        if not self._reuses:
+            return {}
+        found: dict[str, Response] = {}
+        for is_last in (False, True):
+            for request, question in zip(requests, questions, strict=True):
+                if question.key not in found and (response := self._stored(request, question)) is not None:
+                    found[question.key] = response
+            if is_last or all(question.key in found for question in questions):
+                return found
+            self._store.read_new()
+        return found
+
+    def _stored(self, request: Request, question: Question) -> Response | None:
+        kept = self._store.find(question)
+        if kept is None:
+            return None
+        try:
+            response = checked(self._model, request, kept.reply)
+        except ModelError:  # the line was made by somebody else
+            return None
+        return None if isinstance(response, RequestError) else replace(response, asked_at=kept.time)
+
+    def _kept(self, answered: Sequence[tuple[Request, Question, Response | Failed]]) -> list[Response | Failed]:
+        """The answers, those that could be kept with the time at which they were asked."""
+        keepable = [
+            (place, question, answer)
+            for place, (request, question, answer) in enumerate(answered)
+            if not isinstance(answer, RequestError) and is_keepable(request, answer)
+        ]
+        times = self._store.keep(self.identity.name, [(question, answer) for _, question, answer in keepable])
+        answers = [answer for _, _, answer in answered]
+        for (place, _, answer), asked_at in zip(keepable, times, strict=True):
+            answers[place] = replace(answer, asked_at=asked_at)
+        return answers
+
+    def _audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
+        """What the model's own audit found, as the store has it: the model runs only once something is missing."""
+        keys = tuple(Question(self._fingerprint, request).key for request in requests)
+        question = Question(self._fingerprint, AuditRequest(keys))
+        audit = cast("Callable[[Sequence[Request]], tuple[object, EngineUse]]", self._model.audit)  # type: ignore[attr-defined]
+        kept = self._store.find(question) if self._reuses else None
+        if kept is not None and isinstance(kept.reply, EngineUse):
+            return type(self)(self._model, self._store, audited=lambda: audit(requests)[0]), kept.reply
+        answerer, use = audit(requests)
+        self._store.keep(self.identity.name, [(question, use)])
+        return type(self)(self._model, self._store, audited=lambda: answerer), use
+
+
+class StoredBackgroundModel(StoredModel):
+    """The same of a model that answers in the background."""
+
+    _model: BackgroundModel
+
+    @property
+    def num_concurrent(self) -> int:
+        return self._model.num_concurrent
+
+    def submit(self, requests: Sequence[Request], /) -> list[Future[Response | Failed]]:
+        """See ``BackgroundModel``. A reply is in the store before its future has it."""
+        questions = [Question(self._fingerprint, request) for request in requests]
+        found = self._found(requests, questions)
+        missing = [place for place, question in enumerate(questions) if question.key not in found]
+        sent = self._model.submit([requests[place] for place in missing]) if missing else ()
+        if len(sent) != len(missing):
+            return list(sent)  # whoever asked says what is wrong
+        futures: list[Future[Response | Failed]] = [Future() for _ in requests]
+        for future, question in zip(futures, questions, strict=True):
+            if question.key in found:
+                future.set_result(found[question.key])
+        for place, inner in zip(missing, sent, strict=True):
+            self._pass_on(requests[place], questions[place], inner, futures[place])
+        return futures
+
+    def _pass_on(
+        self,
+        request: Request,
+        question: Question,
+        inner: Future[Response | Failed],
+        outer: Future[Response | Failed],
+    ) -> None:
+        def on_answered(_: Future[Response | Failed]) -> None:
+            if inner.cancelled():
+                outer.cancel()
+            elif not outer.set_running_or_notify_cancel():
+                return
+            elif (error := inner.exception()) is not None:
+                outer.set_exception(error)
+            else:
+                outer.set_result(self._checked_and_kept(request, question, inner.result()))
+
+        def on_cancelled(_: Future[Response | Failed]) -> None:
+            if outer.cancelled():
+                inner.cancel()
+
+        outer.add_done_callback(on_cancelled)
+        inner.add_done_callback(on_answered)
+
+    def _checked_and_kept(self, request: Request, question: Question, answer: Response | Failed) -> Response | Failed:
+        try:
+            return self._kept([(request, question, checked(self._model, request, answer))])[0]
+        except ModelError:
+            return answer  # whoever asked says what is wrong
