@@ -54,6 +54,9 @@ def _check(config: pytest.Config, settings: Settings) -> None:
     from pytest_llmeval.plugin.gate_options import check_gates, read_baseline
 
     check_gates(config, settings)
+    from pytest_llmeval.plugin.models.store import check_store
+
+    check_store(config, settings, is_run=is_run)
     if is_run and (settings.baseline is not None or settings.models):
         read_baseline(config, settings)
     if is_run and settings.report:
@@ -113,13 +116,14 @@ def header_lines(config: pytest.Config) -> list[str]:
         return []
     from pytest_llmeval.plugin.gate_options import describe_baseline
     from pytest_llmeval.plugin.models.loading import describe_models
+    from pytest_llmeval.plugin.models.store import describe_store
 
     try:
         lines = [f"llm-model: {line}" for line in describe_models(settings)]
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
-    described = describe_baseline(config)
-    return lines if described is None else [*lines, f"llm-baseline: {described}"]
+    described = {"llm-store": describe_store(config), "llm-baseline": describe_baseline(config)}
+    return [*lines, *(f"{name}: {text}" for name, text in described.items() if text is not None)]
 
 
 def send_collected(session: pytest.Session) -> None:

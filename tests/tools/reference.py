@@ -298,7 +298,7 @@ def _options() -> Iterator[str]:
     defaults = {field.name: field for field in dataclasses.fields(Settings)}
     rows = [
         (
-            f"`{option.flag}{'' if option.kind == 'flag' else f' {option.metavar}'}`",
+            f"`{option.flag}{_option_value(option)}`",
             f"`{option.ini}`",
             _option_type(option),
             _option_default(defaults[option.field or option.name]),
@@ -307,6 +307,12 @@ def _options() -> Iterator[str]:
         for option in OPTIONS
     ]
     yield from _table(("option", "ini", "type", "default", "meaning"), rows)
+
+
+def _option_value(option: Option) -> str:
+    if option.kind == "flag":
+        return ""
+    return f" {option.metavar}" if option.without_value is None else f" [{option.metavar}]"
 
 
 def _option_type(option: Option) -> str:

@@ -61,11 +61,12 @@ class SamplePairs:
 
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """A record's judgement with the values that are compared, its fingerprint and its cluster."""
+    """A record's judgement with the values that are compared, its fingerprint, its cluster, and when it was asked."""
 
     score: Score
     fingerprint: str | None
     cluster: str | None
+    asked_at: str | None = None
 
 
 def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, KeptRecord]]:
@@ -80,7 +81,7 @@ def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dic
         if group in kept:
             values = {name: record.values[name] for name in needed[group] if name in record.values}
             score = Score(status=record.status, values=values, not_measurable=record.not_measurable)
-            kept[group][record.id] = KeptRecord(score, record.fingerprint, record.cluster)
+            kept[group][record.id] = KeptRecord(score, record.fingerprint, record.cluster, record.asked_at)
     return kept
 
 
@@ -112,6 +113,7 @@ def pair_samples(
         raise Refusal("no sample that both reports scored")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
         notes.append(f"{counted(num_new)} left out, not in the baseline")
+    notes += _shared(scored, first, second)
     clusters = {sample_id: second[sample_id].cluster or first[sample_id].cluster for sample_id in scored}
     num_scored = sum(map(_is_scored, first.values())) + sum(map(_is_scored, second.values()))
     return SamplePairs(
@@ -121,6 +123,15 @@ def pair_samples(
         num_left_out=num_scored - 2 * len(scored),
         notes=tuple(notes),
     )
+
+
+def _shared(scored: Sequence[str], first: Mapping[str, KeptRecord], second: Mapping[str, KeptRecord]) -> Sequence[str]:
+    """Replies of a store that both reports used: two runs of one model that share them are not independent."""
+    both = ((first[sample_id].asked_at, second[sample_id].asked_at) for sample_id in scored)
+    num_shared = sum(one is not None and one == other for one, other in both)
+    if not num_shared:
+        return ()
+    return [f"{num_shared:,} of {counted(len(scored))} are judged on the baseline's own replies, from a store"]
 
 
 def num_unscored(summary: Summary) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -247,6 +248,7 @@ class SampleItem(pytest.Function):
             fingerprint=self.file.fingerprints[sample.id],
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
+            asked_at=_asked_at(responses),
         )
 
     def unscored(self, reason: str, model: object = None) -> Record:
@@ -354,6 +356,14 @@ def _phases(responses: Sequence[Response]) -> dict[str, Any]:
     if not written or len(prefill) < len(responses):
         return {}
     return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
+
+
+def _asked_at(responses: Sequence[Response]) -> str | None:
+    """When the last of them was asked; None where one of them is not in the store."""
+    times = [response.asked_at for response in responses if response.asked_at is not None]
+    if not times or len(times) < len(responses):
+        return None
+    return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="microseconds")
 
 
 def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pytest_llmeval.errors import LLMEvalError, ReportError
-from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, Kind, journal_path
 from pytest_llmeval.reporting.writers.targets import is_folder, write_report_file
@@ -21,17 +22,24 @@ class ReportWriter:
 
     :param targets: where the report goes, as the user named it.
     :param head: what is known of the session at its start, for the journal.
+    :param keeps: the records whose texts the report has: ``all``, ``wrong`` (and unscored) or ``none``.
     :param tell: takes a problem: a disk that fails costs texts or files, and not the session.
     """
 
     def __init__(
-        self, targets: Sequence[Path], head: Callable[[], Mapping[str, JSON]], tell: Callable[[str], None]
+        self,
+        targets: Sequence[Path],
+        head: Callable[[], Mapping[str, JSON]],
+        tell: Callable[[str], None],
+        *,
+        keeps: Literal["all", "wrong", "none"] = "all",
     ) -> None:
         self._given = tuple(targets)
         # A test that changes the current directory does not move the reports.
         self._targets = [path.absolute() for path in targets]
         self._head = head
         self._tell = tell
+        self._keeps = keeps
         self._journal: Journal | None = None
         self._was_begun = not targets
         self.written: list[Path] = []
@@ -55,9 +63,12 @@ class ReportWriter:
             self.journal.add_fact(kind, value)
 
     def add(self, record: Record) -> int | None:
-        """A record, with its texts. Its place in the journal, None where there is none."""
+        """A record, with its texts if they are wanted. Its place in the journal, None where there is none."""
         if self.journal is None:
             return None
+        if self._keeps == "none" or (self._keeps == "wrong" and record.status not in ("wrong", "unscored")):
+            # What is left of a reply without an answer is for the summary.
+            record = dataclasses.replace(without_texts(record), output=None)
         try:
             return self.journal.add(record)
         except JournalError as error:

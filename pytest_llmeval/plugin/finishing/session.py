@@ -20,7 +20,7 @@ from pytest_llmeval.reporting.report.assembly import merged_uses, with_suites
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
-from pytest_llmeval.reporting.report.report import Report, describe_environment
+from pytest_llmeval.reporting.report.report import Report, StoreUse, describe_environment
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact
@@ -52,11 +52,12 @@ class LLMSession:
         compared = settings.models if len(settings.models) > 1 else ()
         nodes = {node: model for model, node in model_nodes(compared).items()}
         self._gathered = Gathered(compared=compared, model_of_node=nodes)
-        self.writer = ReportWriter(settings.report, self._head, self._problem)
+        self.writer = ReportWriter(settings.report, self._head, self._problem, keeps=settings.report_records)
         self._wrong = WrongAnswers(config, settings, lambda: self._gathered.expected)
         self._places: dict[tuple[Group, str], int | None] = {}
         self.report: Report | None = None
         self.gates: tuple[GateResult, ...] = ()
+        self._store_problems: dict[str, None] = {}
         self._has_failed = False
         self._is_open = False
 
@@ -138,6 +139,8 @@ class LLMSession:
             if use.num_requests >= 1.1 * self._num_requests_written.get((name, process), 0):
                 self._num_requests_written[name, process] = use.num_requests
                 self.writer.add_fact("use", {"model": name, "process": process, **dataclasses.asdict(use)})
+        if payload.store_problem is not None:
+            self._store_problems[payload.store_problem] = None
         if payload.unrecorded is not None:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
@@ -247,6 +250,7 @@ class LLMSession:
                 suites=(),
                 records=records,
                 stopped=stopped,
+                store=self._store_use(records),
             ),
             gathered.groups(records),
             gathered.compared,
@@ -268,6 +272,13 @@ class LLMSession:
             problems=tuple(gathered.problems),
         )
         return self.report
+
+    def _store_use(self, records: Iterable[Record]) -> StoreUse | None:
+        store = self._settings.store
+        if store is None:
+            return None
+        started = self._started.isoformat(timespec="microseconds")
+        return StoreUse.of(str(store), records, started, "; ".join(self._store_problems) or None)
 
     def _explained(self, records: Iterable[Record]) -> set[str]:
         """The node ids whose failure a record tells."""

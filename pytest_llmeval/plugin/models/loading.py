@@ -19,6 +19,7 @@ from pytest_llmeval.models.registry import calling, check_model, check_model_arg
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
+from pytest_llmeval.plugin.models.store import store_of
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.process import runs_tests
 from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
@@ -171,7 +172,11 @@ def load_or_take(config: pytest.Config, model: str, device: str) -> Model:
     loaded = load_configured(config.stash[settings_key], model, device, shared_folder(config))
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
-    return loaded
+    if (store := store_of(config)) is None:
+        return loaded
+    from pytest_llmeval.inference.store.model import with_store
+
+    return with_store(loaded, store)
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.gate_results import GateMode
     from pytest_llmeval.suites.format.gate_rules import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
+    from pytest_llmeval.text.quantities import Quantity
 
 __all__ = [
     "OPTIONS",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 ReportPrompts: TypeAlias = Literal["none", "hash", "full"]
+ReportRecords: TypeAlias = Literal["all", "wrong", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,10 @@ class Settings:
     show_wrong: int | None = None
     report: tuple[Path, ...] = ()
     report_prompts: ReportPrompts = "full"
+    report_records: ReportRecords = "all"
+    store: Path | None = None
+    store_refresh: bool = False
+    store_max_age: Quantity | None = None
     gate: tuple[GivenGate, ...] = ()
     project_gate: tuple[GivenGate, ...] = ()
     baseline: Path | None = None
@@ -122,9 +128,16 @@ def add_options(parser: pytest.Parser) -> None:
         if option.kind == "flag":
             group.addoption(option.flag, dest=dest, action="store_true", default=None, help=option.help)
         else:
+            optional = {} if option.without_value is None else {"nargs": "?", "const": option.without_value}
             # Appending keeps a text option that was given twice from silently losing its first value.
             group.addoption(
-                option.flag, dest=dest, action="append", default=None, metavar=option.metavar, help=option.help
+                option.flag,
+                dest=dest,
+                action="append",
+                default=None,
+                metavar=option.metavar,
+                help=option.help,
+                **optional,
             )
         parser.addini(option.ini, f"{option.flag}: {option.help}", type=_INI_TYPES[option.kind], default=None)
 

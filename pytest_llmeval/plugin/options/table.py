@@ -20,6 +20,8 @@ class Option:
     """One option. ``parse`` turns its text into a value (by default a flag's) and raises ``ValueError`` saying what is
     expected.
 
+    ``without_value`` is what it means on the command line without a value, where it needs none.
+
     ``field`` is its place in ``Settings``, where that is not its name. ``ini_field`` is the place of what the ini file
     says, where that does not give way to the command line but adds to it.
     """
@@ -30,6 +32,7 @@ class Option:
     ini_field: str | None = None
     metavar: str = "VALUE"
     kind: Literal["text", "number", "flag", "list"] = "text"
+    without_value: str | None = None
     parse: Callable[[str], Any] = parsers.flag
 
     @property
@@ -170,6 +173,33 @@ OPTIONS: tuple[Option, ...] = (
         metavar="HOW",
         parse=parsers.one_of("none", "hash", "full"),
         help="Prompts in the report: none, hash or full (the default).",
+    ),
+    Option(
+        name="report_records",
+        metavar="WHICH",
+        parse=parsers.one_of("all", "wrong", "none"),
+        help="Samples whose texts (question, prompt, reply, answer) the report has: all (the default), wrong (the "
+        "wrong and unscored ones) or none. It has the numbers of all.",
+    ),
+    Option(
+        name="store",
+        metavar="FOLDER",
+        parse=parsers.path,
+        without_value=".llmeval",
+        help="Keep the model's replies in this folder (default: .llmeval), and ask for none of them again. It holds "
+        "prompts and replies, whatever --llm-report-prompts says.",
+    ),
+    Option(
+        name="store_refresh",
+        kind="flag",
+        help="Ask for every reply anew, and replace those in the store.",
+    ),
+    Option(
+        name="store_max_age",
+        metavar="AGE",
+        parse=parsers.of("text.quantities:parse_age"),
+        help="Reuse replies of the store that are no older: 12h, 7d. Without it those of any age, but none of a model "
+        "that may have changed behind its name (a hosted one, Python code).",
     ),
     Option(
         name="gate",

@@ -9,7 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import reduce
 from itertools import accumulate
+from operator import add
 from typing import Any, overload
 
 from pytest_llmeval.errors import ReportError
@@ -114,6 +116,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         suites=(),
         records=ChainedRecords([report.records for report in reports]),
         stopped="; ".join(dict.fromkeys(report.stopped for report in reports if report.stopped)) or None,
+        store=reduce(add, stores) if (stores := [one.store for one in reports if one.store is not None]) else None,
     )
     merged = replace(
         with_suites(merged, _merged_groups(parts, groups, compared), compared, problems), problems=tuple(problems)

@@ -30,7 +30,8 @@ class Record:
     ``prefill_seconds`` of them went by until each reply's first token was there; ``num_decoded`` tokens came after.
     ``fingerprint`` hashes all that decides what the model is asked and how the reply is judged. ``cluster`` names what
     the sample shares with others (a passage), None where samples are independent of each other. ``not_measurable``
-    gives the reason for each metric that has no meaning for the sample, as ``Score`` does.
+    gives the reason for each metric that has no meaning for the sample, as ``Score`` does. ``asked_at``, of a session
+    with a store: when the last of its replies was asked for, ISO 8601 in UTC; of one that is reused, long ago.
     """
 
     suite: str
@@ -59,6 +60,7 @@ class Record:
     fingerprint: str | None = None
     cluster: str | None = None
     not_measurable: Mapping[str, str] = field(default_factory=dict)
+    asked_at: str | None = None
 
     @property
     def score(self) -> Score:
@@ -190,7 +192,8 @@ class Payload:
     """Everything that one test report carries from the process that ran the test to the one that writes the report.
 
     ``model`` is a ``ModelIdentity`` as a dict; ``engine`` how the log-likelihoods of the records' suite are computed;
-    ``use`` the name of a model behind a server, the process that asked it, and what that has sent to it by now.
+    ``use`` the name of a model behind a server, the process that asked it, and what that has sent to it by now;
+    ``store_problem`` why the process can keep no more replies.
     """
 
     records: tuple[Record, ...] = ()
@@ -199,6 +202,7 @@ class Payload:
     model: Mapping[str, JSON] | None = None
     engine: EngineUse | None = None
     use: tuple[str, str, ServerUse] | None = None
+    store_problem: str | None = None
 
     def encode(self) -> str:
         """As ASCII JSON; lone surrogates and NULs are escaped, and what JSON does not know becomes its text."""
@@ -211,12 +215,13 @@ class Payload:
                 self.model,
                 None if self.engine is None else asdict(self.engine),
                 None if self.use is None else [*self.use[:2], asdict(self.use[2])],
+                self.store_problem,
             ]
         )
 
     @classmethod
     def decode(cls, text: str) -> Payload:
-        records, unrecorded, suite, model, engine, use = json.loads(text)
+        records, unrecorded, suite, model, engine, use, store_problem = json.loads(text)
         return cls(
             records=tuple(_record_of(values) for values in records),
             unrecorded=None if unrecorded is None else Unrecorded(**unrecorded),
@@ -224,6 +229,7 @@ class Payload:
             model=model,
             engine=None if engine is None else EngineUse(**engine),
             use=None if use is None else (use[0], use[1], ServerUse(**use[2])),
+            store_problem=store_problem,
         )
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "Comparison",
     "Phases",
     "Report",
+    "StoreUse",
     "SuiteReport",
     "Summary",
     "check_known",
@@ -130,6 +131,52 @@ class Averages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUse:
+    """What a session with a store (``--llm-store``) did not ask for.
+
+    ``num_reused`` of ``num_samples`` samples got all replies from the store; these were asked for from ``oldest`` to
+    ``newest`` (ISO 8601 in UTC). ``problem`` is why replies could no longer be kept.
+    """
+
+    folder: str
+    num_samples: int
+    num_reused: int
+    oldest: str | None = None
+    newest: str | None = None
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, folder: str, records: Iterable[Record], started: str, problem: str | None = None) -> StoreUse:
+        """Of a session that ``started`` then: what was asked for before is reused."""
+        num_samples = 0
+        times: list[str] = []
+        for record in records:
+            num_samples += 1
+            if record.asked_at is not None and record.asked_at < started:
+                times.append(record.asked_at)
+        return cls(
+            folder=folder,
+            num_samples=num_samples,
+            num_reused=len(times),
+            oldest=min(times, default=None),
+            newest=max(times, default=None),
+            problem=problem,
+        )
+
+    def __add__(self, other: StoreUse) -> StoreUse:
+        """Of two parts of a run."""
+        problems = dict.fromkeys(filter(None, (self.problem, other.problem)))
+        return StoreUse(
+            folder=", ".join(dict.fromkeys((self.folder, other.folder))),
+            num_samples=self.num_samples + other.num_samples,
+            num_reused=self.num_reused + other.num_reused,
+            oldest=min(filter(None, (self.oldest, other.oldest)), default=None),
+            newest=max(filter(None, (self.newest, other.newest)), default=None),
+            problem="; ".join(problems) or None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The whole session.
 
@@ -140,7 +187,8 @@ class Report:
     recorded. ``stopped`` says why it ended early; ``problems`` are
     what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for; those of a
     session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when it was
-    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded.
+    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``store`` is None
+    for a session without one.
     """
 
     schema: int = SCHEMA_VERSION
@@ -159,6 +207,7 @@ class Report:
     comparisons: tuple[Comparison, ...] = ()
     averages: tuple[Averages, ...] = ()
     gates: tuple[GateResult, ...] = ()
+    store: StoreUse | None = None
     records: Sequence[Record] = field(repr=False)
 
     @property

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pytest_llmeval.reporting.terminal.tables import columns_of
 from pytest_llmeval.text.escaping import first_line, printable
+from pytest_llmeval.text.quantities import time_text
 from pytest_llmeval.types import ServerUse
 
 __all__ = ["LiveLine", "Progress", "background_texts", "loading_text", "progress_text", "shown_cost"]
@@ -39,7 +40,7 @@ class Progress:
 def loading_text(model: str, elapsed_s: float, width: int) -> str:
     """What the line says while a model loads, for ``elapsed_s`` seconds by now, in at most ``width`` columns."""
     name = _shown(model)
-    return _fitted([f"loading {name}: {_duration(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"], width)
+    return _fitted([f"loading {name}: {time_text(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"], width)
 
 
 def progress_text(progress: Progress, width: int) -> str:
@@ -52,7 +53,7 @@ def progress_text(progress: Progress, width: int) -> str:
     if progress.num_done and progress.elapsed_s > 0:
         rate = progress.num_done / progress.elapsed_s
         left_s = max(progress.num_total - progress.num_done, 0) / rate
-        parts += [f", {_rate(rate)}", f", {_duration(left_s)} left"]
+        parts += [f", {_rate(rate)}", f", {time_text(left_s)} left"]
     parts += [f", {text}" for text in progress.background]
     return _fitted(parts, width)
 
@@ -83,18 +84,6 @@ def _rate(per_second: float) -> str:
     if per_second < 0.1:
         return f"{60 * per_second:.2g} samples/min"
     return f"{per_second:,.0f} samples/s" if per_second >= 100 else f"{per_second:.3g} samples/s"
-
-
-def _duration(seconds: float) -> str:
-    """Two units at most: ``12 s``, ``3 min 20 s``, ``2 h 05 min``, ``4 d 02 h``."""
-    minutes, rest = divmod(round(seconds), 60)
-    if not minutes:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    if not hours:
-        return f"{minutes} min {rest:02} s"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours:02} h" if days else f"{hours} h {minutes:02} min"
 
 
 def _fitted(parts: list[str], width: int) -> str:

@@ -15,6 +15,7 @@ from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase
 from pytest_llmeval.reporting.terminal.live_line import shown_cost
 from pytest_llmeval.reporting.terminal.metric_tables import category_lines, common_layout, suite_lines
 from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines
+from pytest_llmeval.reporting.terminal.store_lines import store_texts
 from pytest_llmeval.reporting.terminal.suite_texts import (
     category_section,
     count_texts,
@@ -32,7 +33,7 @@ __all__ = ["Terminal", "engine_lines", "model_texts", "summary_lines", "write_su
 
 _MAX_UNSCORED, _MAX_ALIKE = 20, 5
 """Samples that are shown, and those of one reason."""
-_URGENT = ("problem:", "could not be scored:", "stopped early")
+_URGENT = ("problem:", "could not be scored:", "stopped early", "store: replies could")
 
 
 class Terminal(Protocol):
@@ -112,6 +113,8 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         yield f"stopped early ({printable(report.stopped)}): these numbers cover only what had run"
     if timing := [*_speed(report), *latency_lines(report.suites, names, width=width)]:
         yield from ("", *timing)
+    for text in store_texts(report):
+        yield from wrapped_lines(printable(text), width=width, indent="  ")
     yield from _server_lines(report.models)
     yield from engine_lines([(name, suite.engine) for name, suite in suites if suite.engine is not None])
     if report.gates:
@@ -163,7 +166,8 @@ def _speed(report: Report) -> Iterator[str]:
     num_tokens = sum(suite.num_tokens for suite in report.suites)
     seconds = sum(suite.seconds for suite in report.suites)
     whose = "of the model's time"
-    if seconds > report.seconds and any(map(use_of_model, report.models)):
+    is_reused = report.store is not None and report.store.num_reused > 0
+    if seconds > report.seconds and not is_reused and any(map(use_of_model, report.models)):
         seconds, whose = report.seconds, "from start to end"  # a server answers many at once
     if not num_samples or not num_tokens or seconds <= 0:
         return

@@ -13,6 +13,7 @@ from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
+from pytest_llmeval.reporting.terminal.store_lines import store_texts
 from pytest_llmeval.reporting.terminal.suite_texts import (
     category_section,
     count_texts,
@@ -76,6 +77,9 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     yield ""
     if report.stopped:
         yield f"Stopped early ({markdown_text(report.stopped)}): these numbers cover only what had run."
+        yield ""
+    for text in store_texts(report):
+        yield markdown_text(f"{text[0].upper()}{text[1:]}.")
         yield ""
     if report.gates:
         yield from _gates(report.gates, names)

@@ -1,0 +1,86 @@
+"""The session's store of replies: ``--llm-store``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.plugin.options.settings import Settings, settings_key, was_given
+from pytest_llmeval.text.quantities import size_text, time_text
+
+if TYPE_CHECKING:
+    from pytest_llmeval.inference.store.folder import Store
+
+__all__ = ["check_store", "describe_store", "new_problem", "store_of"]
+
+_store_key = pytest.StashKey["Store"]()
+_told_key = pytest.StashKey[bool]()
+
+
+def store_of(config: pytest.Config) -> Store | None:
+    """This process's way to the store, opened on first use; None without ``--llm-store``. Raises ``OptionError``."""
+    folder = _folder(config)
+    if folder is None:
+        return None
+    if _store_key not in config.stash:
+        from pytest_llmeval.inference.store.folder import Store
+
+        settings = config.stash[settings_key]
+        max_age_s = None if settings.store_max_age is None else settings.store_max_age.value
+        store = Store(folder, refresh=settings.store_refresh, max_age_s=max_age_s)
+        config.stash[_store_key] = store
+        config.add_cleanup(store.close)
+    return config.stash[_store_key]
+
+
+def _folder(config: pytest.Config) -> Path | None:
+    """Absolute: a test that changes the current directory does not move the store."""
+    store = config.stash[settings_key].store
+    return None if store is None else config.invocation_params.dir / store.expanduser()
+
+
+def check_store(config: pytest.Config, settings: Settings, *, is_run: bool) -> None:
+    """Refuse, before anything runs, a folder that cannot be the store. Raises ``OptionError``."""
+    folder = _folder(config)
+    for name in ("store_refresh", "store_max_age"):
+        if folder is None and was_given(config, name):
+            raise OptionError(f"--llm-{name.replace('_', '-')} is about a store: give --llm-store as well")
+    if folder is not None and is_run:
+        from pytest_llmeval.inference.store.folder import prepare_folder
+
+        prepare_folder(folder)
+
+
+def describe_store(config: pytest.Config) -> str | None:
+    """What the store holds before the session, for the header; None without one."""
+    folder, settings = _folder(config), config.stash[settings_key]
+    if folder is None:
+        return None
+    from pytest_llmeval.inference.store.folder import data_files
+
+    try:
+        found = [path.stat() for path in data_files(folder)]
+    except OSError:  # nothing runs, and there is none yet
+        found = []
+    what = "empty"
+    if found:
+        age_s = max(0.0, time.time() - max(one.st_mtime for one in found))
+        what = f"{size_text(sum(one.st_size for one in found))}, last written {time_text(age_s)} ago"
+    if settings.store_refresh:
+        what += "; everything is asked anew"
+    elif settings.store_max_age is not None:
+        what += f"; replies of up to {settings.store_max_age} are reused"
+    return f"{settings.store} ({what}); it keeps prompts and replies"
+
+
+def new_problem(config: pytest.Config) -> str | None:
+    """Why this process can keep no more replies, told once."""
+    store = config.stash.get(_store_key, None)
+    if store is None or store.problem is None or _told_key in config.stash:
+        return None
+    config.stash[_told_key] = True
+    return store.problem

@@ -1,0 +1,40 @@
+"""What a session has reused of its store, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.text.quantities import time_text
+
+__all__ = ["store_texts"]
+
+
+def store_texts(report: Report) -> Iterator[str]:
+    """How many samples were not asked anew and how old their replies are, then what is odd. Not yet ``printable``."""
+    store = report.store
+    if store is None:
+        return
+    text = f"store {store.folder}: {store.num_reused:,} of {store.num_samples:,} samples reused"
+    if store.oldest is not None and store.newest is not None:
+        ages = list(dict.fromkeys(_age(report.created, asked_at) for asked_at in (store.newest, store.oldest)))
+        text += f", asked {' to '.join(ages)} before this session; times and speed are those of then"
+    yield text
+    for model in report.models:
+        details = model.get("details")
+        stored = details.get("store") if isinstance(details, Mapping) else None
+        if stored is None:
+            yield f"store: {model['name']}: is not asked through the store"
+        elif isinstance(stored, str) and "not reused" in stored:
+            yield f"store: {model['name']}: {stored}; --llm-store-max-age 7d reuses those of the last 7 days"
+    if store.problem is not None:
+        yield f"store: replies could no longer be kept: {store.problem}"
+
+
+def _age(created: str, asked_at: str) -> str:
+    """Of a reply at the start of the session; nothing where one of the two is no time."""
+    try:
+        return time_text(max(0.0, (datetime.fromisoformat(created) - datetime.fromisoformat(asked_at)).total_seconds()))
+    except (TypeError, ValueError):
+        return asked_at
