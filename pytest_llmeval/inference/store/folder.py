@@ -30,14 +30,26 @@ from pytest_llmeval.inference.store.lines import (
     read_reply,
 )
 
-__all__ = ["IGNORE_FILE", "Store", "data_files", "lines_of", "new_name", "prepare_folder"]
+__all__ = [
+    "Store",
+    "create_file",
+    "data_files",
+    "lines_of",
+    "new_name",
+    "prepare_folder",
+    "temporary_files",
+    "write_whole",
+]
+
 
 _NAME = re.compile(r"replies-[0-9a-f]{16}\.jsonl")
 _TEMPORARY = re.compile(r"replies-[0-9a-f]{16}\.tmp")
-IGNORE_FILE = ".gitignore"
 _SYNC_AFTER = 64
 """Replies that come one by one reach the disk together: a power failure costs as many. A killed process loses none."""
+
 _MOST_OPEN = 32
+_LOOKING = 20
+"""Of the time since the last look at the folder, one part in so many may go into the next one."""
 _BUFFER_BYTES = 1 << 20
 
 
@@ -47,8 +59,19 @@ def new_name(suffix: str = ".jsonl") -> str:
 
 
 def data_files(folder: Path) -> list[Path]:
-    """The files of replies, in the order of their names. Raises ``OSError``."""
-    return sorted(folder / entry.name for entry in os.scandir(folder) if _NAME.fullmatch(entry.name))
+    """The files of replies, in the order of their names; links are not followed. Raises ``OSError``."""
+    return _files(folder, _NAME)
+
+
+def temporary_files(folder: Path) -> list[Path]:
+    """What a killed process has left unfinished. Raises ``OSError``."""
+    return _files(folder, _TEMPORARY)
+
+
+def _files(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    with os.scandir(folder) as entries:
+        found = [entry.name for entry in entries if name.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
+    return [folder / name for name in sorted(found)]
 
 
 def prepare_folder(folder: Path) -> None:
@@ -61,14 +84,14 @@ def prepare_folder(folder: Path) -> None:
             if "::" in folder.name or folder.suffix in (".py", ".yaml", ".yml"):
                 raise OptionError(f"--llm-store {folder}: looks like a test, not like a folder; {_HINT}")
             folder.mkdir(parents=True, mode=0o700)
-            (folder / IGNORE_FILE).write_text("*\n", encoding="ascii")  # it holds prompts
+            folder.joinpath(".gitignore").write_text("*\n", encoding="ascii")  # it holds prompts
         elif not folder.is_dir():
             raise OptionError(f"--llm-store {folder}: it is a file, expected a folder; {_HINT}")
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            if not (entry.name == IGNORE_FILE or _NAME.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name)):
-                raise OptionError(f"--llm-store {folder}: it is no store of replies (it holds {entry.name}); {_HINT}")
+        for name in sorted(os.listdir(folder)):
+            if not (name.startswith(".") or _NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)):
+                raise OptionError(f"--llm-store {folder}: it is no store of replies (it holds {name}); {_HINT}")
         probe = folder / new_name(".tmp")
-        _create(probe).close()
+        create_file(probe).close()
         probe.unlink()
     except OSError as error:
         raise OptionError(f"--llm-store {folder}: cannot be written: {error.strerror or error}") from None
@@ -77,11 +100,18 @@ def prepare_folder(folder: Path) -> None:
 _HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
 
 
-def _create(path: Path) -> FileIO:
+def create_file(path: Path) -> FileIO:
     """A new file for this user alone, unbuffered: what is written is with the kernel, and survives this process."""
     return FileIO(
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600), "ab"
     )
+
+
+def write_whole(file: FileIO, data: bytes) -> None:
+    """Write in one call, unless the system takes only a part. Raises ``OSError``."""
+    written = 0
+    while written < len(data):
+        written += file.write(memoryview(data)[written:]) or 0
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
@@ -135,12 +165,21 @@ class Store:
         self._own_number = -1
         self._process = os.getpid()
         self._num_unsynced = 0
+        self._next_look = 0.0
         self.read_new()
         if refresh:
             self._rows.clear()
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def look_again(self) -> None:
+        """``read_new``, where it would not take much of the time: of slow disks not each time."""
+        started = time.monotonic()
+        if started >= self._next_look:
+            self.read_new()
+            ended = time.monotonic()
+            self._next_look = ended + _LOOKING * (ended - started)
 
     def read_new(self) -> None:
         """Take in what other processes have added since."""
@@ -236,9 +275,7 @@ class Store:
             assert self._own is not None
             offset = self._ends[self._own_number]
             try:
-                written = 0
-                while written < len(data):
-                    written += self._own.write(data[written:]) or 0
+                write_whole(self._own, data)
             except OSError:
                 with suppress(OSError):
                     self._own.truncate(offset)
@@ -253,7 +290,7 @@ class Store:
         if self._own is not None:
             self._own.close()
         path = self.folder / new_name()
-        self._own = _create(path)
+        self._own = create_file(path)
         self._own_number = self._number_of(path)
 
     def _sync(self) -> None:

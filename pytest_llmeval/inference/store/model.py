@@ -68,6 +68,8 @@ class StoredModel(Backend):
         self._audited = audited
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_model":  # of an object that is being made
+            raise AttributeError(name)
         found = getattr(self._model, name)
         return self._audit if name == "audit" else found
 
@@ -162,7 +164,7 @@ class StoredModel(Backend):
                     found[question.key] = response
             if is_last or all(question.key in found for question in questions):
                 return found
-            self._store.read_new()
+            self._store.look_again()
         return found
 
     def _stored(self, request: Request, question: Question) -> Response | None:

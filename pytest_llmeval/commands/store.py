@@ -1,0 +1,160 @@
+"""``llmeval store``: the replies that ``--llm-store`` has kept."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_llmeval.commands.output import say, write_out
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.text.quantities import Quantity, parse_age, parse_size, size_text
+
+if TYPE_CHECKING:
+    from pytest_llmeval.inference.store.upkeep import Entry, Survey
+
+__all__ = ["add_parser", "run"]
+
+_READABLE_BY_OTHERS = 0o077
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "store",
+        help="show, check or clear the replies that --llm-store has kept",
+        description="Show what a store of replies holds, verify each line, compact it (leave the newest reply to each "
+        "question) or clear replies by age, size or model. A store holds prompts and replies, whatever "
+        "--llm-report-prompts says. While a session writes to it, its files stay.",
+        epilog="Exit codes: 0; 1 if a line is damaged (verify), or if it cannot be done; 2 for a usage error.",
+    )
+    parser.add_argument("action", choices=("show", "verify", "compact", "clear"), help="what to do")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(".llmeval"), help="the store; default: .llmeval")
+    parser.add_argument(
+        "--older-than", metavar="AGE", type=_typed(parse_age), help="clear replies that are older: 30d, 12h"
+    )
+    parser.add_argument(
+        "--max-size", metavar="SIZE", type=_typed(parse_size), help="clear the oldest until no more is left: 500MB"
+    )
+    parser.add_argument("--model", metavar="NAME", help="clear replies of this model only, named as show names it")
+    parser.add_argument("--all", action="store_true", help="clear all replies")
+    parser.set_defaults(run=run)
+
+
+def _typed(parse: Callable[[str], Quantity]) -> Callable[[str], Quantity]:
+    def typed(text: str) -> Quantity:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}, found {text!r}") from None
+
+    return typed
+
+
+def run(options: argparse.Namespace) -> int:
+    folder: Path = options.folder
+    if not folder.is_dir():
+        raise LLMEvalError(f"there is no store {folder}")
+    selects = options.older_than or options.max_size or options.model is not None or options.all
+    if selects and options.action != "clear":
+        raise LLMEvalError("--older-than, --max-size, --model and --all are for clear")
+    match options.action:
+        case "show":
+            return _show(folder)
+        case "verify":
+            return _verify(folder)
+        case "compact":
+            return _clear(folder, lambda found: set())
+    if not selects:
+        raise LLMEvalError("clear needs --older-than, --max-size, --model or --all")
+    return _clear(folder, lambda found: _chosen(found, options))
+
+
+def _show(folder: Path) -> int:
+    from pytest_llmeval.inference.store.upkeep import survey
+
+    found = survey(folder)
+    write_out(f"{printable(line)}\n" for line in _shown(folder, found))
+    return 0
+
+
+def _shown(folder: Path, found: Survey) -> Iterator[str]:
+    yield f"{folder}: {_counted(len(found.entries), 'reply', 'replies')}, {_size(found)}"
+    by_model: dict[str, list[Entry]] = {}
+    for entry in found.entries:
+        by_model.setdefault(entry.name, []).append(entry)
+    for name, own in sorted(by_model.items()):
+        size = size_text(sum(entry.size for entry in own))
+        times = [entry.time for entry in own]
+        yield f"  {name}: {len(own):,}, {size}, asked {_date(min(times))} to {_date(max(times))}"
+    if found.num_replaced:
+        yield f"{found.num_replaced:,} more were replaced by newer ones: llmeval store compact removes them"
+    if found.num_damaged:
+        yield f"{_counted(found.num_damaged, 'damaged line')}: llmeval store verify names them"
+    if found.num_torn:
+        yield f"{_counted(found.num_torn, 'file')} with an unfinished end, as a killed process leaves it"
+    if any(path.stat().st_mode & _READABLE_BY_OTHERS for path in found.sizes):
+        yield "others may read its files"
+    yield "it holds prompts and replies, whatever --llm-report-prompts says"
+
+
+def _size(found: Survey) -> str:
+    return f"{size_text(sum(found.sizes.values()))} in {_counted(len(found.sizes), 'file')}"
+
+
+def _counted(number: int, one: str, several: str = "") -> str:
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def _date(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).isoformat(" ", timespec="minutes").removesuffix("+00:00")
+
+
+def _verify(folder: Path) -> int:
+    from pytest_llmeval.inference.store.upkeep import damages, survey
+
+    found = list(damages(folder))
+    for damage in found:
+        say("store", damage)
+    whole = survey(folder)
+    torn = f", {_counted(whole.num_torn, 'unfinished end')}" if whole.num_torn else ""
+    damaged = f"{_counted(len(found), 'damaged line')}{torn}"
+    write_out(f"{folder}: {_counted(len(whole.entries), 'reply', 'replies')}, {damaged}\n")
+    return 1 if found else 0
+
+
+def _clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> int:
+    from pytest_llmeval.inference.store.upkeep import clear, survey
+
+    found = survey(folder)
+    gone = choose(found)
+    num_grown = clear(folder, found, lambda entry: entry not in gone)
+    left = survey(folder)
+    removed = _counted(len(gone), "reply", "replies")
+    write_out(f"{folder}: {removed} cleared, {len(left.entries):,} left; {_size(found)} -> {_size(left)}\n")
+    if num_grown:
+        say("store", f"{_counted(num_grown, 'file')} stayed, as a session is writing to it: run this again later")
+    return 0
+
+
+def _chosen(found: Survey, options: argparse.Namespace) -> set[Entry]:
+    """What ``clear`` is to remove: all of a model's, or the oldest of them."""
+    candidates = [entry for entry in found.entries if options.model in (None, entry.name)]
+    if not candidates and options.model is not None:
+        names = ", ".join(sorted({entry.name for entry in found.entries})) or "none"
+        raise LLMEvalError(f"the store has no replies of {options.model!r}; its models: {names}")
+    if options.older_than is None and options.max_size is None:
+        return set(candidates)
+    gone: set[Entry] = set()
+    if options.older_than is not None:
+        latest = datetime.now(UTC).timestamp() - options.older_than.value
+        gone.update(entry for entry in candidates if entry.time < latest)
+    if options.max_size is not None:
+        size = sum(entry.size for entry in found.entries) - sum(entry.size for entry in gone)
+        for entry in sorted(candidates, key=lambda one: one.time):
+            if size > options.max_size.value and entry not in gone:
+                gone.add(entry)
+                size -= entry.size
+    return gone
