@@ -241,7 +241,7 @@ class Lookahead:
 
     def _ask(self, members: Sequence[Member], model: object) -> None:
         __tracebackhide__ = True
-        started = time.perf_counter()
+        started, started_at = time.perf_counter(), time.time()
         requests = [member.requests() for member in members]
         with nullcontext() if self.answering is None else self.answering(model, len(members)):
             answerer = self._audited(members[0].group, model)
@@ -255,7 +255,8 @@ class Lookahead:
         for member, own in zip(members, requests, strict=True):
             responses = [next(answers) for _ in own]
             answered = self._take(member, responses)
-            reported_s[member.key] = math.fsum(answer.seconds for answer in answered)
+            asked_now = (answer for answer in answered if answer.asked_at is None or answer.asked_at >= started_at)
+            reported_s[member.key] = math.fsum(answer.seconds for answer in asked_now)
         self.shares.share_out(time.perf_counter() - started, reported_s)
 
     def _take(self, member: Member, responses: Sequence[Response | Failed]) -> list[Response]:

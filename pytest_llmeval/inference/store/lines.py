@@ -139,8 +139,8 @@ def _request_to_json(request: StoredRequest) -> dict[str, Any]:
     """Every field, so that a field which is added later is in the key without further ado."""
     name = _NAMES[type(request)]
     made = {"kind": name, **{field: getattr(request, field) for field in _FIELDS[type(request)]}}
-    if isinstance(request, GenerateRequest):  # a suite may say 1 for 1.0
-        made["temperature"], made["top_p"] = float(request.temperature), float(request.top_p)
+    if isinstance(request, GenerateRequest):  # a suite may say 1 for 1.0, or -0.0
+        made["temperature"], made["top_p"] = request.temperature + 0.0, request.top_p + 0.0
     return made
 
 

@@ -196,7 +196,7 @@ class StoredModel(Backend):
         question = Question(self._fingerprint, AuditRequest(keys))
         audit = cast("Callable[[Sequence[Request]], tuple[object, EngineUse]]", self._model.audit)  # type: ignore[attr-defined]
         kept = self._store.find(question) if self._reuses else None
-        if kept is not None and isinstance(kept.reply, EngineUse):
+        if kept is not None and isinstance(kept.reply, EngineUse) and kept.reply.engine in ("tree", "plain"):
             return type(self)(self._model, self._store, audited=lambda: audit(requests)[0]), kept.reply
         answerer, use = audit(requests)
         self._store.keep(self.identity.name, [(question, use)])

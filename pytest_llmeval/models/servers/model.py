@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias, TypeVar, cast
@@ -39,6 +40,7 @@ __all__ = ["ServerModel"]
 _R = TypeVar("_R", bound=Response)
 _Answers: TypeAlias = "dict[int, Response | Failed]"
 
+_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
 _PORTION = 64
 """Requests that are encoded together; those of one sample stand side by side."""
 _NUM_ENCODERS = 4
@@ -76,6 +78,15 @@ class ServerModel(Backend):
         version = f" {found.found.version}" if found.found.version else ""
         replicas = f", {number} replicas" if number > 1 else ""
         return f"{found.dialect.name}{version}, {found.found.model}{replicas}; {self.verdict.summary()}"
+
+    @property
+    def why_weights_may_change(self) -> str | None:
+        """Why the model may be another one the next time, though the server says the same; None where it cannot.
+
+        A digest is made from the weights. A name or a path stays when others are put in their place.
+        """
+        build = self._replicas.members[0].found.build or ""
+        return None if _DIGEST.fullmatch(build) else "the server does not say which weights its model has"
 
     @property
     def num_concurrent(self) -> int:

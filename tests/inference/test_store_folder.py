@@ -1,0 +1,217 @@
+"""The folder of kept replies: what one process has written, any other finds, whatever happened to the first."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import OptionError
+from pytest_llmeval.inference.store import folder as folders
+from pytest_llmeval.inference.store.folder import Store, data_files, prepare_folder
+from pytest_llmeval.inference.store.lines import MAX_LINE_BYTES, Line, Question, encode_line
+from pytest_llmeval.types import GenerateRequest, GenerateResponse
+from tests.properties import examples
+
+
+def question(text: str) -> Question:
+    return Question("m" * 64, GenerateRequest(text))
+
+
+def keep(store: Store, *pairs: tuple[str, str]) -> None:
+    store.keep("gpt", [(question(asked), GenerateResponse(text=text)) for asked, text in pairs])
+
+
+def found(store: Store, text: str) -> str | None:
+    line = store.find(question(text))
+    return None if line is None else getattr(line.reply, "text")  # noqa: B009
+
+
+def write_file(folder: Path, number: int, lines: Iterable[bytes]) -> Path:
+    path = folder / f"replies-{number:016x}.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def line(asked: str, text: str, time: float) -> bytes:
+    return encode_line(Line(question=question(asked), name="gpt", time=time, reply=GenerateResponse(text=text)))
+
+
+def test_what_one_store_keeps_the_next_finds(tmp_path: Path) -> None:
+    first = Store(tmp_path / "s")
+    keep(first, ("a", "1"), ("b", "2"))
+    assert found(first, "a") == "1"
+    first.close()
+    second = Store(tmp_path / "s")
+    assert [found(second, text) for text in "abc"] == ["1", "2", None]
+    assert len(second) == 2
+
+
+def test_another_process_is_seen_while_it_writes(tmp_path: Path) -> None:
+    one, other = Store(tmp_path / "s"), Store(tmp_path / "s")
+    keep(one, ("a", "1"))
+    assert found(other, "a") is None
+    other.read_new()
+    assert found(other, "a") == "1"
+    keep(one, ("b", "2"))
+    other.read_new()
+    assert found(other, "b") == "2"
+    assert len(data_files(tmp_path / "s")) == 1
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=4), st.data())
+def test_of_a_torn_file_all_that_was_whole_is_found(
+    tmp_path_factory: pytest.TempPathFactory, replies: list[str], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("torn")
+    lines = [line(str(number), text, 1.7e9 + number) for number, text in enumerate(replies)]
+    whole = b"".join(lines)
+    cut = data.draw(st.integers(0, len(whole)))
+    path = write_file(folder, 1, [whole[:cut]])
+    ends = [sum(map(len, lines[: number + 1])) for number in range(len(lines))]
+    store = Store(folder)
+    assert [found(store, str(n)) for n in range(len(lines))] == [
+        text if end <= cut else None for text, end in zip(replies, ends, strict=True)
+    ]
+    keep(store, ("more", "3"))
+    assert path.stat().st_size == cut, "nothing is written behind the end of another process"
+    again = Store(folder)
+    assert found(again, "more") == "3"
+    path.write_bytes(whole)  # it was not torn, but being written
+    again.read_new()
+    assert [found(again, str(n)) for n in range(len(lines))] == replies
+
+
+def test_a_damaged_line_hides_neither_its_neighbours_nor_an_older_reply(tmp_path: Path) -> None:
+    newer = bytearray(line("b", "new", 1.7e9 + 5))
+    newer[-20] ^= 1
+    write_file(tmp_path, 1, [line("a", "1", 1.7e9), bytes(newer), b"\xff not ours\n", line("c", "3", 1.7e9)])
+    write_file(tmp_path, 2, [line("b", "old", 1.7e9)])
+    store = Store(tmp_path)
+    assert [found(store, text) for text in "abc"] == ["1", "old", "3"]
+    assert store.num_damaged == 2
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
+def test_the_newest_reply_wins_whatever_the_files_are_called(tmp_path: Path, numbers: tuple[int, int]) -> None:
+    write_file(tmp_path, numbers[0], [line("a", "old", 1.7e9)])
+    write_file(tmp_path, numbers[1], [line("a", "new", 1.7e9 + 1)])
+    assert found(Store(tmp_path), "a") == "new"
+
+
+def test_a_clock_that_was_set_back_brings_no_old_reply_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Store(tmp_path / "s")
+    keep(first, ("a", "old"))
+    monkeypatch.setattr(folders.time, "time", lambda: 1.2e9)
+    keep(Store(tmp_path / "s", refresh=True), ("a", "new"))
+    assert found(Store(tmp_path / "s"), "a") == "new"
+
+
+def test_refresh_finds_only_what_was_asked_since(tmp_path: Path) -> None:
+    keep(Store(tmp_path / "s"), ("a", "old"), ("b", "old"))
+    store = Store(tmp_path / "s", refresh=True)
+    assert found(store, "a") is None
+    keep(store, ("a", "new"))
+    assert found(store, "a") == "new"
+    assert [found(Store(tmp_path / "s"), text) for text in "ab"] == ["new", "old"]
+
+
+@pytest.mark.parametrize(("age_s", "is_found"), [(3599, True), (3601, False), (-3599, True), (-3601, False)])
+def test_a_limit_of_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: int, is_found: bool) -> None:
+    """Ahead of the clock is the same as behind it: how old such a reply is, is not known."""
+    now = 1.7e9
+    write_file(tmp_path, 1, [line("a", "1", now - age_s)])
+    monkeypatch.setattr(folders.time, "time", lambda: now)
+    assert (found(Store(tmp_path, max_age_s=3600), "a") is not None) == is_found
+    assert found(Store(tmp_path), "a") == "1"
+
+
+def test_the_folder_is_for_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        keep(Store(tmp_path / "new" / "s"), ("a", "1"))
+    finally:
+        os.umask(before)
+    (file,) = data_files(tmp_path / "new" / "s")
+    assert stat.S_IMODE((tmp_path / "new" / "s").stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert (tmp_path / "new" / "s" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_session_that_keeps_nothing_leaves_no_file(tmp_path: Path) -> None:
+    Store(tmp_path / "s").close()
+    assert data_files(tmp_path / "s") == []
+    assert os.listdir(tmp_path / "s") == [".gitignore"]
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    suites.joinpath("boolq.yaml").touch()
+    for folder in (suites, suites / "boolq.yaml", tmp_path / "other.yaml"):
+        with pytest.raises(OptionError, match="--llm-store=FOLDER"):
+            prepare_folder(folder)
+    assert os.listdir(tmp_path) == ["suites"]
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    outside = write_file(tmp_path, 1, [line("a", "1", 1.7e9)])
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / outside.name).symlink_to(outside)
+    assert found(Store(tmp_path / "s"), "a") is None
+
+
+def test_a_full_disk_costs_replies_and_not_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "s")
+    keep(store, ("a", "1"))
+
+    def fail(file: Any, data: bytes) -> None:
+        os.write(file.fileno(), data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "write_whole", fail)
+        keep(store, ("b", "2"), ("c", "3"))
+    assert store.problem is not None
+    assert "No space left" in store.problem
+    (file,) = data_files(tmp_path / "s")
+    assert file.read_bytes().endswith(b"\n")
+    assert file.read_bytes().count(b"\n") == 1
+    assert [found(Store(tmp_path / "s"), text) for text in "ab"] == ["1", None]
+
+
+def test_a_file_that_was_cleared_away_is_begun_anew(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    keep(store, ("a", "1"))
+    (file,) = data_files(tmp_path / "s")
+    file.unlink()
+    keep(store, ("b", "2"))
+    assert [found(Store(tmp_path / "s"), text) for text in "ab"] == [None, "2"]
+
+
+def test_a_forked_process_has_a_file_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    keep(store, ("a", "1"))
+    child = os.fork()
+    if not child:
+        keep(store, ("b", "2"))
+        os._exit(0 if found(store, "a") == "1" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    keep(store, ("c", "3"))
+    assert len(data_files(tmp_path / "s")) == 2
+    assert [found(Store(tmp_path / "s"), text) for text in "abc"] == ["1", "2", "3"]
+
+
+def test_a_line_longer_than_any_reply_is_passed_over(tmp_path: Path) -> None:
+    write_file(tmp_path, 1, [b"x" * (MAX_LINE_BYTES + 5) + b"\n", line("a", "1", 1.7e9)])
+    store = Store(tmp_path)
+    assert found(store, "a") == "1"
+    assert store.num_damaged == 1

@@ -1,0 +1,218 @@
+"""What is kept of a reply, and under which key."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.inference.store.lines import (
+    AuditRequest,
+    Line,
+    Question,
+    decode_line,
+    encode_line,
+    fingerprint_of,
+    is_keepable,
+    read_head,
+    read_reply,
+)
+from pytest_llmeval.types import (
+    EngineUse,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    Message,
+    ModelIdentity,
+)
+from tests.properties import examples
+
+texts = st.text(st.characters(), max_size=20)  # lone surrogates too
+messages = st.builds(Message, role=st.sampled_from(("system", "user", "assistant")), content=texts)
+prompts = st.one_of(texts, st.lists(messages, min_size=1, max_size=3).map(tuple))
+counts = st.integers(0, 10**9)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+requests = st.one_of(
+    st.builds(LoglikelihoodRequest, prompts, texts),
+    st.builds(LoglikelihoodRollingRequest, texts, st.none() | counts),
+    st.builds(
+        GenerateRequest,
+        prompts,
+        max_tokens=counts,
+        stop=st.lists(texts, max_size=2).map(tuple),
+        temperature=finite,
+        seed=st.integers(),
+        top_p=finite,
+        epoch=counts,
+    ),
+)
+replies = st.one_of(
+    st.builds(LoglikelihoodResponse, loglikelihood=finite, num_tokens=counts, is_greedy=st.none() | st.booleans()),
+    st.builds(GenerateResponse, text=texts, num_tokens=counts, seconds=finite, prefill_seconds=st.none() | finite),
+)
+fingerprints = st.sampled_from(("a" * 64, "b" * 64))
+
+
+def line_of(request: Any, reply: Any, model: str = "a" * 64, time: float = 1.7e9) -> Line:
+    return Line(question=Question(model, request), name="gpt", time=time, reply=reply)
+
+
+def fitting_reply(request: object, reply: object) -> bool:
+    return isinstance(request, GenerateRequest) == isinstance(reply, GenerateResponse)
+
+
+@given(requests, requests, fingerprints, fingerprints)
+def test_equal_questions_have_one_key_and_others_have_others(one: Any, other: Any, model: str, second: str) -> None:
+    is_same = type(one) is type(other) and one == other and model == second
+    assert (Question(model, one).key == Question(second, other).key) == is_same
+
+
+@given(requests, st.data())
+def test_every_field_of_a_request_is_in_its_key(request: Any, data: st.DataObject) -> None:
+    other = data.draw(requests.filter(lambda found: type(found) is type(request)))
+    name = data.draw(st.sampled_from([field.name for field in fields(request)]))
+    changed = replace(request, **{name: getattr(other, name)})
+    assume(changed != request)
+    assert Question("m", changed).key != Question("m", request).key
+
+
+def test_a_whole_number_in_the_place_of_a_float_is_the_same_question() -> None:
+    assert (
+        Question("m", GenerateRequest("q", temperature=1)).key
+        == Question("m", GenerateRequest("q", temperature=1.0)).key
+    )
+
+
+@given(requests, replies, fingerprints)
+def test_a_line_gives_back_what_it_was_made_of(request: Any, reply: Any, model: str) -> None:
+    assume(fitting_reply(request, reply))
+    line = line_of(request, reply, model)
+    data = encode_line(line)
+    assert data.isascii()
+    assert data.count(b"\n") == 1
+    assert json.loads(data)["key"] == line.question.key
+    for found in (decode_line(data), read_reply(data, line.question)):
+        assert found.reply == reply
+        assert (found.question.key, found.question.text) == (line.question.key, line.question.text)
+        assert (found.name, found.time) == ("gpt", line.time)
+
+
+@settings(max_examples=examples(60))
+@given(requests, replies, st.data())
+def test_a_line_that_is_cut_or_changed_is_not_read(request: Any, reply: Any, data: st.DataObject) -> None:
+    assume(fitting_reply(request, reply))
+    line = line_of(request, reply)
+    whole = encode_line(line)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    place, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.sampled_from([1 << n for n in range(8)]))
+    changed = bytearray(whole)
+    changed[place] ^= bit
+    for damaged in (whole[:cut], bytes(changed)):
+        if damaged[18:] == whole[18:] and damaged[8:16] == whole[8:16]:
+            continue  # a brace or the checksum's name
+        assert read_head(damaged) is None
+        with pytest.raises(ValueError, match="it"):
+            read_reply(damaged, line.question)
+
+
+def test_another_questions_reply_is_refused() -> None:
+    """Also where the line says that it is the reply: its request is compared."""
+    asked, other = (Question("m" * 64, GenerateRequest(text)) for text in ("one", "two"))
+    reply = GenerateResponse(text="1")
+    line = encode_line(Line(question=other, name="n", time=1.7e9, reply=reply))
+    with pytest.raises(ValueError, match="another question's"):
+        read_reply(line, asked)
+    asked.text = other.text  # the request, under a key that is not its own
+    forged = encode_line(Line(question=asked, name="n", time=1.7e9, reply=reply))
+    with pytest.raises(ValueError, match="not that of its request"):
+        decode_line(forged)
+
+
+@pytest.mark.parametrize("time", [-5.0, 0.0, 1e9, 1e11])
+def test_times_beyond_all_clocks_are_moved(time: float) -> None:
+    data = encode_line(line_of(GenerateRequest("q"), GenerateResponse(text="a"), time=time))
+    assert 1e9 <= decode_line(data).time < 1e10
+
+
+def test_an_audit_is_kept_like_a_reply() -> None:
+    use = EngineUse(engine="tree", reason="full attention", num_audited=3, largest_difference=1e-6, tolerance=1e-4)
+    line = line_of(AuditRequest(("k1", "k2")), use)
+    assert read_reply(encode_line(line), line.question).reply == use
+    assert Question("m", AuditRequest(("k1",))).key != Question("m", AuditRequest(("k2",))).key
+
+
+IDENTITY = ModelIdentity(
+    name="gpt",
+    backend="huggingface",
+    revision="r",
+    dtype="float32",
+    device="cuda:0",
+    fingerprint="w",
+    details={"torch": "2.9", "urls": ["http://one/v1"], "self_test": {"largest_difference": 1e-6}},
+)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"backend": "server"},
+        {"revision": "s"},
+        {"dtype": "bfloat16"},
+        {"device": "cpu"},
+        {"fingerprint": "v"},
+        {"fingerprint": None},
+        {"details": {"torch": "2.10"}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_what_makes_another_model(changed: dict[str, Any]) -> None:
+    assert fingerprint_of(replace(IDENTITY, **changed)) != fingerprint_of(IDENTITY)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "./a/copy"},
+        {"device": "cuda:3"},
+        {"details": {"torch": "2.9", "urls": ["http://two/v1"]}},
+    ],
+    ids=["name", "number of the device", "place of the server"],
+)
+def test_what_makes_no_other_model(changed: dict[str, Any]) -> None:
+    assert fingerprint_of(replace(IDENTITY, **changed)) == fingerprint_of(IDENTITY)
+
+
+@pytest.mark.parametrize("changed", [{"name": "other"}, {"details": {"torch": "2.9", "urls": ["http://two/v1"]}}])
+def test_a_model_without_a_fingerprint_is_known_by_its_name_and_place(changed: dict[str, Any]) -> None:
+    unknown = replace(IDENTITY, fingerprint=None)
+    assert fingerprint_of(replace(unknown, **changed)) != fingerprint_of(unknown)
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "finish_reason", "is_whole"),
+    [(8, "length", True), (7, "length", False), (0, "length", True), (3, "stop", True), (9, "length", True)],
+)
+def test_a_text_that_ended_before_its_limit_is_cut(num_tokens: int, finish_reason: Any, is_whole: bool) -> None:
+    reply = GenerateResponse(text="a", finish_reason=finish_reason, num_tokens=num_tokens)
+    assert is_keepable(GenerateRequest("q", max_tokens=8), reply) == is_whole
+
+
+@pytest.mark.parametrize("number", [math.nan, -math.inf])
+def test_a_loglikelihood_that_is_no_number_is_not_kept(number: float) -> None:
+    reply = LoglikelihoodResponse(loglikelihood=number, num_tokens=1)
+    assert not is_keepable(LoglikelihoodRequest("a", "b"), reply)
+    with pytest.raises(ValueError, match="JSON"):
+        encode_line(line_of(LoglikelihoodRequest("a", "b"), reply))
+
+
+def test_the_time_of_asking_is_the_lines_own() -> None:
+    data = encode_line(line_of(GenerateRequest("q"), GenerateResponse(text="a", asked_at=5.0)))
+    assert "asked_at" not in json.loads(data)["reply"]
+    assert asdict(decode_line(data).reply)["asked_at"] is None

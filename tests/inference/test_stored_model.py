@@ -1,0 +1,344 @@
+"""A model that is asked through a store: what was asked before does not reach it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.inference.dispatch import ask, received
+from pytest_llmeval.inference.store.folder import Store
+from pytest_llmeval.inference.store.model import StoredModel, with_store
+from pytest_llmeval.models.base import Backend
+from pytest_llmeval.models.guessing import GuessingModel
+from pytest_llmeval.types import (
+    EngineUse,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    ModelIdentity,
+    Request,
+)
+
+
+class Counting:
+    """Counts the requests that reach it. Every reply is another one."""
+
+    def __init__(self, fingerprint: str | None = "weights", answer: Callable[[Any], Any] | None = None) -> None:
+        self.identity = ModelIdentity(name="counting", backend="test", fingerprint=fingerprint)
+        self.calls: list[list[Any]] = []
+        self._answer = answer
+        self._number = 0
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[Any]:
+        self.calls.append(list(requests))
+        return [self.reply(request) for request in requests]
+
+    def reply(self, request: Any) -> Any:
+        self._number += 1
+        if self._answer is not None:
+            return self._answer(request)
+        return GenerateResponse(text=f"{self._number}", num_tokens=1, seconds=0.5)
+
+    def loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse]:
+        self.calls.append(list(requests))
+        return [LoglikelihoodResponse(loglikelihood=-1.0 - n, num_tokens=2) for n, _ in enumerate(requests)]
+
+    def loglikelihood_rolling(self, requests: Sequence[LoglikelihoodRollingRequest]) -> list[LoglikelihoodResponse]:
+        self.calls.append(list(requests))
+        return [LoglikelihoodResponse(loglikelihood=-3.0, num_tokens=len(request.text)) for request in requests]
+
+
+def stored(model: object, folder: Path, **options: Any) -> Any:
+    return with_store(model, Store(folder / "store", **options))  # type: ignore[arg-type]
+
+
+def texts(answers: Sequence[Any]) -> list[str]:
+    return [answer.text for answer in answers]
+
+
+REQUESTS: list[Request] = [
+    GenerateRequest("one"),
+    LoglikelihoodRequest("one", " two"),
+    LoglikelihoodRollingRequest("one two"),
+    GenerateRequest("two"),
+    LoglikelihoodRequest("one", " three"),
+]
+
+
+def test_requests_of_each_kind_reach_the_model_once(tmp_path: Path) -> None:
+    model = Counting()
+    first = ask(stored(model, tmp_path), REQUESTS)
+    assert [len(call) for call in model.calls] == [2, 1, 2], "as without a store: one call for each kind"
+    again = Counting()
+    assert ask(stored(again, tmp_path), REQUESTS) == first
+    assert again.calls == []
+
+
+def test_what_is_missing_is_asked_in_one_call_in_its_order(tmp_path: Path) -> None:
+    ask(stored(Counting(), tmp_path), [GenerateRequest("b"), GenerateRequest("d")])
+    model = Counting()
+    answers = ask(stored(model, tmp_path), [GenerateRequest(text) for text in "abcdea"])
+    assert model.calls == [[GenerateRequest(text) for text in "ace"]]
+    assert texts(answers) == ["1", "1", "2", "2", "3", "1"]
+
+
+def test_a_reply_says_when_it_was_asked_and_keeps_its_time(tmp_path: Path) -> None:
+    (first,) = ask(stored(Counting(), tmp_path), [GenerateRequest("a")])
+    (second,) = ask(stored(Counting(), tmp_path), [GenerateRequest("a")])
+    assert first.asked_at is not None  # type: ignore[union-attr]
+    assert second == first
+    assert second.seconds == 0.5  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"prompt": "other"},
+        {"max_tokens": 5},
+        {"stop": ("\n",)},
+        {"temperature": 0.5},
+        {"seed": 1},
+        {"top_p": 0.9},
+        {"epoch": 1},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_other_settings_seeds_and_epochs_are_other_questions(tmp_path: Path, changed: dict[str, Any]) -> None:
+    ask(stored(Counting(), tmp_path), [GenerateRequest("q")])
+    model = Counting()
+    ask(stored(model, tmp_path), [GenerateRequest(**{"prompt": "q", **changed})])
+    assert len(model.calls) == 1
+
+
+def test_repeats_of_one_question_are_not_collapsed(tmp_path: Path) -> None:
+    epochs = [GenerateRequest("q", temperature=1.0, epoch=epoch) for epoch in range(4)]
+    first = texts(ask(stored(Counting(), tmp_path), epochs))
+    assert len(set(first)) == 4
+    assert texts(ask(stored(Counting(), tmp_path), epochs)) == first
+
+
+def test_another_model_is_asked(tmp_path: Path) -> None:
+    ask(stored(Counting("weights"), tmp_path), [GenerateRequest("q")])
+    other = Counting("finetuned")
+    ask(stored(other, tmp_path), [GenerateRequest("q")])
+    assert len(other.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        RequestError("429"),
+        RequestError("the reply was ended by the server: content_filter"),
+        GenerateResponse(text="The ans", finish_reason="length", num_tokens=3),
+    ],
+    ids=["error", "content filter", "cut"],
+)
+def test_what_is_no_reply_is_asked_again(tmp_path: Path, reply: Any) -> None:
+    failed = ask(stored(Counting(answer=lambda _: reply), tmp_path), [GenerateRequest("q")])
+    assert failed == [reply]
+    assert texts(ask(stored(Counting(), tmp_path), [GenerateRequest("q")])) == ["1"]
+
+
+def test_a_none_is_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="NoneType"):
+        ask(stored(Counting(answer=lambda _: None), tmp_path), [GenerateRequest("q")])
+    assert texts(ask(stored(Counting(), tmp_path), [GenerateRequest("q")])) == ["1"]
+
+
+def test_an_old_failure_does_not_hide_a_newer_success_nor_the_other_way_round(tmp_path: Path) -> None:
+    ask(stored(Counting(answer=lambda _: RequestError("500")), tmp_path), [GenerateRequest("q")])
+    ask(stored(Counting(), tmp_path), [GenerateRequest("q")])
+    refreshed = stored(Counting(answer=lambda _: RequestError("500")), tmp_path, refresh=True)
+    ask(refreshed, [GenerateRequest("q")])
+    model = Counting()
+    assert texts(ask(stored(model, tmp_path), [GenerateRequest("q")])) == ["1"]
+    assert model.calls == []
+
+
+def test_the_empty_log_of_a_killed_retry_hides_nothing(tmp_path: Path) -> None:
+    first = ask(stored(Counting(), tmp_path), [GenerateRequest("q")])
+    (tmp_path / "store" / f"replies-{'f' * 16}.jsonl").touch()
+    model = Counting()
+    assert ask(stored(model, tmp_path), [GenerateRequest("q")]) == first
+    assert model.calls == []
+
+
+def test_an_empty_text_is_a_reply(tmp_path: Path) -> None:
+    ask(stored(Counting(answer=lambda _: GenerateResponse(text="")), tmp_path), [GenerateRequest("q")])
+    model = Counting()
+    assert texts(ask(stored(model, tmp_path), [GenerateRequest("q")])) == [""]
+    assert model.calls == []
+
+
+class Stopping(Backend):
+    """Answers half of what it is asked, and dies."""
+
+    identity = ModelIdentity(name="stopping", backend="test", fingerprint="weights")
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> Any:
+        finished = {place: GenerateResponse(text=f"{place}") for place in range(len(requests) // 2)}
+        with self.handing_over(lambda: finished):
+            raise KeyboardInterrupt
+
+
+def test_what_a_call_had_finished_when_it_was_stopped_is_kept(tmp_path: Path) -> None:
+    model = stored(Stopping(), tmp_path)
+    finished: dict[int, Any] = {}
+    with pytest.raises(KeyboardInterrupt):
+        ask(model, [GenerateRequest(text) for text in "abcd"], finished)
+    assert {place: answer.text for place, answer in finished.items()} == {0: "0", 1: "1"}
+    store = Store(tmp_path / "store")
+    assert len(store) == 2
+
+
+def test_a_model_that_may_have_changed_is_reused_within_a_lifetime_alone(tmp_path: Path) -> None:
+    for model in (Counting(None), SimpleNamespace(generate=Counting().generate)):
+        first = ask(stored(model, tmp_path), [GenerateRequest("q")])
+        assert ask(stored(model, tmp_path), [GenerateRequest("q")]) != first
+        within = stored(model, tmp_path, max_age_s=3600)
+        assert ask(within, [GenerateRequest("q")]) == ask(within, [GenerateRequest("q")])
+    assert "not reused" in str(stored(Counting(None), tmp_path).identity.details["store"])
+    named = Counting()
+    named.why_weights_may_change = "it is a hosted name"  # type: ignore[attr-defined]
+    ask(stored(named, tmp_path), [GenerateRequest("q")])
+    ask(stored(named, tmp_path), [GenerateRequest("q")])
+    assert len(named.calls) == 2
+
+
+def test_the_short_form_of_hand_written_tests_goes_through_the_store(tmp_path: Path) -> None:
+    model = Counting()
+    assert stored(model, tmp_path).generate("q", max_tokens=5).text == "1"
+    assert stored(model, tmp_path).generate("q", max_tokens=5).text == "1"
+    assert stored(model, tmp_path).loglikelihood("a", " b").loglikelihood == -1.0
+    assert len(model.calls) == 2
+
+
+def test_everything_else_is_the_models_own(tmp_path: Path) -> None:
+    model: Any = Counting()
+    model.colour = "red"
+    model.answers_one_by_one = True
+    wrapped = stored(model, tmp_path)
+    assert (wrapped.colour, wrapped.answers_one_by_one, wrapped.identity.name) == ("red", True, "counting")
+    for name in ("audit", "submit", "answer_samples"):
+        assert not hasattr(wrapped, name)
+    guessing = GuessingModel("random", "random")
+    assert stored(guessing, tmp_path) is guessing
+
+
+def test_a_model_without_the_method_is_told_as_without_a_store(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="has no method generate"):
+        ask(stored(SimpleNamespace(), tmp_path), [GenerateRequest("q")])
+
+
+class Audited(Counting):
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_audits = 0
+
+    def audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
+        self.num_audits += 1
+        return self, EngineUse(engine="tree", reason="full attention", num_audited=len(requests))
+
+
+def test_a_model_is_not_audited_before_it_has_to_answer(tmp_path: Path) -> None:
+    first = Audited()
+    answerer, use = stored(first, tmp_path).audit(REQUESTS[1:2])
+    ask(answerer, REQUESTS[1:2])
+    assert (first.num_audits, len(first.calls)) == (1, 1)
+    second = Audited()
+    answerer, again = stored(second, tmp_path).audit(REQUESTS[1:2])
+    ask(answerer, REQUESTS[1:2])
+    assert again == use
+    assert (second.num_audits, len(second.calls)) == (0, 0)
+    ask(answerer, REQUESTS)
+    ask(answerer, [GenerateRequest("new")])
+    assert second.num_audits == 1
+
+
+# Models that answer in the background
+
+
+class Background(Counting):
+    num_concurrent = 2
+
+    def __init__(self, fingerprint: str | None = "weights", answer: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(fingerprint, answer)
+        self.open: list[tuple[Any, Future[Any]]] = []
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Any]]:
+        self.calls.append(list(requests))
+        futures: list[Future[Any]] = [Future() for _ in requests]
+        self.open += zip(requests, futures, strict=True)
+        return futures
+
+    def answer_all(self) -> None:
+        for request, future in self.open:
+            if future.set_running_or_notify_cancel():
+                future.set_result(self.reply(request))
+        self.open.clear()
+
+
+def test_the_background_is_given_what_is_missing(tmp_path: Path) -> None:
+    first = Background()
+    wrapped = stored(first, tmp_path)
+    requests = [GenerateRequest("a"), GenerateRequest("b")]
+    futures = wrapped.submit(requests)
+    assert not any(future.done() for future in futures)
+    first.answer_all()
+    answers = received(wrapped, requests, futures)
+    assert len(Store(tmp_path / "store")) == 2, "before anybody has taken the replies"
+    second = Background()
+    more = [*requests, GenerateRequest("c")]
+    futures = stored(second, tmp_path).submit(more)
+    assert [future.done() for future in futures] == [True, True, False]
+    second.answer_all()
+    assert received(wrapped, more, futures)[:2] == answers
+    assert second.calls == [[GenerateRequest("c")]]
+
+
+def test_a_request_that_is_taken_back_is_taken_back_from_the_model(tmp_path: Path) -> None:
+    model = Background()
+    (future,) = stored(model, tmp_path).submit([GenerateRequest("a")])
+    assert future.cancel()
+    assert model.open[0][1].cancelled()
+    model.answer_all()
+    assert len(Store(tmp_path / "store")) == 0
+
+
+def test_errors_of_the_background_come_through_and_are_not_kept(tmp_path: Path) -> None:
+    model = Background(answer=lambda request: RequestError("refused") if request.prompt == "a" else 5)
+    wrapped = stored(model, tmp_path)
+    requests = [GenerateRequest("a"), GenerateRequest("b"), GenerateRequest("c")]
+    futures = wrapped.submit(requests)
+    model.open.pop()[1].set_exception(ModelError("gone"))
+    model.answer_all()
+    assert isinstance(futures[0].result(), RequestError)
+    with pytest.raises(ModelError, match="returned int"):
+        received(wrapped, requests[1:2], futures[1:2])
+    with pytest.raises(ModelError, match="gone"):
+        received(wrapped, requests[2:], futures[2:])
+    assert len(Store(tmp_path / "store")) == 0
+
+
+def test_processes_can_ask_at_the_same_time(tmp_path: Path) -> None:
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if not child:
+            ask(stored(Counting(), tmp_path), [GenerateRequest(f"{number} {n}") for n in range(50)])
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    model = Counting()
+    wrapped = StoredModel(model, Store(tmp_path / "store"))
+    ask(wrapped, [GenerateRequest(f"{number} {n}") for number in range(4) for n in range(50)])
+    assert model.calls == []
