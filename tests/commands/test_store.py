@@ -1,0 +1,195 @@
+"""``llmeval store``: what a store holds, whether it is whole, and how it gets smaller."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_llmeval.cli import main
+from pytest_llmeval.inference.store import folder as folders
+from pytest_llmeval.inference.store import upkeep
+from pytest_llmeval.inference.store.folder import Store, data_files
+from pytest_llmeval.inference.store.lines import Line, Question, encode_line
+from pytest_llmeval.types import GenerateRequest, GenerateResponse
+
+_DAY_S = 86_400
+
+
+def line(asked: str, name: str, age_days: float, text: str = "a reply") -> bytes:
+    question = Question("m" * 64, GenerateRequest(asked))
+    asked_at = time.time() - age_days * _DAY_S
+    return encode_line(Line(question=question, name=name, time=asked_at, reply=GenerateResponse(text=text)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files: three replies of ``old``, one of which was replaced, and three of ``new``."""
+    made = tmp_path / "store"
+    made.mkdir(mode=0o700)
+    first = [line("a", "old", 30), line("b", "old", 20), line("c", "old", 10)]
+    second = [line("d", "new", 3), line("a", "old", 2, "newer"), line("e", "new", 1), line("f", "new", 0.5)]
+    for number, lines in enumerate((first, second)):
+        path = made / f"replies-{number:016x}.jsonl"
+        path.write_bytes(b"".join(lines))
+        path.chmod(0o600)
+    return made
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """What a session would find."""
+    store = Store(folder)
+    found = {}
+    for asked in "abcdef":
+        kept = store.find(Question("m" * 64, GenerateRequest(asked)))
+        if kept is not None:
+            found[asked] = getattr(kept.reply, "text")  # noqa: B009
+    store.close()
+    return found
+
+
+ALL = {"a": "newer", **dict.fromkeys("bcdef", "a reply")}
+
+
+def store(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    assert main(["store", *map(str, arguments)]) == code
+    found = capsys.readouterr()
+    return found.out + found.err
+
+
+def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = store(capsys, "show", folder).splitlines()
+    assert lines[0].startswith(f"{folder}: 6 replies, 3.")
+    assert lines[0].endswith("KB in 2 files")
+    assert [text.split(",")[0] for text in lines[1:3]] == ["  new: 3", "  old: 3"]
+    assert lines[3:] == [
+        "1 more were replaced by newer ones: llmeval store compact removes them",
+        "it holds prompts and replies, whatever --llm-report-prompts says",
+    ]
+
+
+def test_what_others_may_read_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data_files(folder)[0].chmod(0o644)
+    assert "others may read its files" in store(capsys, "show", folder)
+
+
+def test_verify_names_damaged_lines_and_allows_torn_ends(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = data_files(folder)
+    second.write_bytes(second.read_bytes()[:-10])
+    assert store(capsys, "verify", folder) == f"{folder}: 5 replies, 0 damaged lines, 1 unfinished end\n"
+    data = bytearray(first.read_bytes())
+    data[data.index(b"\n") + 60] ^= 1
+    first.write_bytes(data)
+    shown = store(capsys, "verify", folder, code=1)
+    assert f"{first}:2: its checksum is wrong" in shown
+    assert "1 damaged line" in shown
+
+
+def test_compact_leaves_the_newest_of_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = data_files(folder)[0]
+    first.write_bytes(first.read_bytes() + b"torn")
+    store(capsys, "compact", folder)
+    assert texts(folder) == ALL
+    (file,) = data_files(folder)
+    assert file.read_bytes().count(b"\n") == 6
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(folder) == [file.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (["--all"], ""),
+        (["--model", "new"], "abc"),
+        (["--older-than", "15d"], "acdef"),
+        (["--older-than", "1d", "--model", "old"], "def"),
+        (["--max-size", "1GB"], "abcdef"),
+        (["--max-size", "1KB"], "ef"),
+        (["--max-size", "1KB", "--model", "new"], "abc"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_clear(folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], left: str) -> None:
+    shown = store(capsys, "clear", folder, *options)
+    assert f"{6 - len(left)} repl" in shown
+    assert texts(folder) == {asked: ALL[asked] for asked in left}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clear"], "clear needs --older-than, --max-size, --model or --all"),
+        (["clear", "--model", "gpt"], "no replies of 'gpt'; its models: new, old"),
+        (["show", "--all"], "are for clear"),
+    ],
+)
+def test_what_cannot_be_done(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert message in store(capsys, arguments[0], folder, *arguments[1:], code=1)
+    assert texts(folder) == ALL
+
+
+def test_there_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no store" in store(capsys, "show", tmp_path / "none", code=1)
+    with pytest.raises(SystemExit):
+        main(["store", "clear", str(tmp_path), "--older-than", "soon"])
+    assert "expected a number with a unit of time" in capsys.readouterr().err
+
+
+def test_other_files_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path.joinpath("suite.yaml").write_text("suite: a")
+    store(capsys, "clear", tmp_path, "--all")
+    assert os.listdir(tmp_path) == ["suite.yaml"]
+
+
+def test_a_command_that_dies_loses_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the midst of its copy; what it leaves, the next one removes."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    before = {path.name: path.read_bytes() for path in data_files(folder)}
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep, "write_whole", die)
+        patch.setattr(Path, "unlink", die)  # as SIGKILL: nothing is tidied
+        with pytest.raises(Killed):
+            main(["store", "compact", str(folder)])
+    assert {path.name: path.read_bytes() for path in data_files(folder)} == before
+    assert len(os.listdir(folder)) == 3
+    store(capsys, "compact", folder)
+    assert len(os.listdir(folder)) == 1
+    assert texts(folder) == ALL
+
+
+def test_a_file_that_is_being_written_stays(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, copy = data_files(folder)[1], upkeep._copy
+
+    def copy_while_a_session_writes(*arguments: object) -> None:
+        copy(*arguments)  # type: ignore[arg-type]
+        with last.open("ab") as file:
+            file.write(line("b", "old", 0, "just now"))
+
+    monkeypatch.setattr(upkeep, "_copy", copy_while_a_session_writes)
+    assert "1 file stayed" in store(capsys, "compact", folder)
+    assert texts(folder) == {**ALL, "b": "just now"}
+
+
+def test_a_session_goes_on_in_a_store_that_is_cleared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = Store(folder)
+    store(capsys, "clear", folder, "--all")
+    question = Question("m" * 64, GenerateRequest("a"))
+    assert session.find(question) is None, "its file is gone: it is asked again"
+    session.keep("old", [(question, GenerateResponse(text="again"))])
+    session.close()
+    assert texts(folder) == {"a": "again"}
+    assert folders.data_files(folder)
