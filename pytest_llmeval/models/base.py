@@ -53,10 +53,11 @@ class Model(Protocol):
     ``RequestError`` in its place; an exception that is raised fails every request of the call. An object that only
     ever meets generated suites may leave ``loglikelihood`` out, and the other way round. Only ``score: perplexity``
     asks a method ``loglikelihood_rolling``, which takes ``LoglikelihoodRollingRequest``s and returns
-    ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An optional attribute
-    ``identity`` (a ``ModelIdentity``) names the model in reports; its replies are reused (``--llm-store``) as long as the
-    identity is the same, if that has a fingerprint and no optional attribute ``why_weights_may_change`` (text). An optional method ``audit`` is given some requests
-    of a suite before its first answer, and returns the model that the suite is to ask, with an ``EngineUse``. A model
+    ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An optional attribute ``identity``
+    (a ``ModelIdentity``) names the model in reports. Its replies are reused (``--llm-store``) as long as the identity
+    is the same, if that has a fingerprint, and there is no text in an optional attribute ``why_weights_may_change``. An
+    optional method ``audit`` is given some requests of a suite before its first answer, and returns the model that the
+    suite is to ask, with an ``EngineUse``. A model
     that has the methods of ``SampleModel`` is asked by sample.
 
     Samples are asked for together, ahead of their tests. An optional attribute ``answers_one_by_one`` (True) says that

@@ -13,6 +13,7 @@ from pytest_llmeval.reporting.report.report import (
     Comparison,
     Phases,
     Report,
+    StoreUse,
     SuiteReport,
     Summary,
     definitions_of,
@@ -245,6 +246,7 @@ records = st.builds(
     num_decoded=st.none() | counts,
     fingerprint=st.none() | text,
     cluster=st.none() | text,
+    asked_at=st.none() | text,
 )
 
 reports = st.builds(
@@ -260,6 +262,7 @@ reports = st.builds(
     comparisons=st.lists(comparisons, max_size=2).map(tuple),
     averages=st.lists(averages, max_size=2).map(tuple),
     gates=st.lists(gates, max_size=2).map(tuple),
+    store=st.none() | st.builds(StoreUse, folder=text, num_samples=counts, num_reused=counts, oldest=st.none() | text),
     records=st.lists(records, max_size=3).map(tuple),
     stopped=st.none() | text,
     problems=st.lists(text, max_size=2).map(tuple),
