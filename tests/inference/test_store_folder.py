@@ -110,7 +110,7 @@ def test_the_newest_reply_wins_whatever_the_files_are_called(tmp_path: Path, num
 def test_a_clock_that_was_set_back_brings_no_old_reply_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Store(tmp_path / "s")
     keep(first, ("a", "old"))
-    monkeypatch.setattr(folders.time, "time", lambda: 1.2e9)
+    monkeypatch.setattr("time.time", lambda: 1.2e9)
     keep(Store(tmp_path / "s", refresh=True), ("a", "new"))
     assert found(Store(tmp_path / "s"), "a") == "new"
 
@@ -129,7 +129,7 @@ def test_a_limit_of_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: 
     """Ahead of the clock is the same as behind it: how old such a reply is, is not known."""
     now = 1.7e9
     write_file(tmp_path, 1, [line("a", "1", now - age_s)])
-    monkeypatch.setattr(folders.time, "time", lambda: now)
+    monkeypatch.setattr("time.time", lambda: now)
     assert (found(Store(tmp_path, max_age_s=3600), "a") is not None) == is_found
     assert found(Store(tmp_path), "a") == "1"
 

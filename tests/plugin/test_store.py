@@ -346,3 +346,53 @@ def test_which_records_have_texts(project: pytest.Pytester, workers: list[str], 
     project.path.joinpath("report.json").rename(project.path / "main.json")
     gated = run(project, workers, "--llm-baseline=main.json", "--llm-gate=sums: accuracy >= 0.5", store="")
     assert gated.ret == 0
+
+
+FULL_DISK = """
+import errno
+
+from pytest_llmeval.inference.store import folder
+
+def fail(file, data):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+folder.write_whole = fail
+"""
+
+
+def test_a_full_disk_is_told_and_ends_no_session(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makeconftest(FULL_DISK)
+    result = project.runpytest_subprocess(
+        *workers, "--llm-model=python:adder:Adder", "--llm-report=report.json", "sums.yaml", "--llm-store"
+    )
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["store: replies could no longer be kept: No space left on device"])
+    assert "No space left" in report_of(project.path)["store"]["problem"]
+    assert {record["status"] for record in report_of(project.path)["records"]} == {"correct", "wrong"}
+
+
+def test_a_model_in_the_place_of_ours_is_not_asked_through_the_store(project: pytest.Pytester) -> None:
+    project.makeconftest(
+        """
+        import pytest
+        from adder import Adder
+
+        @pytest.fixture(scope="session")
+        def llm_model():
+            return Adder()
+        """
+    )
+    for _ in range(2):
+        result = run(project, ["-p", "no:xdist"])
+        assert len(asked(project)) == 24
+    result.stdout.fnmatch_lines(["store: adder: is not asked through the store"])
+
+
+def test_a_hand_written_test_is_answered_by_the_store(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makepyfile(
+        test_tone="def test_tone(llm_model): assert llm_model.generate('3 + 4=', max_tokens=5).text == '7'"
+    )
+    for number in (1, 0):
+        result = project.runpytest(*workers, "--llm-model=python:adder:Adder", "test_tone.py", "--llm-store")
+        result.assert_outcomes(passed=1)
+        assert len(asked(project)) == number

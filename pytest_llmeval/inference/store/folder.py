@@ -281,7 +281,7 @@ class Store:
                     self._own.truncate(offset)
                 raise
         except OSError as error:
-            self.problem = f"{self.folder}: {error.strerror or error}"
+            self.problem = error.strerror or str(error)
             return
         self._ends[self._own_number] = offset + len(data)
         self._add(int(question.key[:16], 16), asked_at, self._own_number, offset, len(data))
