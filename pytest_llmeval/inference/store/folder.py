@@ -83,7 +83,7 @@ def prepare_folder(folder: Path) -> None:
         if not folder.exists():
             if "::" in folder.name or folder.suffix in (".py", ".yaml", ".yml"):
                 raise OptionError(f"--llm-store {folder}: looks like a test, not like a folder; {_HINT}")
-            folder.mkdir(parents=True, mode=0o700)
+            folder.mkdir(parents=True, mode=0o700, exist_ok=True)  # another session may make it too
             folder.joinpath(".gitignore").write_text("*\n", encoding="ascii")  # it holds prompts
         elif not folder.is_dir():
             raise OptionError(f"--llm-store {folder}: it is a file, expected a folder; {_HINT}")
@@ -92,7 +92,7 @@ def prepare_folder(folder: Path) -> None:
                 raise OptionError(f"--llm-store {folder}: it is no store of replies (it holds {name}); {_HINT}")
         probe = folder / new_name(".tmp")
         create_file(probe).close()
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as error:
         raise OptionError(f"--llm-store {folder}: cannot be written: {error.strerror or error}") from None
 
@@ -102,9 +102,8 @@ _HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
 
 def create_file(path: Path) -> FileIO:
     """A new file for this user alone, unbuffered: what is written is with the kernel, and survives this process."""
-    return FileIO(
-        os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600), "ab"
-    )
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    return FileIO(os.open(path, flags, 0o600), "ab")
 
 
 def write_whole(file: FileIO, data: bytes) -> None:
@@ -258,7 +257,7 @@ class Store:
                 # Of a time a line has microseconds.
                 asked_at = self._latest = round(max(time.time(), self._latest + 1e-6), 6)
                 times.append(asked_at)
-                with suppress(ValueError):  # a number that JSON does not have: the reply is not kept
+                with suppress(ValueError, TypeError):  # what JSON does not have: the reply is not kept
                     line = encode_line(Line(question=question, name=name, time=asked_at, reply=reply))
                     self._write(question, asked_at, line)
             self._num_unsynced += len(replies)

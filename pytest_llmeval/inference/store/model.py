@@ -128,25 +128,21 @@ class StoredModel(Backend):
         __tracebackhide__ = True
         questions = [Question(self._fingerprint, request) for request in requests]
         answers: dict[str, Response | Failed] = {**self._found(requests, questions)}
-        missing = {
-            question.key: (request, question)
-            for request, question in zip(requests, questions, strict=True)
-            if question.key not in answers
-        }
+        missing = {question.key: place for place, question in enumerate(questions) if question.key not in answers}
 
         def finished() -> dict[int, Response | Failed]:
             return {place: answers[question.key] for place, question in enumerate(questions) if question.key in answers}
 
         if missing:
-            asked, asked_questions = zip(*missing.values(), strict=True)
+            places = list(missing.values())
             fresh: dict[int, Response | Failed] = {}
             with self.handing_over(finished):
                 try:
-                    ask(self._answerer, asked, fresh)
+                    ask(self._answerer, [requests[place] for place in places], fresh)
                 finally:  # also what a call that was stopped had finished
-                    places = sorted(fresh)
-                    kept = self._kept([(asked[place], asked_questions[place], fresh[place]) for place in places])
-                    answers.update(zip((asked_questions[place].key for place in places), kept, strict=True))
+                    answered = [(requests[places[n]], questions[places[n]], fresh[n]) for n in sorted(fresh)]
+                    for (_, question, _), answer in zip(answered, self._kept(answered), strict=True):
+                        answers[question.key] = answer
         return [answers[question.key] for question in questions]
 
     @cached_property
@@ -157,15 +153,17 @@ class StoredModel(Backend):
         """The replies that the store has, by key, those that other processes have added by now included."""
         if not self._reuses:
             return {}
-        found: dict[str, Response] = {}
-        for is_last in (False, True):
-            for request, question in zip(requests, questions, strict=True):
-                if question.key not in found and (response := self._stored(request, question)) is not None:
-                    found[question.key] = response
-            if is_last or all(question.key in found for question in questions):
-                return found
+        pairs = list(zip(requests, questions, strict=True))
+        found = self._look_up(pairs)
+        missing = [pair for pair in pairs if pair[1].key not in found]
+        if missing:
             self._store.look_again()
+            found |= self._look_up(missing)
         return found
+
+    def _look_up(self, pairs: Sequence[tuple[Request, Question]]) -> dict[str, Response]:
+        stored = ((question.key, self._stored(request, question)) for request, question in pairs)
+        return {key: response for key, response in stored if response is not None}
 
     def _stored(self, request: Request, question: Question) -> Response | None:
         kept = self._store.find(question)
@@ -243,7 +241,12 @@ class StoredBackgroundModel(StoredModel):
             elif (error := inner.exception()) is not None:
                 outer.set_exception(error)
             else:
-                outer.set_result(self._checked_and_kept(request, question, inner.result()))
+                try:
+                    answer = self._checked_and_kept(request, question, inner.result())
+                except Exception as defect:  # in a callback it would be lost, and the wait for the reply have no end
+                    outer.set_exception(defect)
+                else:
+                    outer.set_result(answer)
 
         def on_cancelled(_: Future[Response | Failed]) -> None:
             if outer.cancelled():
