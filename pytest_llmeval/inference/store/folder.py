@@ -254,7 +254,6 @@ class Store:
             times = []
             for question, reply in replies:
                 # A microsecond is the last digit that a line has of its time.
-                # Of a time a line has microseconds.
                 asked_at = self._latest = round(max(time.time(), self._latest + 1e-6), 6)
                 times.append(asked_at)
                 with suppress(ValueError, TypeError):  # what JSON does not have: the reply is not kept
