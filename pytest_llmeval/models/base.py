@@ -33,6 +33,7 @@ __all__ = [
     "NamedModel",
     "SampleBackend",
     "SampleModel",
+    "UniformBackend",
     "answers_in_background",
     "answers_one_by_one",
     "answers_samples",
@@ -271,6 +272,25 @@ class Backend:
         if settings:
             raise TypeError("generation settings go with a prompt; each request of a sequence carries its own")
         return self.run_generate(cast("Sequence[GenerateRequest]", requests))
+
+
+class UniformBackend(Backend, ABC):
+    """A backend that answers requests of every kind in the same way."""
+
+    @abstractmethod
+    def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
+        """One response (or ``RequestError``) for each request, in order."""
+
+    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
+        return cast("list[LoglikelihoodResponse | Failed]", self.run(requests))
+
+    def run_loglikelihood_rolling(
+        self, requests: Sequence[LoglikelihoodRollingRequest]
+    ) -> list[LoglikelihoodResponse | Failed]:
+        return cast("list[LoglikelihoodResponse | Failed]", self.run(requests))
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        return cast("list[GenerateResponse | Failed]", self.run(requests))
 
 
 class SampleBackend(Backend, ABC):

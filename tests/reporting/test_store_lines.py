@@ -65,7 +65,7 @@ def test_parts_of_a_run_are_added() -> None:
             "reused",
             [
                 "store f: 1,500 of 2,000 samples reused, asked 2 h 05 min to 2 d 02 h before this session; times and "
-                "speed are those of then"
+                "speed were measured then"
             ],
         ),
         (

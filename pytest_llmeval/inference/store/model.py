@@ -20,6 +20,7 @@ from pytest_llmeval.models.base import (
     BackgroundModel,
     Failed,
     Model,
+    UniformBackend,
     answers_in_background,
     answers_one_by_one,
     answers_samples,
@@ -27,11 +28,6 @@ from pytest_llmeval.models.base import (
 )
 from pytest_llmeval.types import (
     EngineUse,
-    GenerateRequest,
-    GenerateResponse,
-    LoglikelihoodRequest,
-    LoglikelihoodResponse,
-    LoglikelihoodRollingRequest,
     ModelIdentity,
     Request,
     Response,
@@ -51,7 +47,7 @@ def with_store(model: Model, store: Store) -> Model:
     return cast("Model", model) if answers_samples(model) else StoredModel(model, store)
 
 
-class StoredModel(Backend):
+class StoredModel(UniformBackend):
     """Finds replies in the store, and asks the model for the others, which it keeps.
 
     Errors are not kept, nor replies that were cut short. Where nothing tells whether the model has changed, replies are
@@ -112,18 +108,7 @@ class StoredModel(Backend):
 
     # Asking
 
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        return cast("list[LoglikelihoodResponse | Failed]", self._answer(requests))
-
-    def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest]
-    ) -> list[LoglikelihoodResponse | Failed]:
-        return cast("list[LoglikelihoodResponse | Failed]", self._answer(requests))
-
-    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        return cast("list[GenerateResponse | Failed]", self._answer(requests))
-
-    def _answer(self, requests: Sequence[Request]) -> list[Response | Failed]:
+    def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
         """Replies in order; the model is asked in one call for all that are not in the store, equal ones once."""
         __tracebackhide__ = True
         questions = [Question(self._fingerprint, request) for request in requests]

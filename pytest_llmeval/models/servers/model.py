@@ -11,10 +11,10 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.base import Backend, Failed
+from pytest_llmeval.models.base import Failed, UniformBackend
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.planning.windows import sum_of_windows
 from pytest_llmeval.models.servers import loop
@@ -24,11 +24,8 @@ from pytest_llmeval.models.servers.planning import Options, Pair, Planner, Quest
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
 from pytest_llmeval.models.servers.verdict import Verdict
 from pytest_llmeval.types import (
-    GenerateRequest,
     GenerateResponse,
-    LoglikelihoodRequest,
     LoglikelihoodResponse,
-    LoglikelihoodRollingRequest,
     ModelIdentity,
     Request,
     Response,
@@ -46,7 +43,7 @@ _PORTION = 64
 _NUM_ENCODERS = 4
 
 
-class ServerModel(Backend):
+class ServerModel(UniformBackend):
     """A model that servers run. ``verdict`` is what their self-test found; ``summary`` says it in one line.
 
     ``prices`` are those of a million tokens, of prompts and of what is generated.
@@ -152,18 +149,7 @@ class ServerModel(Backend):
             job.add_done_callback(self._jobs.discard)
         return futures
 
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        return cast("list[LoglikelihoodResponse | Failed]", self._wait(requests))
-
-    def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest]
-    ) -> list[LoglikelihoodResponse | Failed]:
-        return cast("list[LoglikelihoodResponse | Failed]", self._wait(requests))
-
-    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        return cast("list[GenerateResponse | Failed]", self._wait(requests))
-
-    def _wait(self, requests: Sequence[Request]) -> list[Response | Failed]:
+    def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
         futures = self.submit(requests)
 
         def finished() -> _Answers:

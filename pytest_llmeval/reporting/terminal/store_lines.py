@@ -19,7 +19,7 @@ def store_texts(report: Report) -> Iterator[str]:
     text = f"store {store.folder}: {store.num_reused:,} of {store.num_samples:,} samples reused"
     if store.oldest is not None and store.newest is not None:
         ages = list(dict.fromkeys(_age(report.created, asked_at) for asked_at in (store.newest, store.oldest)))
-        text += f", asked {' to '.join(ages)} before this session; times and speed are those of then"
+        text += f", asked {' to '.join(ages)} before this session; times and speed were measured then"
     yield text
     for model in report.models:
         details = model.get("details")
