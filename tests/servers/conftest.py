@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from pytest_llmeval.models.registry import load_model, parse_model_spec
+from pytest_llmeval.models.servers import client
 from pytest_llmeval.models.settings import ModelSettings
 from tests.servers.stub import StubServer
 
@@ -34,3 +35,9 @@ def connect() -> Iterator[Connect]:
             return model
 
         yield load
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait a fiftieth of a second before a request is tried again, in sessions of this process. Not in workers."""
+    monkeypatch.setattr(client, "_BASE_DELAY_S", 0.02)

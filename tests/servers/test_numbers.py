@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,10 @@ def values(responses: Any) -> list[tuple[float, int]]:
     return [(response.loglikelihood, response.num_tokens) for response in responses]
 
 
-@pytest.mark.parametrize("dialect", SCORING)
+_SLOW = {"vllm", "generic"}  # of which others are siblings
+
+
+@pytest.mark.parametrize("dialect", [pytest.param(one, marks=[pytest.mark.slow] * (one in _SLOW)) for one in SCORING])
 def test_loglikelihoods_are_the_models_own(dialect: str, connect: Connect, demo: Any) -> None:
     expected = demo.loglikelihood(REQUESTS)
     with StubServer(dialect.removesuffix("-tokenizer")) as stub:
@@ -142,7 +146,16 @@ _FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "fault"), _FAULTS, ids=[f"{dialect}-{fault}" for dialect, fault in _FAULTS])
+def _faults() -> Iterator[Any]:
+    """Every one in the slow tier; each fault once, and each dialect, in the default run."""
+    seen = set[str]()
+    for dialect, fault in _FAULTS:
+        marks = [pytest.mark.slow] if {dialect, fault} <= seen else []
+        seen |= {dialect, fault}
+        yield pytest.param(dialect, fault, marks=marks, id=f"{dialect}-{fault}")
+
+
+@pytest.mark.parametrize(("dialect", "fault"), list(_faults()))
 def test_a_fault_of_numbers_is_found(dialect: str, fault: str, connect: Connect) -> None:
     with StubServer(dialect, faults=[fault]) as stub:
         model = connect(stub, f"tokenizer={DEMO}")

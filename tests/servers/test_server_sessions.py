@@ -17,6 +17,8 @@ import yaml
 from tests.servers.stub import StubServer
 from tests.support import REPOSITORY
 
+pytestmark = pytest.mark.usefixtures("quick_retries")
+
 _KEY = "sk-planted-0123456789abcdef"
 _CSQA = REPOSITORY / "example_suites" / "csqa"
 
@@ -65,6 +67,7 @@ def demo_server() -> Iterator[StubServer]:
         yield stub
 
 
+@pytest.mark.forks_torch
 @pytest.mark.forks_torch
 def test_the_numbers_of_a_session_are_the_local_models_own(
     demo_server: StubServer, llm_pytester: pytest.Pytester, workers: list[str]
@@ -142,7 +145,13 @@ def test_under_errors_every_sample_is_scored_once(llm_pytester: pytest.Pytester,
     assert model["use"]["num_requests"] == sum(seen.method == "POST" for seen in stub.seen) - num_sent_again
 
 
-@pytest.mark.parametrize("fault", ["cut-body:0.2", "not-json:0.2", "twice:0.2", "429:0.2", "429-no-retry-after:0.2"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("cut-body:0.2", "not-json:0.2", "twice:0.2", "429-no-retry-after:0.2"),
+        pytest.param("429:0.2", marks=pytest.mark.slow),  # which says to wait for seconds
+    ],
+)
 def test_a_reply_that_is_none_is_asked_for_again(fault: str, llm_pytester: pytest.Pytester) -> None:
     suite = written_suite(llm_pytester, 20)
     with StubServer("vllm", instant=True, faults=[fault]) as stub:
@@ -151,7 +160,10 @@ def test_a_reply_that_is_none_is_asked_for_again(fault: str, llm_pytester: pytes
     scored_once(llm_pytester.path, 20)
 
 
-def test_a_worker_that_is_killed_leaves_each_sample_scored_once(llm_pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("faults", [[], pytest.param(["errors-30"], marks=pytest.mark.slow)], ids=["", "errors"])
+def test_a_worker_that_is_killed_leaves_each_sample_scored_once(
+    faults: list[str], llm_pytester: pytest.Pytester
+) -> None:
     suite = choices_suite(llm_pytester, 60)
     llm_pytester.makeconftest(
         f"""
@@ -163,7 +175,7 @@ def test_a_worker_that_is_killed_leaves_each_sample_scored_once(llm_pytester: py
                 os.kill(os.getpid(), {int(signal.SIGKILL)})
         """
     )
-    with StubServer("vllm", instant=True, faults=["errors-30"], delay_s=0.01) as stub:
+    with StubServer("vllm", instant=True, faults=faults, delay_s=0.01) as stub:
         result = run(llm_pytester, ["-n2"], "--llm-model", stub.url, suite)
     assert (llm_pytester.path / "killed").exists()
     assert result.ret == 0, result.stdout.str()
