@@ -29,6 +29,7 @@ __all__ = [
     "Score",
     "ServerUse",
     "Status",
+    "StoreFlaws",
     "as_builtin",
     "finite_number",
 ]
@@ -236,6 +237,25 @@ class EngineUse:
     num_audited: int = 0
     largest_difference: float | None = None
     tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFlaws:
+    """What one process could not use of a store (``--llm-store``), by the names of the store's files.
+
+    ``unreadable`` says why a file could not be read, ``damaged`` how many of its lines are damaged.
+    """
+
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    damaged: Mapping[str, int] = field(default_factory=dict)
+
+    def __or__(self, other: StoreFlaws) -> StoreFlaws:
+        """Of two processes that have read the same files: nothing is counted twice."""
+        names = self.damaged.keys() | other.damaged.keys()
+        return StoreFlaws(
+            unreadable={**self.unreadable, **other.unreadable},
+            damaged={name: max(self.damaged.get(name, 0), other.damaged.get(name, 0)) for name in sorted(names)},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from pytest_llmeval.errors import OptionError
 from pytest_llmeval.inference.store import folder as folders
 from pytest_llmeval.inference.store.folder import Store, data_files, prepare_folder
 from pytest_llmeval.inference.store.lines import MAX_LINE_BYTES, Line, Question, encode_line
-from pytest_llmeval.types import GenerateRequest, GenerateResponse
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, StoreFlaws
 from tests.properties import examples
 
 
@@ -97,7 +97,30 @@ def test_a_damaged_line_hides_neither_its_neighbours_nor_an_older_reply(tmp_path
     write_file(tmp_path, 2, [line("b", "old", 1.7e9)])
     store = Store(tmp_path)
     assert [found(store, text) for text in "abc"] == ["1", "old", "3"]
-    assert store.num_damaged == 2
+    assert store.flaws == StoreFlaws(damaged={f"replies-{1:016x}.jsonl": 2})
+    store.read_new()
+    assert sum(store.flaws.damaged.values()) == 2, "no line is counted twice"
+
+
+def test_a_file_that_cannot_be_read_is_noted_until_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container that ran as root leaves them; the tests may run as root too, so it is made up."""
+    write_file(tmp_path, 1, [line("a", "1", 1.7e9)])
+    denied = write_file(tmp_path, 2, [line("b", "2", 1.7e9)])
+    opened = Path.open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path == denied:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        store = Store(tmp_path)
+        assert [found(store, text) for text in "ab"] == ["1", None]
+        assert store.flaws == StoreFlaws(unreadable={denied.name: "Permission denied"})
+    store.read_new()
+    assert found(store, "b") == "2"
+    assert store.flaws == StoreFlaws()
 
 
 @pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
@@ -214,4 +237,4 @@ def test_a_line_longer_than_any_reply_is_passed_over(tmp_path: Path) -> None:
     write_file(tmp_path, 1, [b"x" * (MAX_LINE_BYTES + 5) + b"\n", line("a", "1", 1.7e9)])
     store = Store(tmp_path)
     assert found(store, "a") == "1"
-    assert store.num_damaged == 1
+    assert sum(store.flaws.damaged.values()) == 1

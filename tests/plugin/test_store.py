@@ -112,6 +112,9 @@ def test_a_second_run_asks_nothing_and_reports_the_same(project: pytest.Pytester
         "oldest": None,
         "newest": None,
         "problem": None,
+        "num_unreadable": 0,
+        "why_unreadable": None,
+        "num_damaged": 0,
     }
     second = run(project, workers)
     assert asked(project) == []
@@ -369,6 +372,41 @@ def test_a_full_disk_is_told_and_ends_no_session(project: pytest.Pytester, worke
     result.stdout.fnmatch_lines(["store: replies could no longer be kept: No space left on device"])
     assert "No space left" in report_of(project.path)["store"]["problem"]
     assert {record["status"] for record in report_of(project.path)["records"]} == {"correct", "wrong"}
+
+
+UNREADABLE = """
+import errno
+from pathlib import Path
+
+opened = Path.open
+
+def refuse(path, *arguments, **options):
+    if path.name == "replies-" + 16 * "a" + ".jsonl":
+        raise PermissionError(errno.EACCES, "Permission denied")
+    return opened(path, *arguments, **options)
+
+Path.open = refuse
+"""
+
+
+def test_what_cannot_be_read_is_told_once_for_all_workers(project: pytest.Pytester, workers: list[str]) -> None:
+    run(project, ["-p", "no:xdist"])
+    asked(project)
+    folder = project.path / ".llmeval"
+    (file,) = folder.glob("*.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([*lines[:20], lines[20].replace(b"time", b"Time"), *lines[21:]]))
+    folder.joinpath(f"replies-{'a' * 16}.jsonl").write_text("nothing of ours\n")
+    project.makeconftest(UNREADABLE)
+    arguments = [*workers, "--llm-model=python:adder:Adder", "--llm-report=report.json", "--llm-batch-size=1"]
+    result = project.runpytest_subprocess(*arguments, "sums.yaml", "--llm-store")
+    assert result.ret == 0
+    flaws = "1 file cannot be read (Permission denied); 1 damaged line is not used"
+    result.stdout.fnmatch_lines([f"store .llmeval: {flaws}"])
+    assert len(asked(project)) == 1
+    store = report_of(project.path)["store"]
+    assert (store["num_unreadable"], store["num_damaged"]) == (1, 1)
+    assert store["why_unreadable"] == "Permission denied"
 
 
 def test_a_model_in_the_place_of_ours_is_not_asked_through_the_store(project: pytest.Pytester) -> None:

@@ -45,6 +45,17 @@ def test_parts_of_a_run_are_added() -> None:
     assert one + other == StoreUse(
         folder="a", num_samples=7, num_reused=3, oldest="2026-01", newest="2026-04", problem="full"
     )
+    three = [replace(one, folder=folder, problem=why) for folder, why in (("a", "x"), ("b", "y"), ("a", "x"))]
+    for total in (three[0] + three[1] + three[2], three[0] + (three[1] + three[2])):
+        assert (total.folder.split(", "), (total.problem or "").split("; ")) in (
+            (["a", "b"], ["x", "y"]),
+            (["b", "a"], ["y", "x"]),
+        )
+    flawed = replace(one, num_unreadable=3, why_unreadable="Permission denied", num_damaged=2)
+    again = replace(flawed, num_unreadable=1)
+    assert (again + flawed).num_unreadable == 3, "both may have read one store"
+    assert (again + flawed).num_damaged == 2
+    assert (again + flawed).why_unreadable == "Permission denied"
     nothing = StoreUse(folder="b", num_samples=1, num_reused=0)
     assert (nothing + one) == replace(one, folder="b, a", num_samples=4)
 
@@ -77,8 +88,28 @@ def test_parts_of_a_run_are_added() -> None:
                 "store: replies could no longer be kept: No space left on device",
             ],
         ),
+        (
+            StoreUse(
+                folder="f",
+                num_samples=2,
+                num_reused=0,
+                num_unreadable=3,
+                why_unreadable="Permission denied",
+                num_damaged=2,
+            ),
+            "reused",
+            [
+                "store f: 0 of 2 samples reused",
+                "store f: 3 files cannot be read (Permission denied); 2 damaged lines are not used",
+            ],
+        ),
+        (
+            StoreUse(folder="f", num_samples=2, num_reused=0, num_damaged=1),
+            "reused",
+            ["store f: 0 of 2 samples reused", "store f: 1 damaged line is not used"],
+        ),
     ],
-    ids=["no store", "nothing", "some", "trouble"],
+    ids=["no store", "nothing", "some", "trouble", "flaws", "a damaged line"],
 )
 def test_the_lines(use: StoreUse | None, stored: str | None, lines: list[str]) -> None:
     assert list(store_texts(with_store(use, stored))) == lines

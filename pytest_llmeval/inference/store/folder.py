@@ -7,6 +7,7 @@ number and a place for each reply, and never the replies.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -14,7 +15,7 @@ import threading
 import time
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +30,7 @@ from pytest_llmeval.inference.store.lines import (
     read_head,
     read_reply,
 )
+from pytest_llmeval.types import StoreFlaws
 
 __all__ = [
     "Store",
@@ -150,7 +152,8 @@ class Store:
         self.folder = folder
         self.max_age_s = max_age_s
         self.problem: str | None = None
-        self.num_damaged = 0
+        self._unreadable: dict[str, str] = {}
+        self._damaged: dict[str, int] = {}
         self._lock = threading.RLock()
         self._rows: dict[int, int] = {}
         # What is known of each line, by its row.
@@ -172,6 +175,12 @@ class Store:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def flaws(self) -> StoreFlaws:
+        """Which files cannot be read now, and how many damaged lines were passed over."""
+        with self._lock:
+            return StoreFlaws(unreadable={**self._unreadable}, damaged={**self._damaged})
+
     def look_again(self) -> None:
         """``read_new``, where it would not take much of the time: of slow disks not each time."""
         started = time.monotonic()
@@ -182,12 +191,23 @@ class Store:
 
     def read_new(self) -> None:
         """Take in what other processes have added since."""
-        with self._lock, suppress(OSError):
+        with self._lock, self._noted(self.folder):
             for path in data_files(self.folder):
                 number = self._number_of(path)
-                with suppress(OSError):  # it was removed just now
+                with self._noted(path):
                     if path.stat().st_size > self._ends[number]:
                         self._read(number)
+
+    @contextmanager
+    def _noted(self, path: Path) -> Iterator[None]:
+        """Note whether ``path`` cannot be read, and go on. What was removed just now is no flaw."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ESTALE):
+                self._unreadable[path.name] = error.strerror or str(error)
+                return
+        self._unreadable.pop(path.name, None)
 
     def _number_of(self, path: Path) -> int:
         number = self._numbers.setdefault(path.name, len(self._paths))
@@ -203,7 +223,8 @@ class Store:
                 if line is not None and head is not None:
                     self._add(*head, number, offset, len(line))
                 else:
-                    self.num_damaged += 1
+                    name = self._paths[number].name
+                    self._damaged[name] = self._damaged.get(name, 0) + 1
                 self._ends[number] = file.tell()
 
     def _add(self, key: int, asked_at: float, number: int, offset: int, size: int) -> None:

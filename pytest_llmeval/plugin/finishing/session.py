@@ -6,6 +6,8 @@ import dataclasses
 import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +26,7 @@ from pytest_llmeval.reporting.report.report import Report, StoreUse, describe_en
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, StoreFlaws
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist.collected import Collected
@@ -58,6 +60,7 @@ class LLMSession:
         self.report: Report | None = None
         self.gates: tuple[GateResult, ...] = ()
         self._store_problems: dict[str, None] = {}
+        self._store_flaws: dict[str, StoreFlaws] = {}
         self._has_failed = False
         self._is_open = False
 
@@ -141,6 +144,9 @@ class LLMSession:
                 self.writer.add_fact("use", {"model": name, "process": process, **dataclasses.asdict(use)})
         if payload.store_problem is not None:
             self._store_problems[payload.store_problem] = None
+        if payload.store_flaws is not None:
+            process, flaws = payload.store_flaws
+            self._store_flaws[process] = flaws
         if payload.unrecorded is not None:
             self._unrecorded[payload.unrecorded.nodeid] = payload.unrecorded
         for record in payload.records:
@@ -278,7 +284,8 @@ class LLMSession:
         if store is None:
             return None
         started = self._started.isoformat(timespec="microseconds")
-        return StoreUse.of(str(store), records, started, "; ".join(self._store_problems) or None)
+        flaws = reduce(or_, self._store_flaws.values(), StoreFlaws())
+        return StoreUse.of(str(store), records, started, "; ".join(self._store_problems) or None, flaws)
 
     def _explained(self, records: Iterable[Record]) -> set[str]:
         """The node ids whose failure a record tells."""

@@ -14,11 +14,13 @@ from pytest_llmeval.text.quantities import size_text, time_text
 
 if TYPE_CHECKING:
     from pytest_llmeval.inference.store.folder import Store
+    from pytest_llmeval.types import StoreFlaws
 
-__all__ = ["check_store", "describe_store", "new_problem", "store_of"]
+__all__ = ["check_store", "describe_store", "new_flaws", "new_problem", "store_of"]
 
 _store_key = pytest.StashKey["Store"]()
 _told_key = pytest.StashKey[bool]()
+_told_flaws_key = pytest.StashKey["StoreFlaws"]()
 
 
 def store_of(config: pytest.Config) -> Store | None:
@@ -84,3 +86,15 @@ def new_problem(config: pytest.Config) -> str | None:
         return None
     config.stash[_told_key] = True
     return store.problem
+
+
+def new_flaws(config: pytest.Config) -> StoreFlaws | None:
+    """What this process cannot use of the store; None where that is nothing, or what was told before."""
+    store = config.stash.get(_store_key, None)
+    if store is None:
+        return None
+    flaws, told = store.flaws, config.stash.get(_told_flaws_key, None)
+    if flaws == told or (told is None and not flaws.unreadable and not flaws.damaged):
+        return None
+    config.stash[_told_flaws_key] = flaws
+    return flaws

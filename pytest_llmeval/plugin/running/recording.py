@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 import pytest
 
 from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer, model_of, shown_prompt
-from pytest_llmeval.plugin.models.store import new_problem
+from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
 from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
@@ -306,8 +306,12 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             uses[identity.name] = use
             worker = getattr(item.config, "workerinput", {}).get("workerid", "")
             payload = dataclasses.replace(payload, use=(identity.name, worker, use))
-    if item.config.stash[settings_key].store is not None and (problem := new_problem(item.config)) is not None:
-        payload = dataclasses.replace(payload, store_problem=problem)
+    if item.config.stash[settings_key].store is not None:
+        if (problem := new_problem(item.config)) is not None:
+            payload = dataclasses.replace(payload, store_problem=problem)
+        if (flaws := new_flaws(item.config)) is not None:
+            worker = getattr(item.config, "workerinput", {}).get("workerid", "")
+            payload = dataclasses.replace(payload, store_flaws=(worker, flaws))
     if isinstance(item, SampleItem):
         lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
         if lookahead is not None and lookahead.engine_uses:

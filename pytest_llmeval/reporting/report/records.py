@@ -14,7 +14,7 @@ from operator import attrgetter
 from sys import intern
 from typing import Any, Literal
 
-from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status
+from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
 
 __all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "without_texts"]
 
@@ -193,7 +193,8 @@ class Payload:
 
     ``model`` is a ``ModelIdentity`` as a dict; ``engine`` how the log-likelihoods of the records' suite are computed;
     ``use`` the name of a model behind a server, the process that asked it, and what that has sent to it by now;
-    ``store_problem`` why the process can keep no more replies.
+    ``store_problem`` why the process can keep no more replies; ``store_flaws`` the process, and what it could not use
+    of the store by now.
     """
 
     records: tuple[Record, ...] = ()
@@ -203,6 +204,7 @@ class Payload:
     engine: EngineUse | None = None
     use: tuple[str, str, ServerUse] | None = None
     store_problem: str | None = None
+    store_flaws: tuple[str, StoreFlaws] | None = None
 
     def encode(self) -> str:
         """As ASCII JSON; lone surrogates and NULs are escaped, and what JSON does not know becomes its text."""
@@ -216,12 +218,13 @@ class Payload:
                 None if self.engine is None else asdict(self.engine),
                 None if self.use is None else [*self.use[:2], asdict(self.use[2])],
                 self.store_problem,
+                None if self.store_flaws is None else [self.store_flaws[0], asdict(self.store_flaws[1])],
             ]
         )
 
     @classmethod
     def decode(cls, text: str) -> Payload:
-        records, unrecorded, suite, model, engine, use, store_problem = json.loads(text)
+        records, unrecorded, suite, model, engine, use, store_problem, store_flaws = json.loads(text)
         return cls(
             records=tuple(_record_of(values) for values in records),
             unrecorded=None if unrecorded is None else Unrecorded(**unrecorded),
@@ -230,6 +233,7 @@ class Payload:
             engine=None if engine is None else EngineUse(**engine),
             use=None if use is None else (use[0], use[1], ServerUse(**use[2])),
             store_problem=store_problem,
+            store_flaws=None if store_flaws is None else (store_flaws[0], StoreFlaws(**store_flaws[1])),
         )
 
 

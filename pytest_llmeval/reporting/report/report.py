@@ -17,7 +17,7 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.wording import expected_one_of, quoted
-from pytest_llmeval.types import JSON, EngineUse, ServerUse
+from pytest_llmeval.types import JSON, EngineUse, ServerUse, StoreFlaws
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -130,12 +130,16 @@ class Averages:
     unlike: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
+_FLAWLESS = StoreFlaws()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUse:
     """What a session with a store (``--llm-store``) did not ask for.
 
     ``num_reused`` of ``num_samples`` samples got all replies from the store; these were asked for from ``oldest`` to
-    ``newest`` (ISO 8601 in UTC). ``problem`` is why replies could no longer be kept.
+    ``newest`` (ISO 8601 in UTC). ``problem`` is why replies could no longer be kept. Not used are the replies of
+    ``num_unreadable`` files, ``why_unreadable``, and ``num_damaged`` damaged lines.
     """
 
     folder: str
@@ -144,9 +148,19 @@ class StoreUse:
     oldest: str | None = None
     newest: str | None = None
     problem: str | None = None
+    num_unreadable: int = 0
+    why_unreadable: str | None = None
+    num_damaged: int = 0
 
     @classmethod
-    def of(cls, folder: str, records: Iterable[Record], started: str, problem: str | None = None) -> StoreUse:
+    def of(
+        cls,
+        folder: str,
+        records: Iterable[Record],
+        started: str,
+        problem: str | None = None,
+        flaws: StoreFlaws = _FLAWLESS,
+    ) -> StoreUse:
         """Of a session that ``started`` then: what was asked for before is reused."""
         num_samples = 0
         times: list[str] = []
@@ -161,19 +175,29 @@ class StoreUse:
             oldest=min(times, default=None),
             newest=max(times, default=None),
             problem=problem,
+            num_unreadable=len(flaws.unreadable),
+            why_unreadable=_joined("; ", *flaws.unreadable.values()) or None,
+            num_damaged=sum(flaws.damaged.values()),
         )
 
     def __add__(self, other: StoreUse) -> StoreUse:
-        """Of two parts of a run."""
-        problems = dict.fromkeys(filter(None, (self.problem, other.problem)))
+        """Of two parts of a run. They may have read copies of one store: its flaws are not added up."""
         return StoreUse(
-            folder=", ".join(dict.fromkeys((self.folder, other.folder))),
+            folder=_joined(", ", self.folder, other.folder),
             num_samples=self.num_samples + other.num_samples,
             num_reused=self.num_reused + other.num_reused,
             oldest=min(filter(None, (self.oldest, other.oldest)), default=None),
             newest=max(filter(None, (self.newest, other.newest)), default=None),
-            problem="; ".join(problems) or None,
+            problem=_joined("; ", self.problem, other.problem) or None,
+            num_unreadable=max(self.num_unreadable, other.num_unreadable),
+            why_unreadable=_joined("; ", self.why_unreadable, other.why_unreadable) or None,
+            num_damaged=max(self.num_damaged, other.num_damaged),
         )
+
+
+def _joined(separator: str, *texts: str | None) -> str:
+    """Each text once, also one that stands in a text which was joined before."""
+    return separator.join(dict.fromkeys(part for text in texts if text for part in text.split(separator)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import Report, StoreUse
 from pytest_llmeval.text.quantities import time_text
 
 __all__ = ["store_texts"]
@@ -21,6 +21,8 @@ def store_texts(report: Report) -> Iterator[str]:
         ages = list(dict.fromkeys(_age(report.created, asked_at) for asked_at in (store.newest, store.oldest)))
         text += f", asked {' to '.join(ages)} before this session; times and speed were measured then"
     yield text
+    if flaws := "; ".join(_flaws(store)):
+        yield f"store {store.folder}: {flaws}"
     for model in report.models:
         details = model.get("details")
         stored = details.get("store") if isinstance(details, Mapping) else None
@@ -30,6 +32,13 @@ def store_texts(report: Report) -> Iterator[str]:
             yield f"store: {model['name']}: {stored}; --llm-store-max-age 7d reuses those of the last 7 days"
     if store.problem is not None:
         yield f"store: replies could no longer be kept: {store.problem}"
+
+
+def _flaws(store: StoreUse) -> Iterator[str]:
+    if number := store.num_unreadable:
+        yield f"{number:,} {'file' if number == 1 else 'files'} cannot be read ({store.why_unreadable})"
+    if number := store.num_damaged:
+        yield f"{number:,} damaged {'line is' if number == 1 else 'lines are'} not used"
 
 
 def _age(created: str, asked_at: str) -> str:
