@@ -74,6 +74,9 @@ class ModelKind:
     """Whether it is loaded as soon as suites are collected, and ``prepare`` refuses those that it does not fit."""
     shows_methods: bool = False
     """Whether ``lacks_method`` knows which methods a model has."""
+    is_identified: bool = False
+    """Whether the identity of its models says all that decides their replies; else the location and the arguments
+    belong to it, secrets included, where kept replies (``--llm-store``) are looked for."""
     is_fallback: bool = False
     """Whether every other kind is tried first."""
 

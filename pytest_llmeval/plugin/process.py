@@ -6,6 +6,8 @@ the same tests: else pytest-xdist refuses the session.
 
 from __future__ import annotations
 
+import secrets
+import time
 import warnings
 
 import pytest
@@ -14,7 +16,32 @@ from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
 
-__all__ = ["is_first_process", "is_worker", "runs_tests", "wants_prompts", "warn_once_in_session", "warn_once_of_suite"]
+__all__ = [
+    "is_first_process",
+    "is_worker",
+    "runs_tests",
+    "session_of",
+    "share_session",
+    "wants_prompts",
+    "warn_once_in_session",
+    "warn_once_of_suite",
+]
+
+_SESSION = "llmeval_session"
+_session_key = pytest.StashKey[tuple[str, float]]()
+
+
+def session_of(config: pytest.Config) -> tuple[str, float]:
+    """16 hex digits and the beginning (Unix, s) of this session, the same in its workers."""
+    if _session_key not in config.stash:
+        given: tuple[str, float] | None = getattr(config, "workerinput", {}).get(_SESSION)
+        config.stash[_session_key] = given or (secrets.token_hex(8), time.time())
+    return config.stash[_session_key]
+
+
+def share_session(config: pytest.Config, workerinput: dict[str, object]) -> None:
+    """Give a worker the controller's ``session_of``, before it starts."""
+    workerinput[_SESSION] = session_of(config)
 
 
 def wants_prompts(config: pytest.Config) -> bool:

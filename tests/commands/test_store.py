@@ -21,7 +21,9 @@ _DAY_S = 86_400
 def line(asked: str, name: str, age_days: float, text: str = "a reply") -> bytes:
     question = Question("m" * 64, GenerateRequest(asked))
     asked_at = time.time() - age_days * _DAY_S
-    return encode_line(Line(question=question, name=name, time=asked_at, reply=GenerateResponse(text=text)))
+    return encode_line(
+        Line(question=question, name=name, time=asked_at, session="0" * 16, reply=GenerateResponse(text=text))
+    )
 
 
 @pytest.fixture

@@ -41,7 +41,9 @@ def write_file(folder: Path, number: int, lines: Iterable[bytes]) -> Path:
 
 
 def line(asked: str, text: str, time: float) -> bytes:
-    return encode_line(Line(question=question(asked), name="gpt", time=time, reply=GenerateResponse(text=text)))
+    return encode_line(
+        Line(question=question(asked), name="gpt", time=time, session="0" * 16, reply=GenerateResponse(text=text))
+    )
 
 
 def test_what_one_store_keeps_the_next_finds(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ fingerprints = st.sampled_from(("a" * 64, "b" * 64))
 
 
 def line_of(request: Any, reply: Any, model: str = "a" * 64, time: float = 1.7e9) -> Line:
-    return Line(question=Question(model, request), name="gpt", time=time, reply=reply)
+    return Line(question=Question(model, request), name="gpt", time=time, session="a" * 16, reply=reply)
 
 
 def fitting_reply(request: object, reply: object) -> bool:
@@ -126,11 +126,11 @@ def test_another_questions_reply_is_refused() -> None:
     """Also where the line says that it is the reply: its request is compared."""
     asked, other = (Question("m" * 64, GenerateRequest(text)) for text in ("one", "two"))
     reply = GenerateResponse(text="1")
-    line = encode_line(Line(question=other, name="n", time=1.7e9, reply=reply))
+    line = encode_line(Line(question=other, name="n", time=1.7e9, session="a" * 16, reply=reply))
     with pytest.raises(ValueError, match="another question's"):
         read_reply(line, asked)
     asked.text = other.text  # the request, under a key that is not its own
-    forged = encode_line(Line(question=asked, name="n", time=1.7e9, reply=reply))
+    forged = encode_line(Line(question=asked, name="n", time=1.7e9, session="a" * 16, reply=reply))
     with pytest.raises(ValueError, match="not that of its request"):
         decode_line(forged)
 
@@ -197,7 +197,7 @@ def test_a_model_without_a_fingerprint_is_known_by_its_name_and_place(changed: d
 
 @pytest.mark.parametrize(
     ("num_tokens", "finish_reason", "is_whole"),
-    [(8, "length", True), (7, "length", False), (0, "length", True), (3, "stop", True), (9, "length", True)],
+    [(8, "length", True), (7, "length", False), (0, "length", False), (3, "stop", True), (9, "length", True)],
 )
 def test_a_text_that_ended_before_its_limit_is_cut(num_tokens: int, finish_reason: Any, is_whole: bool) -> None:
     reply = GenerateResponse(text="a", finish_reason=finish_reason, num_tokens=num_tokens)

@@ -16,6 +16,7 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +24,7 @@ from typing import BinaryIO
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.inference.store.lines import (
     MAX_LINE_BYTES,
+    Head,
     Line,
     Question,
     Reply,
@@ -38,6 +40,8 @@ __all__ = [
     "data_files",
     "lines_of",
     "new_name",
+    "new_session",
+    "order_of",
     "prepare_folder",
     "temporary_files",
     "write_whole",
@@ -53,6 +57,9 @@ _MOST_OPEN = 32
 _LOOKING = 20
 """Of the time since the last look at the folder, one part in so many may go into the next one."""
 _BUFFER_BYTES = 1 << 20
+_AHEAD_S = 60.0
+_TICK_S = 1e-6
+"""The last digit of a line's time."""
 
 
 def new_name(suffix: str = ".jsonl") -> str:
@@ -134,19 +141,41 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes | None
         offset += length
 
 
+def order_of(time_of_reply: float, now: float) -> float:
+    """Of several replies to one question that of the highest number counts: the newest one.
+
+    One from a time to come was written by a clock that was wrong, and gives way to any other.
+    """
+    return time_of_reply if time_of_reply <= now + _AHEAD_S else 0.0
+
+
+def new_session() -> str:
+    """Of a session that no other has."""
+    return secrets.token_hex(8)
+
+
 class Store:
     """The replies in a folder, those of other processes included, and the file that this process adds to.
 
-    :param refresh: none that was there before is found: each is asked for anew, and replaced.
-    :param max_age_s: older replies are not found; None: of any age. Nor are those whose time lies as far ahead, which a
-        clock that was set back has left.
+    :param refresh: replies of other sessions are not found: each is asked for anew, and replaced.
+    :param max_age_s: older replies are not found; None: of any age. Nor are those whose time lies as far ahead.
+    :param session: the session's own 16 hex digits, the same in all its processes.
+    :param started: when it began (Unix, s); now by default.
 
-    Of several replies to one question the newest counts: a reply is never dated before one that is known, whatever the
-    clock says. ``problem`` is why replies are no longer kept, None as long as they are. Calls may come from several
-    threads.
+    Of several replies to one question the newest counts: a reply is never dated before one to the same question, unless
+    that was written by a clock that was wrong. ``problem`` is why replies are no longer kept, None as long as they are.
+    Calls may come from several threads.
     """
 
-    def __init__(self, folder: Path, *, refresh: bool = False, max_age_s: float | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        refresh: bool = False,
+        max_age_s: float | None = None,
+        session: str | None = None,
+        started: float | None = None,
+    ) -> None:
         """Read what is there. Raises ``OptionError``."""
         prepare_folder(folder)
         self.folder = folder
@@ -154,23 +183,24 @@ class Store:
         self.problem: str | None = None
         self._unreadable: dict[str, str] = {}
         self._damaged: dict[str, int] = {}
+        self._refresh = refresh
+        self._session = new_session() if session is None else session
+        self._started = time.time() if started is None else started
         self._lock = threading.RLock()
         self._rows: dict[int, int] = {}
         # What is known of each line, by its row.
         self._files, self._offsets, self._sizes, self._times = array("L"), array("Q"), array("L"), array("d")
+        self._is_ours = array("b")  # of this session
         self._paths: list[Path] = []
         self._numbers: dict[str, int] = {}
         self._ends = array("Q")
         self._open: dict[int, BinaryIO] = {}
-        self._latest = 0.0
         self._own: FileIO | None = None
         self._own_number = -1
         self._process = os.getpid()
         self._num_unsynced = 0
         self._next_look = 0.0
         self.read_new()
-        if refresh:
-            self._rows.clear()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -178,8 +208,15 @@ class Store:
     @property
     def flaws(self) -> StoreFlaws:
         """Which files cannot be read now, and how many damaged lines were passed over."""
-        with self._lock:
+        with self._locked():
             return StoreFlaws(unreadable={**self._unreadable}, damaged={**self._damaged})
+
+    def _locked(self) -> threading.RLock:
+        """The lock; after a fork a new one, since a thread that is not here may hold the old one, and new files."""
+        if self._process != os.getpid():
+            self._lock = threading.RLock()
+            self._forget_files()
+        return self._lock
 
     def look_again(self) -> None:
         """``read_new``, where it would not take much of the time: of slow disks not each time."""
@@ -191,7 +228,7 @@ class Store:
 
     def read_new(self) -> None:
         """Take in what other processes have added since."""
-        with self._lock, self._noted(self.folder):
+        with self._locked(), self._noted(self.folder):
             for path in data_files(self.folder):
                 number = self._number_of(path)
                 with self._noted(path):
@@ -221,43 +258,50 @@ class Store:
             for offset, line in lines_of(file, self._ends[number]):
                 head = None if line is None else read_head(line)
                 if line is not None and head is not None:
-                    self._add(*head, number, offset, len(line))
+                    self._add(head, number, offset, len(line))
                 else:
                     name = self._paths[number].name
                     self._damaged[name] = self._damaged.get(name, 0) + 1
                 self._ends[number] = file.tell()
 
-    def _add(self, key: int, asked_at: float, number: int, offset: int, size: int) -> None:
-        if asked_at > self._latest:
-            self._latest = asked_at
-        row = self._rows.get(key)
-        if row is not None and self._times[row] > asked_at:
-            return
+    def _add(self, head: Head, number: int, offset: int, size: int) -> None:
+        is_ours = head.session == self._session
+        row = self._rows.get(head.key)
+        if row is not None:
+            now = time.time()
+            is_older = order_of(self._times[row], now) > order_of(head.time, now)
+            if is_older or (self._refresh and self._is_ours[row] and not is_ours):
+                return
         self._files.append(number)
         self._offsets.append(offset)
         self._sizes.append(size)
-        self._times.append(asked_at)
-        self._rows[key] = len(self._times) - 1
+        self._times.append(head.time)
+        self._is_ours.append(is_ours)
+        self._rows[head.key] = len(self._times) - 1
 
     def find(self, question: Question) -> Line | None:
-        """The newest reply to a question, which is compared with the one that is kept; None where there is none."""
-        with self._lock:
+        """The newest reply to a question, which is compared with the one that is kept; None where there is none.
+
+        One of another session is dated before this one began, whatever the other's clock said.
+        """
+        with self._locked():
             row = self._rows.get(int(question.key[:16], 16))
-            if row is None or not self._is_fresh(self._times[row]):
+            if row is None or not (self._is_ours[row] or self._may_reuse(self._times[row])):
                 return None
             try:
                 file = self._reader(self._files[row])
                 file.seek(self._offsets[row])
-                return read_reply(file.read(self._sizes[row]), question)
+                line = read_reply(file.read(self._sizes[row]), question)
             except (OSError, ValueError):  # the file is gone, or has been changed
                 return None
+            return line if self._is_ours[row] else replace(line, time=min(line.time, self._started - _TICK_S))
 
-    def _is_fresh(self, asked_at: float) -> bool:
+    def _may_reuse(self, asked_at: float) -> bool:
+        if self._refresh:
+            return False
         return self.max_age_s is None or abs(time.time() - asked_at) <= self.max_age_s
 
     def _reader(self, number: int) -> BinaryIO:
-        if self._process != os.getpid():  # a fork shares the places in open files
-            self._forget_files()
         if number not in self._open:
             if len(self._open) == _MOST_OPEN:
                 self._open.pop(next(iter(self._open))).close()
@@ -269,41 +313,55 @@ class Store:
 
         Once this has returned, the death of this process loses none of them. A disk that fails is a ``problem``.
         """
-        with self._lock:
-            if self._process != os.getpid():
-                self._forget_files()
+        with self._locked():
             times = []
             for question, reply in replies:
-                # A microsecond is the last digit that a line has of its time.
-                asked_at = self._latest = round(max(time.time(), self._latest + 1e-6), 6)
-                times.append(asked_at)
+                head = Head(int(question.key[:16], 16), self._time_for(question), self._session)
+                times.append(head.time)
                 with suppress(ValueError, TypeError):  # what JSON does not have: the reply is not kept
-                    line = encode_line(Line(question=question, name=name, time=asked_at, reply=reply))
-                    self._write(question, asked_at, line)
+                    line = Line(question=question, name=name, time=head.time, session=head.session, reply=reply)
+                    self._write(head, encode_line(line))
             self._num_unsynced += len(replies)
             if len(replies) > 1 or self._num_unsynced >= _SYNC_AFTER:
                 self._sync()
             return times
 
-    def _write(self, question: Question, asked_at: float, data: bytes) -> None:
+    def _time_for(self, question: Question) -> float:
+        """Now, or just behind the newest reply to this question."""
+        now, row = time.time(), self._rows.get(int(question.key[:16], 16))
+        newest = 0.0 if row is None else order_of(self._times[row], now)
+        return round(max(now, newest + _TICK_S), 6)
+
+    def _write(self, head: Head, data: bytes) -> None:
         if self.problem is not None or len(data) > MAX_LINE_BYTES:
             return
-        try:
-            if self._own is None or os.fstat(self._own.fileno()).st_nlink == 0:  # `llmeval store clear` took it away
-                self._begin_file()
-            assert self._own is not None
-            offset = self._ends[self._own_number]
+        if self._own is None or _is_gone(self._own) or not self._append(head, data):
+            # The first one, `llmeval store clear` took it away, or the disk has failed: once more with a new file.
             try:
-                write_whole(self._own, data)
-            except OSError:
+                self._begin_file()
+            except OSError as error:
+                self.problem = error.strerror or str(error)
+                return
+            if self._append(head, data):
+                self.problem = None
+            else:
                 with suppress(OSError):
-                    self._own.truncate(offset)
-                raise
+                    self._paths[self._own_number].unlink()
+
+    def _append(self, head: Head, data: bytes) -> bool:
+        """Whether the line was written; if not, ``problem`` says why."""
+        assert self._own is not None
+        offset = self._ends[self._own_number]
+        try:
+            write_whole(self._own, data)
         except OSError as error:
+            with suppress(OSError):
+                self._own.truncate(offset)
             self.problem = error.strerror or str(error)
-            return
+            return False
         self._ends[self._own_number] = offset + len(data)
-        self._add(int(question.key[:16], 16), asked_at, self._own_number, offset, len(data))
+        self._add(head, self._own_number, offset, len(data))
+        return True
 
     def _begin_file(self) -> None:
         if self._own is not None:
@@ -328,6 +386,14 @@ class Store:
 
     def close(self) -> None:
         """Let go of all files. What was kept stays to be read by others."""
-        with self._lock:
+        with self._locked():
             self._sync()
             self._forget_files()
+
+
+def _is_gone(file: FileIO) -> bool:
+    """Whether the file has no name any more. On a network disk, where another machine has removed it, asking fails."""
+    try:
+        return os.fstat(file.fileno()).st_nlink == 0
+    except OSError:
+        return True

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import metadata
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pytest_llmeval.types import (
     JSON,
@@ -34,6 +34,7 @@ from pytest_llmeval.types import (
 __all__ = [
     "MAX_LINE_BYTES",
     "AuditRequest",
+    "Head",
     "Line",
     "Question",
     "Reply",
@@ -81,11 +82,12 @@ _MEASURED_ANEW = ("self_test",)
 _OF_A_PLACE = ("urls",)
 
 
-def fingerprint_of(identity: ModelIdentity) -> str:
+def fingerprint_of(identity: ModelIdentity, *more: str) -> str:
     """SHA-256 (hex) of what is known of a model: its own fingerprint, revision, dtype, kind of device and versions.
 
-    Where it has no fingerprint of its own, also its name and where it runs. Our version is in it, as we turn requests
-    into tokens. Workers take the GPUs in turn: the number of a device is left out.
+    Where it has no fingerprint of its own, also its name and where it runs; ``more`` is what else decides its replies.
+    Our version is in it, as we turn requests into tokens. Workers take the GPUs in turn: the number of a device is left
+    out.
     """
     without = _MEASURED_ANEW + (() if identity.fingerprint is None else _OF_A_PLACE)
     parts: dict[str, JSON] = {
@@ -97,6 +99,7 @@ def fingerprint_of(identity: ModelIdentity) -> str:
         "dtype": identity.dtype,
         "device": None if identity.device is None else identity.device.partition(":")[0],
         "details": {name: value for name, value in identity.details.items() if name not in without},
+        "more": list(more),
     }
     return hashlib.sha256(_canonical(parts).encode("ascii")).hexdigest()
 
@@ -147,35 +150,50 @@ def _request_to_json(request: StoredRequest) -> dict[str, Any]:
 def is_keepable(request: Request, response: Response) -> bool:
     """Whether a reply is whole: not one that the server's context has cut short before ``max_tokens``.
 
-    A text of ``max_tokens`` tokens is what was asked for. A log-likelihood that is no finite number is no reply.
+    A text of ``max_tokens`` tokens is what was asked for; where the server does not count them, it may have been cut. A
+    log-likelihood that is no finite number is no reply.
     """
     if isinstance(response, LoglikelihoodResponse):
         return math.isfinite(response.loglikelihood)
     limit = request.max_tokens if isinstance(request, GenerateRequest) else 0
-    return response.finish_reason != "length" or not 0 < response.num_tokens < limit
+    return response.finish_reason != "length" or response.num_tokens >= limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One reply as it is kept. ``name`` is what the user called the model, ``time`` when it was asked (Unix, s)."""
+    """One reply as it is kept.
+
+    ``name`` is what the user called the model, ``time`` when the reply came (Unix, s), ``session`` which session asked
+    for it: 16 hex digits.
+    """
 
     question: Question
     name: str
     time: float
+    session: str
     reply: Reply
+
+
+class Head(NamedTuple):
+    """What an index has to know of a line. ``key`` are the first 16 hex digits of the key, as a number."""
+
+    key: int
+    time: float
+    session: str
 
 
 _CHECKSUM = slice(8, 16)
 _CHECKED = 18
 _TIME = slice(25, 42)
-_BEGINNING_OF_KEY = slice(50, 66)
-_KEY = slice(50, 114)
+_SESSION = slice(54, 70)
+_BEGINNING_OF_KEY = slice(79, 95)
+_KEY = slice(79, 143)
 _EARLIEST, _LATEST = 1e9, 9_999_999_999.0
 """Times of one width."""
 
 
 def encode_line(line: Line) -> bytes:
-    """``{"crc": …, "time": …, "key": …, "model": …, "request": …, "name": …, "reply": …}`` in ASCII, with its newline.
+    """A JSON object of crc, time, session, key, model, request, name and reply, in this order, in ASCII with a newline.
 
     Raises ``ValueError`` for a number that JSON does not have.
     """
@@ -183,19 +201,19 @@ def encode_line(line: Line) -> bytes:
     time = min(max(line.time, _EARLIEST), _LATEST)
     reply = {field: getattr(line.reply, field) for field in _FIELDS[type(line.reply)]}
     text = (
-        f'"time":{time:.6f},"key":"{question.key}","model":"{question.model}","request":{question.text},'
-        f'"name":{_strict(line.name)},"reply":{_strict(reply)}}}'
+        f'"time":{time:.6f},"session":"{line.session}","key":"{question.key}","model":"{question.model}",'
+        f'"request":{question.text},"name":{_strict(line.name)},"reply":{_strict(reply)}}}'
     )
     checked = text.encode("ascii")
     return b'{"crc":"%08x",%b\n' % (zlib.crc32(checked), checked)
 
 
-def read_head(line: bytes) -> tuple[int, float] | None:
-    """The first 16 digits of the key, and the time; None for a line that is damaged, or none of ours."""
+def read_head(line: bytes) -> Head | None:
+    """None for a line that is damaged, or none of ours."""
     if line[_CHECKSUM] != b"%08x" % zlib.crc32(line[_CHECKED:-1]) or line[-1:] != b"\n":
         return None
     try:
-        return int(line[_BEGINNING_OF_KEY], 16), float(line[_TIME])
+        return Head(int(line[_BEGINNING_OF_KEY], 16), float(line[_TIME]), line[_SESSION].decode("ascii"))
     except ValueError:
         return None
 
@@ -229,6 +247,7 @@ def _line(question: Question, line: bytes, rest: bytes) -> Line:
         reply, kind = data["reply"], _KINDS[question.kind][1]
         if not isinstance(data["name"], str):
             raise TypeError("name")
-        return Line(question=question, name=data["name"], time=float(line[_TIME]), reply=kind(**reply))
+        session = line[_SESSION].decode("ascii")
+        return Line(question=question, name=data["name"], time=float(line[_TIME]), session=session, reply=kind(**reply))
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"it has not the parts of a reply ({type(error).__name__}: {error})") from None

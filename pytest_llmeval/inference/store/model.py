@@ -36,15 +36,15 @@ from pytest_llmeval.types import (
 __all__ = ["StoredBackgroundModel", "StoredModel", "with_store"]
 
 
-def with_store(model: Model, store: Store) -> Model:
-    """The model, asked through the store.
+def with_store(model: Model, store: Store, *more: str) -> Model:
+    """The model, asked through the store. ``more`` decides its replies besides its identity.
 
     One that is asked by sample (a file of replies, guessing) is returned as it is: what it is asked is no prompt, and
     it has its answers at hand.
     """
     if answers_in_background(model) and not answers_samples(model):
-        return StoredBackgroundModel(model, store)
-    return cast("Model", model) if answers_samples(model) else StoredModel(model, store)
+        return StoredBackgroundModel(model, store, *more)
+    return cast("Model", model) if answers_samples(model) else StoredModel(model, store, *more)
 
 
 class StoredModel(UniformBackend):
@@ -55,12 +55,15 @@ class StoredModel(UniformBackend):
     Everything else is the model's own.
     """
 
-    def __init__(self, model: object, store: Store, *, audited: Callable[[], object] | None = None) -> None:
-        """``audited`` gives the model that answers where an audit has chosen it; called before the first request that
-        is not in the store.
+    def __init__(self, model: object, store: Store, *more: str, audited: Callable[[], object] | None = None) -> None:
+        """``more`` decides replies besides the model's identity.
+
+        ``audited`` gives the model that answers where an audit has chosen it; called before the first request that is
+        not in the store.
         """
         self._model = model
         self._store = store
+        self._more = more
         self._audited = audited
 
     def __getattr__(self, name: str) -> Any:
@@ -92,7 +95,7 @@ class StoredModel(UniformBackend):
 
     @cached_property
     def _fingerprint(self) -> str:
-        return fingerprint_of(identify(self._model))
+        return fingerprint_of(identify(self._model), *self._more)
 
     @cached_property
     def _why_unknown(self) -> str | None:
@@ -180,10 +183,14 @@ class StoredModel(UniformBackend):
         audit = cast("Callable[[Sequence[Request]], tuple[object, EngineUse]]", self._model.audit)  # type: ignore[attr-defined]
         kept = self._store.find(question) if self._reuses else None
         if kept is not None and isinstance(kept.reply, EngineUse) and kept.reply.engine in ("tree", "plain"):
-            return type(self)(self._model, self._store, audited=lambda: audit(requests)[0]), kept.reply
+            return self._engine(kept.reply, lambda: audit(requests)[0]), kept.reply
         answerer, use = audit(requests)
         self._store.keep(self.identity.name, [(question, use)])
-        return type(self)(self._model, self._store, audited=lambda: answerer), use
+        return self._engine(use, lambda: answerer), use
+
+    def _engine(self, use: EngineUse, answerer: Callable[[], object]) -> StoredModel:
+        """The model as this engine computes it, whose numbers are not those of another one."""
+        return type(self)(self._model, self._store, *self._more, use.engine, audited=answerer)
 
 
 class StoredBackgroundModel(StoredModel):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pytest_llmeval.inference.store.folder import (
     data_files,
     lines_of,
     new_name,
+    order_of,
     temporary_files,
     write_whole,
 )
@@ -59,6 +61,7 @@ def survey(folder: Path) -> Survey:
     newest: dict[int, Entry] = {}
     sizes: dict[Path, int] = {}
     num_whole = num_damaged = num_torn = 0
+    now = time.time()
     with _explained(folder):
         for path in data_files(folder):
             with path.open("rb") as file:
@@ -71,9 +74,10 @@ def survey(folder: Path) -> Survey:
                         num_damaged += 1
                         continue
                     num_whole += 1
-                    key, time = head
-                    if key not in newest or time >= newest[key].time:
-                        newest[key] = Entry(path=path, offset=offset, size=len(line), name=_name(line), time=time)
+                    known = newest.get(head.key)
+                    if known is None or order_of(head.time, now) >= order_of(known.time, now):
+                        name = _name(line)
+                        newest[head.key] = Entry(path=path, offset=offset, size=len(line), name=name, time=head.time)
                 num_torn += end < sizes[path]
     return Survey(
         sizes=sizes,

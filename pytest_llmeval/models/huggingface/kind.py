@@ -36,6 +36,7 @@ class Checkpoint(ModelKind):
     """What the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id."""
 
     needs_device = True
+    is_identified = True
     model_args = CHECKPOINT_ARGS.keys()
 
     def folder_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:

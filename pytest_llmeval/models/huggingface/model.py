@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import importlib.metadata
 import math
@@ -47,6 +48,12 @@ _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_len
 _NO_LENGTH = 10**9
 """transformers writes 1e30 where a tokenizer's length is not known."""
 _SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
+
+
+def _date_in_prompts(tokenizer: Any) -> dict[str, JSON]:
+    """Today, where the chat template writes it into each prompt, as that of Llama 3.2 does."""
+    template = str(getattr(tokenizer, "chat_template", None))
+    return {"date_in_prompts": datetime.date.today().isoformat()} if "strftime_now" in template else {}
 
 
 def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | None) -> int | None:
@@ -137,6 +144,7 @@ class HuggingFaceModel(Backend):
                 "engine": f"{self.engine.name}: {self.engine.reason}",
                 "transformers": importlib.metadata.version("transformers"),
                 "torch": str(torch.__version__),
+                **_date_in_prompts(self.tokenizer),
             },
         )
 

@@ -48,6 +48,7 @@ class _Remote(ModelKind):
 
     model_args = SERVER_ARGS.keys()
     is_remote = True
+    is_identified = True
     checks_suites = True  # what a server can do is known when it was asked
     dialect: ClassVar[str | None] = None
     """How its servers are asked, where that is known."""

@@ -17,6 +17,7 @@ from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
+from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.plugin.stash import MODEL_STOPPED
 from pytest_llmeval.reporting.report.assembly import merged_uses, with_suites
 from pytest_llmeval.reporting.report.gate_results import GateResult
@@ -44,7 +45,7 @@ class LLMSession:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._started = datetime.now(UTC)
+        self._started = datetime.fromtimestamp(session_of(config)[1], UTC)
         self._start_s = time.monotonic()  # the clock on the wall may be set meanwhile
         self._unrecorded: dict[str, Unrecorded] = {}
         self._lost: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -176,7 +177,10 @@ def load_or_take(config: pytest.Config, model: str, device: str) -> Model:
         return loaded
     from pytest_llmeval.inference.store.model import with_store
 
-    return with_store(loaded, store)
+    spec = config.stash[settings_key].spec(model)
+    if spec.kind.is_identified:
+        return with_store(loaded, store)
+    return with_store(loaded, store, spec.kind.name, spec.location, json.dumps(spec.arguments, sort_keys=True))
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:

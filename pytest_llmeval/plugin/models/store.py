@@ -10,6 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.plugin.options.settings import Settings, settings_key, was_given
+from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.text.quantities import size_text, time_text
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def store_of(config: pytest.Config) -> Store | None:
 
         settings = config.stash[settings_key]
         max_age_s = None if settings.store_max_age is None else settings.store_max_age.value
-        store = Store(folder, refresh=settings.store_refresh, max_age_s=max_age_s)
+        session, started = session_of(config)
+        store = Store(folder, refresh=settings.store_refresh, max_age_s=max_age_s, session=session, started=started)
         config.stash[_store_key] = store
         config.add_cleanup(store.close)
     return config.stash[_store_key]

@@ -22,6 +22,7 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.chunks import KEEPS_FILES, Backlog, plan_bonded, plan_chunks
 from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
 from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
+from pytest_llmeval.plugin.process import share_session
 from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
 from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SHARED, _SLOT, Batching, _limit, usage_errors
@@ -97,6 +98,7 @@ class Distribution:
         self._slots[node] = slot
         node.workerinput[_SLOT] = slot
         node.workerinput[_BATCHING] = astuple(self._batching())
+        share_session(self._config, node.workerinput)
         if any(spec.kind.is_remote for spec in self._config.stash[settings_key].model_specs):
             node.workerinput[_SHARED] = self._shared_folder
 

@@ -195,12 +195,21 @@ def text_of(holder: Mapping[str, Any], key: str) -> str:
     return text
 
 
+_ENDED_BY_SERVER = re.compile(
+    r"content_?filter|safety|recitation|prohibited|block|error|abort|cancel|time_?out|insufficient"
+)
+_ENDED_BY_LIMIT = re.compile(r"length|max_?tokens|context_window")
+
+
 def finish_reason_of(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
-    """Why the reply ended. Raises ``RequestError`` where it was not the model or the limit that ended it."""
-    reason = choice.get("finish_reason")
-    if reason in ("content_filter", "safety", "error", "abort"):
-        raise RequestError(f"the reply was ended by the server: {reason}")
-    return "length" if reason == "length" else "stop"
+    """Why the reply ended, in the words of any server. Raises ``RequestError`` where it was not the model or a limit.
+
+    Servers have many words for the model's own end (``stop``, ``eos``, ``end_turn``, none at all).
+    """
+    reason = str(choice.get("finish_reason") or "").lower()
+    if _ENDED_BY_SERVER.search(reason):
+        raise RequestError(f"the reply was ended by the server: {one_line(reason, 120)}")
+    return "length" if _ENDED_BY_LIMIT.search(reason) else "stop"
 
 
 def usage_of(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
