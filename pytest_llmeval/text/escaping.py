@@ -6,12 +6,13 @@ All of it is for people who read; the JSON report holds the texts as they came.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 __all__ = ["csv_text", "encodable", "first_line", "markdown_text", "printable", "shortened", "without_commands"]
 
 # C0 and C1 controls, line and paragraph separators, bidirectional overrides, lone surrogates: what can move the cursor,
 # change colours, reorder what a reader sees, or fail to encode.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 _MARKDOWN = {
     **{character: f"\\{character}" for character in "\\`*_[]~#"},
@@ -52,7 +53,7 @@ def printable(text: str, *, keep: str = "") -> str:
     """``text`` with every character that a terminal would act on shown as an escape; those in ``keep`` stay."""
     if text.isprintable():  # fast, and false of all that is unsafe
         return text
-    return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
+    return _UNSAFE.sub(lambda match: match[0].translate(_escapes(keep)), text)
 
 
 def first_line(text: str, *, limit: int = 300) -> str:
@@ -100,6 +101,23 @@ def csv_text(text: str) -> str:
     if shown[:1] in _FORMULA and shown and not _NUMBER.fullmatch(shown):
         return f"'{shown}"
     return shown
+
+
+class _Escapes(dict[int, str]):
+    """What is shown for unsafe characters, by code, as ``str.translate`` takes it; those in ``keep`` are themselves.
+
+    A table, since a reply can be megabytes of them; filled as they come, since most sessions see few.
+    """
+
+    def __init__(self, keep: str) -> None:
+        super().__init__({ord(character): character for character in keep})
+
+    def __missing__(self, code: int) -> str:
+        self[code] = _escape(chr(code))
+        return self[code]
+
+
+_escapes = cache(_Escapes)
 
 
 def _escape(character: str) -> str:

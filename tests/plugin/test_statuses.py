@@ -39,6 +39,18 @@ def test_strict_makes_a_wrong_answer_a_failure(capitals: pytest.Pytester, worker
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+def test_strict_shows_the_beginning_of_a_reply_of_megabytes(llm_pytester: pytest.Pytester) -> None:
+    """Both in the terminal, where each failure also stays in memory, and in the JUnit file."""
+    reply = "y" * 1_000_000
+    llm_pytester.makepyfile(long=f"def reply(prompt): return {reply[:1]!r} * {len(reply)}")
+    llm_pytester.makefile(".yaml", one="suite: one\nscore: exact\nsamples: [{id: a, question: q, target: x}]\n")
+    result = llm_pytester.runpytest("--llm-strict", "--llm-model=python:long:reply", "--junitxml=out.xml", "one.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*wrong: expected 'x', found 'yyy*yyy'… (990,000 more characters are in the report)"])
+    assert len(result.stdout.str()) < 40_000
+    assert (llm_pytester.path / "out.xml").stat().st_size < 40_000
+
+
 def test_strict_stops_at_the_first_wrong_answer_with_x(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES))
     llm_pytester.makefile(".yaml", sums=SUMS)

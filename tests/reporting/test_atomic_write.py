@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write, check_writable
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
 
 
 def write(path: Path, text: str = "new") -> None:
@@ -61,6 +66,25 @@ def test_a_device_stays_one() -> None:
     check_writable(Path(os.devnull))
     write(Path(os.devnull))
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+@posix
+def test_a_pipe_is_written_to_where_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    os.mkfifo(path)
+    check_writable(path)
+    with pytest.raises(ReportError, match=r"cannot write the report .*out.json: no process reads from this pipe"):
+        write(path)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(path.read_text)
+        while True:
+            try:
+                write(path)
+                break
+            except ReportError:  # it is not opened yet
+                continue
+        assert read.result() == "new"
+    assert path.is_fifo()
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:

@@ -391,10 +391,21 @@ def _target(presented: Presented) -> JSON:
 
 def _explain_wrong(question: Question, score: Score, responses: Sequence[Response]) -> str:
     target = question.presented.target
-    expected = repr(target) if isinstance(target, str) else " or ".join(map(repr, target))
-    found = "no answer" if score.no_answer else "another text" if score.answer is None else repr(score.answer)
+    expected = _quoted(target) if isinstance(target, str) else " or ".join(map(_quoted, target))
+    found = "no answer" if score.no_answer else "another text" if score.answer is None else _quoted(score.answer)
     lines = [f"expected {expected}, found {found}"]
     if asked := question.presented.sample.question:
         lines.append(f"question: {first_line(asked)}")
-    lines += [f"reply: {reply.text!r}" for reply in responses if isinstance(reply, GenerateResponse)]
+    lines += [f"reply: {_quoted(reply.text)}" for reply in responses if isinstance(reply, GenerateResponse)]
     return "\n".join(lines)
+
+
+_MAX_QUOTED = 10_000
+"""Characters of a text that a failure shows; it stays in memory and goes into the JUnit file too."""
+
+
+def _quoted(text: str) -> str:
+    """The text in quotes; of a long one the beginning."""
+    if len(text) <= _MAX_QUOTED:
+        return repr(text)
+    return f"{text[:_MAX_QUOTED]!r}… ({len(text) - _MAX_QUOTED:,} more characters are in the report)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -53,7 +54,8 @@ def atomic_path(path: Path, *, suffix: str = ".tmp") -> Iterator[Path]:
     """
     try:
         if _is_special(path):
-            yield path
+            with _open_pipe(path):
+                yield path
             return
         target = _target(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,6 +81,25 @@ def _target(path: Path) -> Path:
 
 def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
+
+
+@contextmanager
+def _open_pipe(path: Path) -> Iterator[None]:
+    """Hold a pipe open while it is opened to be written to, which would wait for a reader without end; nothing for what
+    is no pipe. Raises ``ReportError`` where there is no reader.
+    """
+    if not path.is_fifo():
+        yield
+        return
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        reason = "no process reads from this pipe" if error.errno == errno.ENXIO else error.strerror
+        raise ReportError(f"cannot write the report {path}: {reason}") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _file_mode(path: Path) -> int:
