@@ -219,7 +219,7 @@ class Bench:
             process.wait()
         return code, output.read_text(encoding="utf-8", errors="replace")
 
-    def mount(self, *options: str, num_bytes: int = 64 << 20) -> None:
+    def mount(self, *options: str, num_bytes: int = 1 << 20) -> None:
         """A disk of its own for what is written."""
         _sh(
             "mount",
