@@ -13,7 +13,6 @@ import pytest
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write, check_writable
 
-
 posix = pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
 
 
