@@ -81,6 +81,8 @@ def _show(folder: Path) -> int:
 
 
 def _shown(folder: Path, found: Survey) -> Iterator[str]:
+    from pytest_llmeval.inference.store.folder import rights_of_others
+
     yield f"{folder}: {_counted(len(found.entries), 'reply', 'replies')}, {_size(found)}"
     by_model: dict[str, list[Entry]] = {}
     for entry in found.entries:
@@ -97,6 +99,8 @@ def _shown(folder: Path, found: Survey) -> Iterator[str]:
         yield f"{_counted(found.num_torn, 'file')} with an unfinished end, as a killed process leaves it"
     if any(path.stat().st_mode & _READABLE_BY_OTHERS for path in found.sizes):
         yield "others may read its files"
+    if (rights := rights_of_others(folder)) is not None:
+        yield rights
     yield "it holds prompts and replies, whatever --llm-report-prompts says"
 
 

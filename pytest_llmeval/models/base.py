@@ -56,10 +56,9 @@ class Model(Protocol):
     asks a method ``loglikelihood_rolling``, which takes ``LoglikelihoodRollingRequest``s and returns
     ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An optional attribute ``identity``
     (a ``ModelIdentity``) names the model in reports. Its replies are reused (``--llm-store``) as long as the identity
-    is the same, if that has a fingerprint, and there is no text in an optional attribute ``why_weights_may_change``. An
-    optional method ``audit`` is given some requests of a suite before its first answer, and returns the model that the
-    suite is to ask, with an ``EngineUse``. A model
-    that has the methods of ``SampleModel`` is asked by sample.
+    is the same, if that has a fingerprint, and there is no text in an optional attribute ``why_weights_may_change``.
+    An optional method ``audit`` is given some requests of a suite before its first answer, and returns the model that
+    the suite is to ask, with an ``EngineUse``. A model that has the methods of ``SampleModel`` is asked by sample.
 
     Samples are asked for together, ahead of their tests. An optional attribute ``answers_one_by_one`` (True) says that
     this saves the model no time: then each is asked for when its test runs, and recorded when its reply is there. A

@@ -75,6 +75,9 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_others_may_read_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data_files(folder)[0].chmod(0o644)
     assert "others may read its files" in store(capsys, "show", folder)
+    assert "chmod" not in store(capsys, "show", folder)
+    folder.chmod(0o755)
+    assert f"others can read it: chmod 700 {folder}\n" in store(capsys, "show", folder)
 
 
 def test_verify_names_damaged_lines_and_allows_torn_ends(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +100,7 @@ def test_compact_leaves_the_newest_of_each(folder: Path, capsys: pytest.CaptureF
     (file,) = data_files(folder)
     assert file.read_bytes().count(b"\n") == 6
     assert file.stat().st_mode & 0o777 == 0o600
-    assert os.listdir(folder) == [file.name]
+    assert sorted(os.listdir(folder)) == [".gitignore", file.name]
 
 
 @pytest.mark.parametrize(

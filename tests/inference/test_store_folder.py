@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.inference.store import folder as folders
-from pytest_llmeval.inference.store.folder import Store, data_files, prepare_folder
+from pytest_llmeval.inference.store.folder import Store, data_files, prepare_folder, rights_of_others
 from pytest_llmeval.inference.store.lines import MAX_LINE_BYTES, Line, Question, encode_line
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, StoreFlaws
 from tests.properties import examples
@@ -169,6 +169,33 @@ def test_the_folder_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "new" / "s").stat().st_mode) == 0o700
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert (tmp_path / "new" / "s" / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("own", [None, "", "*.jsonl\n"])
+def test_a_folder_that_was_there_has_a_gitignore(tmp_path: Path, own: str | None) -> None:
+    """What a user has written stays."""
+    if own is not None:
+        (tmp_path / ".gitignore").write_text(own)
+    Store(tmp_path).close()
+    assert (tmp_path / ".gitignore").read_text() == ("*\n" if own is None else own)
+
+
+@pytest.mark.parametrize(
+    ("mode", "rights"),
+    [
+        (0o700, None),
+        (0o750, "others can read it: chmod 700 'a b'"),
+        (0o702, "others can write to it: chmod 700 'a b'"),
+        (0o777, "others can read and write to it: chmod 700 'a b'"),
+    ],
+)
+def test_rights_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, rights: str | None) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("a b")
+    assert rights_of_others(folder) is None, "there is none yet"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert rights_of_others(folder) == rights
 
 
 def test_a_session_that_keeps_nothing_leaves_no_file(tmp_path: Path) -> None:

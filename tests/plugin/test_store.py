@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,7 @@ def test_a_second_run_asks_nothing_and_reports_the_same(project: pytest.Pytester
         "why_unreadable": None,
         "num_damaged": 0,
     }
+    started = datetime.now(UTC).isoformat()
     second = run(project, workers)
     assert asked(project) == []
     second.stdout.fnmatch_lines(
@@ -126,7 +128,8 @@ def test_a_second_run_asks_nothing_and_reports_the_same(project: pytest.Pytester
     )
     report = report_of(project.path)
     assert report["store"]["num_reused"] == 24
-    assert report["store"]["oldest"] <= report["store"]["newest"] < report["created"][:10] + "T99"
+    # The second session's start, which a report has to a second.
+    assert undisturbed["created"] <= report["store"]["oldest"] <= report["store"]["newest"] < started
     assert [record["asked_at"] for record in report["records"]] == [
         record["asked_at"] for record in undisturbed["records"]
     ]
@@ -248,7 +251,7 @@ def test_refresh_asks_anew_and_replaces(project: pytest.Pytester, workers: list[
     before = report_of(project.path)
     asked(project)
     result = run(project, workers, "--llm-store-refresh")
-    result.stdout.fnmatch_lines(["llm-store: *everything is asked anew*", "store .llmeval: 0 of 24 samples reused"])
+    result.stdout.fnmatch_lines(["llm-store: *no stored reply is used*", "store .llmeval: 0 of 24 samples reused"])
     assert len(asked(project)) == 24
     refreshed = report_of(project.path)
     run(project, workers)
@@ -263,7 +266,7 @@ def test_python_code_may_have_changed_and_needs_a_limit_of_age(project: pytest.P
         result = run(project, workers, model="plain")
         assert len(asked(project)) == 24
         result.stdout.fnmatch_lines(
-            ["store: python:adder:plain: replies are kept, not reused: nothing tells whether the model has changed;*"]
+            ["store: python:adder:plain: replies are kept, not reused: the model has no fingerprint;*"]
         )
     result = run(project, workers, "--llm-store-max-age=7d", model="plain")
     assert asked(project) == []
@@ -294,12 +297,38 @@ def test_the_store_of_a_project(project: pytest.Pytester, monkeypatch: pytest.Mo
     assert project.path.joinpath("kept").is_dir()
 
 
+def test_the_store_of_an_ini_file_lies_beside_it(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: list[str]
+) -> None:
+    """A session that starts in another folder finds it; a folder of the command line lies where that was given."""
+    project.makeini("[pytest]\nllm_store = kept\n")
+    run(project, workers, store="")
+    asked(project)
+    below = project.mkdir("below")
+    monkeypatch.chdir(below)
+    result = project.runpytest(*workers, "--llm-model=python:adder:Adder", "../sums.yaml")
+    result.stdout.fnmatch_lines(["llm-store: ../kept (*", "store ../kept: 24 of 24 samples reused, *"])
+    assert asked(project) == []
+    assert list(below.iterdir()) == []
+    project.runpytest(*workers, "--llm-model=python:adder:Adder", "--llm-store=kept", "../sums.yaml")
+    assert len(asked(project)) == 24
+    assert [path.name for path in below.iterdir()] == ["kept"]
+
+
+def test_a_folder_that_others_can_read_is_told(project: pytest.Pytester, workers: list[str]) -> None:
+    project.mkdir(".llmeval").chmod(0o777)
+    result = run(project, workers)
+    result.stdout.fnmatch_lines(["llm-store: .llmeval (*; others can read and write to it: chmod 700 .llmeval"])
+    project.path.joinpath(".llmeval").chmod(0o700)
+    run(project, workers).stdout.no_fnmatch_line("*chmod*")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (
             ["--llm-store", "suites"],
-            "*--llm-store *suites: it is no store of replies (it holds a.txt); write --llm-store=*",
+            "*--llm-store *suites: it is not a store of replies (it holds a.txt); write --llm-store=*",
         ),
         (["--llm-store", "sums.yaml"], "*--llm-store *sums.yaml: it is a file, expected a folder; write --llm-store=*"),
         (["--llm-store-refresh"], "*--llm-store-refresh is about a store: give --llm-store as well"),

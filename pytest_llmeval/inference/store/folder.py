@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import secrets
+import shlex
 import threading
 import time
 from array import array
@@ -43,6 +44,7 @@ __all__ = [
     "new_session",
     "order_of",
     "prepare_folder",
+    "rights_of_others",
     "temporary_files",
     "write_whole",
 ]
@@ -86,19 +88,20 @@ def _files(folder: Path, name: re.Pattern[str]) -> list[Path]:
 def prepare_folder(folder: Path) -> None:
     """Make the folder, for this user alone, or see that it is a store. Raises ``OptionError``.
 
-    What is no store is refused: ``--llm-store suites/`` takes the suites for the folder.
+    A folder of other files is refused: ``--llm-store suites/`` takes the suites for the folder.
     """
     try:
         if not folder.exists():
             if "::" in folder.name or folder.suffix in (".py", ".yaml", ".yml"):
                 raise OptionError(f"--llm-store {folder}: looks like a test, not like a folder; {_HINT}")
             folder.mkdir(parents=True, mode=0o700, exist_ok=True)  # another session may make it too
-            folder.joinpath(".gitignore").write_text("*\n", encoding="ascii")  # it holds prompts
         elif not folder.is_dir():
             raise OptionError(f"--llm-store {folder}: it is a file, expected a folder; {_HINT}")
         for name in sorted(os.listdir(folder)):
             if not (name.startswith(".") or _NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)):
-                raise OptionError(f"--llm-store {folder}: it is no store of replies (it holds {name}); {_HINT}")
+                raise OptionError(f"--llm-store {folder}: it is not a store of replies (it holds {name}); {_HINT}")
+        with suppress(FileExistsError), folder.joinpath(".gitignore").open("x", encoding="ascii") as file:
+            file.write("*\n")  # it holds prompts
         probe = folder / new_name(".tmp")
         create_file(probe).close()
         probe.unlink(missing_ok=True)
@@ -107,6 +110,19 @@ def prepare_folder(folder: Path) -> None:
 
 
 _HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
+
+
+def rights_of_others(folder: Path, called: Path | None = None) -> str | None:
+    """That other users may read or write in the folder, and the remedy; None where they may not, or none is known.
+
+    ``called`` is what the user calls the folder.
+    """
+    try:
+        mode = folder.stat().st_mode if os.name == "posix" else 0
+    except OSError:
+        return None
+    rights = [name for name, bits in (("read", 0o055), ("write to", 0o022)) if mode & bits]
+    return f"others can {' and '.join(rights)} it: chmod 700 {shlex.quote(str(called or folder))}" if rights else None
 
 
 def create_file(path: Path) -> FileIO:
@@ -157,7 +173,7 @@ def new_session() -> str:
 class Store:
     """The replies in a folder, those of other processes included, and the file that this process adds to.
 
-    :param refresh: replies of other sessions are not found: each is asked for anew, and replaced.
+    :param refresh: replies of other sessions are not found: each is asked for again, and replaced.
     :param max_age_s: older replies are not found; None: of any age. Nor are those whose time lies as far ahead.
     :param session: the session's own 16 hex digits, the same in all its processes.
     :param started: when it began (Unix, s); now by default.

@@ -50,8 +50,8 @@ def with_store(model: Model, store: Store, *more: str) -> Model:
 class StoredModel(UniformBackend):
     """Finds replies in the store, and asks the model for the others, which it keeps.
 
-    Errors are not kept, nor replies that were cut short. Where nothing tells whether the model has changed, replies are
-    kept, and found again only where the store has a limit of age. A reply's ``asked_at`` says when it was asked.
+    Errors are not kept, nor replies that were cut short. Where it is not known whether the model has changed, replies
+    are kept, and found again only where the store has a limit of age. A reply's ``asked_at`` says when it was asked.
     Everything else is the model's own.
     """
 
@@ -101,7 +101,7 @@ class StoredModel(UniformBackend):
     def _why_unknown(self) -> str | None:
         """Why it is not known whether the model is the one that it was; None where it is."""
         if identify(self._model).fingerprint is None:
-            return "nothing tells whether the model has changed"
+            return "the model has no fingerprint"
         why = getattr(self._model, "why_weights_may_change", None)
         return why if isinstance(why, str) else None
 

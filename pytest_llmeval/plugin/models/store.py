@@ -64,7 +64,7 @@ def describe_store(config: pytest.Config) -> str | None:
     folder, settings = _folder(config), config.stash[settings_key]
     if folder is None:
         return None
-    from pytest_llmeval.inference.store.folder import data_files
+    from pytest_llmeval.inference.store.folder import data_files, rights_of_others
 
     try:
         found = [path.stat() for path in data_files(folder)]
@@ -75,10 +75,13 @@ def describe_store(config: pytest.Config) -> str | None:
         age_s = max(0.0, time.time() - max(one.st_mtime for one in found))
         what = f"{size_text(sum(one.st_size for one in found))}, last written {time_text(age_s)} ago"
     if settings.store_refresh:
-        what += "; everything is asked anew"
+        what += "; no stored reply is used"
     elif settings.store_max_age is not None:
         what += f"; replies of up to {settings.store_max_age} are reused"
-    return f"{settings.store} ({what}); it keeps prompts and replies"
+    assert settings.store is not None
+    rights = rights_of_others(folder, settings.store)
+    text = f"{settings.store} ({what}); it keeps prompts and replies"
+    return text if rights is None else f"{text}; {rights}"
 
 
 def new_problem(config: pytest.Config) -> str | None:

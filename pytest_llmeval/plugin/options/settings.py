@@ -214,7 +214,23 @@ def _find_in_ini(config: pytest.Config, option: Option) -> _Found | None:
         value = config.getini(option.ini)
     except (TypeError, ValueError) as error:
         raise OptionError(f"{where}: {error}") from None
-    return None if value is None or value == [] else _Found(where, value if isinstance(value, list) else [value])
+    if value is None or value == []:
+        return None
+    if option.is_seen_from_ini:
+        value = _seen_from_ini(config, str(value))
+    return _Found(where, value if isinstance(value, list) else [value])
+
+
+def _seen_from_ini(config: pytest.Config, text: str) -> str:
+    """A path of the ini file, as seen from the folder in which pytest was called."""
+    path = Path(text).expanduser()
+    if not text.strip() or config.inipath is None or path.is_absolute():
+        return text
+    path = config.inipath.parent / path
+    try:
+        return os.path.relpath(path, config.invocation_params.dir)
+    except ValueError:  # on another drive
+        return str(path)
 
 
 def _parse(option: Option, found: _Found | None) -> Any:

@@ -23,7 +23,8 @@ class Option:
     ``without_value`` is what it means on the command line without a value, where it needs none.
 
     ``field`` is its place in ``Settings``, where that is not its name. ``ini_field`` is the place of what the ini file
-    says, where that does not give way to the command line but adds to it.
+    says, where that does not give way to the command line but adds to it. With ``is_seen_from_ini`` it is a path, which
+    in the ini file is relative to the ini file's folder.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Option:
     kind: Literal["text", "number", "flag", "list"] = "text"
     without_value: str | None = None
     parse: Callable[[str], Any] = parsers.flag
+    is_seen_from_ini: bool = False
 
     @property
     def flag(self) -> str:
@@ -186,13 +188,14 @@ OPTIONS: tuple[Option, ...] = (
         metavar="FOLDER",
         parse=parsers.path,
         without_value=".llmeval",
+        is_seen_from_ini=True,
         help="Keep the model's replies in this folder (default: .llmeval), and ask for none of them again. It holds "
         "prompts and replies, whatever --llm-report-prompts says.",
     ),
     Option(
         name="store_refresh",
         kind="flag",
-        help="Ask for every reply anew, and replace those in the store.",
+        help="Use no reply that the store has: ask for all again, and replace them.",
     ),
     Option(
         name="store_max_age",

@@ -12,7 +12,7 @@ __all__ = ["store_texts"]
 
 
 def store_texts(report: Report) -> Iterator[str]:
-    """How many samples were not asked anew and how old their replies are, then what is odd. Not yet ``printable``."""
+    """How many samples the store answered, how old their replies are, and what is odd. Not yet ``printable``."""
     store = report.store
     if store is None:
         return
