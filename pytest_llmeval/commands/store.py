@@ -132,14 +132,12 @@ def _verify(folder: Path) -> int:
 def _clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> int:
     from pytest_llmeval.inference.store.upkeep import clear, survey
 
-    found = survey(folder)
-    gone = choose(found)
-    num_grown = clear(folder, found, lambda entry: entry not in gone)
+    done = clear(folder, choose)
     left = survey(folder)
-    removed = _counted(len(gone), "reply", "replies")
-    write_out(f"{folder}: {removed} cleared, {len(left.entries):,} left; {_size(found)} -> {_size(left)}\n")
-    if num_grown:
-        say("store", f"{_counted(num_grown, 'file')} stayed, as a session is writing to it: run this again later")
+    removed = _counted(len(done.gone), "reply", "replies")
+    write_out(f"{folder}: {removed} cleared, {len(left.entries):,} left; {_size(done.found)} -> {_size(left)}\n")
+    if done.num_grown:
+        say("store", f"{_counted(done.num_grown, 'file')} stayed, as a session is writing to it: run this again later")
     return 0
 
 

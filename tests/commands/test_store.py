@@ -170,6 +170,9 @@ def test_a_command_that_dies_loses_nothing(
     assert {path.name: path.read_bytes() for path in data_files(folder)} == before
     assert len(os.listdir(folder)) == 3
     store(capsys, "compact", folder)
+    (left,) = folders.temporary_files(folder)  # another command might be writing it
+    os.utime(left, (time.time() - 3601,) * 2)
+    store(capsys, "compact", folder)
     assert len(os.listdir(folder)) == 1
     assert texts(folder) == ALL
 
@@ -187,6 +190,67 @@ def test_a_file_that_is_being_written_stays(
     monkeypatch.setattr(upkeep, "_copy", copy_while_a_session_writes)
     assert "1 file stayed" in store(capsys, "compact", folder)
     assert texts(folder) == {**ALL, "b": "just now"}
+
+
+def test_a_line_that_comes_just_before_the_file_goes_is_copied(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, unlink = data_files(folder)[1], Path.unlink
+
+    def write_and_unlink(path: Path, missing_ok: bool = False) -> None:
+        if path == last:
+            with last.open("ab") as file:
+                file.write(line("b", "old", 0, "just now"))
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", write_and_unlink)
+        store(capsys, "compact", folder)
+    assert not last.exists()
+    assert texts(folder) == {**ALL, "b": "just now"}
+
+
+def test_a_command_looks_again_where_another_was_faster(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are gone between its look and its copy; what the other has left is not lost."""
+    copy = upkeep._copy
+    calls = []
+
+    def copy_second(*arguments: object) -> None:
+        calls.append(arguments)
+        if len(calls) == 1:
+            store(capsys, "compact", folder)
+        copy(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(upkeep, "_copy", copy_second)
+    store(capsys, "clear", folder, "--model", "new")
+    assert texts(folder) == {"b": "a reply", "c": "a reply"} | {"a": "newer"}
+    assert len(data_files(folder)) == 1
+
+    def take_away(*arguments: object) -> None:
+        raise upkeep._SourceGoneError
+
+    monkeypatch.setattr(upkeep, "_copy", take_away)
+    shown = store(capsys, "compact", folder, code=1)
+    assert "other commands are changing it at the same time: run this again" in shown
+    assert shown.count("\n") == 1
+    assert len(texts(folder)) == 3
+
+
+def test_commands_may_run_at_once(folder: Path) -> None:
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if not child:
+            try:
+                os._exit(main(["store", "compact", str(folder)]))
+            finally:
+                os._exit(70)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert texts(folder) == ALL
+    assert folders.temporary_files(folder) == []
 
 
 def test_a_session_goes_on_in_a_store_that_is_cleared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -249,6 +249,23 @@ def test_a_file_that_was_cleared_away_is_begun_anew(tmp_path: Path) -> None:
     assert [found(Store(tmp_path / "s"), text) for text in "ab"] == [None, "2"]
 
 
+def test_a_line_that_comes_just_after_its_file_was_removed_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "s")
+    keep(store, ("a", "1"))
+    (file,) = data_files(tmp_path / "s")
+    write = folders.write_whole
+
+    def remove_and_write(own: Any, data: bytes) -> None:
+        file.unlink(missing_ok=True)
+        write(own, data)
+
+    monkeypatch.setattr(folders, "write_whole", remove_and_write)
+    keep(store, ("b", "2"))
+    assert [found(one, "b") for one in (store, Store(tmp_path / "s"))] == ["2", "2"]
+
+
 def test_a_forked_process_has_a_file_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     keep(store, ("a", "1"))

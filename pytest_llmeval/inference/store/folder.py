@@ -351,8 +351,9 @@ class Store:
     def _write(self, head: Head, data: bytes) -> None:
         if self.problem is not None or len(data) > MAX_LINE_BYTES:
             return
-        if self._own is None or _is_gone(self._own) or not self._append(head, data):
-            # The first one, `llmeval store clear` took it away, or the disk has failed: once more with a new file.
+        if self._own is None or not self._append(head, data) or _is_gone(self._own):
+            # The first one, the disk has failed, or `llmeval store clear` took the file away, which copies no line that
+            # comes after: once more with a new file.
             try:
                 self._begin_file()
             except OSError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -27,7 +27,11 @@ from pytest_llmeval.inference.store.folder import (
 )
 from pytest_llmeval.inference.store.lines import decode_line, read_head
 
-__all__ = ["Entry", "Survey", "clear", "damages", "survey"]
+__all__ = ["Cleared", "Entry", "Survey", "clear", "damages", "survey"]
+
+_ABANDONED_AFTER_S = 3600.0
+"""A temporary file that was not written for so long was left by a command that was killed."""
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +49,42 @@ class Entry:
 class Survey:
     """What a store holds: its files with their bytes, the newest reply to each question, and what lies there besides.
 
+    ``ends`` is how many bytes of each file are whole lines: what was read of it.
     ``num_replaced`` replies gave way to newer ones. ``num_damaged`` lines cannot be read, and ``num_torn`` files end
     with what a killed process has not finished.
     """
 
     sizes: dict[Path, int]
+    ends: dict[Path, int]
     entries: Sequence[Entry]
     num_replaced: int = 0
     num_damaged: int = 0
     num_torn: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """What ``clear`` has done: what it found, which of that it removed, and how many files stay as they have grown."""
+
+    found: Survey
+    gone: set[Entry]
+    num_grown: int
+
+
 def survey(folder: Path) -> Survey:
     """Read a store. Raises ``LLMEvalError`` where that is not possible."""
     newest: dict[int, Entry] = {}
     sizes: dict[Path, int] = {}
+    ends: dict[Path, int] = {}
     num_whole = num_damaged = num_torn = 0
     now = time.time()
     with _explained(folder):
         for path in data_files(folder):
-            with path.open("rb") as file:
+            with suppress(FileNotFoundError), path.open("rb") as file:  # another command may have removed it
                 sizes[path] = os.fstat(file.fileno()).st_size
-                end = 0
+                ends[path] = 0
                 for offset, line in lines_of(file):
-                    end = file.tell()
+                    ends[path] = file.tell()
                     head = None if line is None else read_head(line)
                     if line is None or head is None:
                         num_damaged += 1
@@ -78,9 +94,10 @@ def survey(folder: Path) -> Survey:
                     if known is None or order_of(head.time, now) >= order_of(known.time, now):
                         name = _name(line)
                         newest[head.key] = Entry(path=path, offset=offset, size=len(line), name=name, time=head.time)
-                num_torn += end < sizes[path]
+                num_torn += ends[path] < sizes[path]
     return Survey(
         sizes=sizes,
+        ends=ends,
         entries=list(newest.values()),
         num_replaced=num_whole - len(newest),
         num_damaged=num_damaged,
@@ -99,7 +116,7 @@ def damages(folder: Path) -> Iterator[str]:
     """Each line that holds no reply, as ``file:line: why``. Raises ``LLMEvalError`` where the store cannot be read."""
     with _explained(folder):
         for path in data_files(folder):
-            with path.open("rb") as file:
+            with suppress(FileNotFoundError), path.open("rb") as file:
                 for number, (_, line) in enumerate(lines_of(file), start=1):
                     try:
                         if line is None:
@@ -109,42 +126,86 @@ def damages(folder: Path) -> Iterator[str]:
                         yield f"{path}:{number}: {error}"
 
 
-def clear(folder: Path, found: Survey, keeps: Callable[[Entry], bool]) -> int:
-    """Leave the entries that ``keeps`` says, in one file; how many files stay because they have grown.
+def clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> Cleared:
+    """Remove the entries that ``choose`` says, and leave the others in one file.
 
-    Replaced replies and damaged lines go in any case. Raises ``LLMEvalError``; then nothing is lost.
+    Replaced replies and damaged lines go in any case. A file that has grown since it was read stays. Several of these
+    may work at once, and sessions may write meanwhile. Raises ``LLMEvalError``; then nothing is lost.
     """
-    kept = sorted((entry for entry in found.entries if keeps(entry)), key=lambda one: (str(one.path), one.offset))
     with _explained(folder):
-        for left in temporary_files(folder):  # of a command that was killed
-            left.unlink(missing_ok=True)
-        if kept:
-            _copy(kept, folder)
-        num_grown = 0
-        for path, size in found.sizes.items():
-            if path.stat().st_size > size:
-                num_grown += 1
-            else:
-                path.unlink()
-    return num_grown
+        for left in temporary_files(folder):
+            with suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > _ABANDONED_AFTER_S:  # else another command may be writing it
+                    left.unlink()
+        for _ in range(_TRIES):
+            found = survey(folder)
+            gone = choose(found)
+            kept = sorted(set(found.entries) - gone, key=lambda one: (str(one.path), one.offset))
+            try:
+                if kept:
+                    _copy(kept, folder)
+            except _SourceGoneError:  # where its replies are now, only another look tells
+                continue
+            num_grown = sum(not _removed(path, end, folder) for path, end in found.ends.items())
+            return Cleared(found=found, gone=gone, num_grown=num_grown)
+    raise LLMEvalError(f"{folder}: other commands are changing it at the same time: run this again later")
+
+
+class _SourceGoneError(Exception):
+    """A file that was to be copied has been removed."""
 
 
 def _copy(entries: Sequence[Entry], folder: Path) -> None:
-    """A new file of these entries. A process that is killed leaves a temporary one at the most."""
+    """A new file of these entries. Raises ``_SourceGoneError``, ``OSError``."""
+    _write_file(folder, _lines(entries))
+
+
+def _lines(entries: Sequence[Entry]) -> Iterator[bytes]:
+    for path, members in groupby(entries, key=lambda entry: entry.path):
+        try:
+            source = path.open("rb")
+        except FileNotFoundError:
+            raise _SourceGoneError from None
+        with source:
+            for entry in members:
+                source.seek(entry.offset)
+                yield source.read(entry.size)
+
+
+def _write_file(folder: Path, lines: Iterable[bytes]) -> None:
+    """A new file of these lines. A process that is killed leaves a temporary one at the most."""
     temporary = folder / new_name(".tmp")
     try:
         with create_file(temporary) as copy:
-            for path, members in groupby(entries, key=lambda entry: entry.path):
-                with path.open("rb") as source:
-                    for entry in members:
-                        source.seek(entry.offset)
-                        write_whole(copy, source.read(entry.size))
+            for line in lines:
+                write_whole(copy, line)
             os.fsync(copy.fileno())
         temporary.rename(folder / new_name())
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def _removed(path: Path, end: int, folder: Path) -> bool:
+    """Whether the file is gone, now or before; not where it has lines behind ``end``, as a session is writing to it.
+
+    A line that was written between the look and the removal is copied. A session sees at its next line that its file
+    is gone, and writes that line to another one.
+    """
+    try:
+        with path.open("rb") as file:
+            if any(True for _ in lines_of(file, end)):
+                return False
+            if os.name != "nt":  # where no open file can be removed, neither ours nor one that a session writes
+                path.unlink()
+                if late := [line for _, line in lines_of(file, end) if line is not None]:
+                    _write_file(folder, late)
+                return True
+        path.unlink()
+    except FileNotFoundError:
+        pass
+    return True
 
 
 @contextmanager
