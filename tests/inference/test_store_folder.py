@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
+import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from pytest_llmeval.errors import OptionError
 from pytest_llmeval.inference.store import folder as folders
 from pytest_llmeval.inference.store.folder import Store, data_files, prepare_folder, rights_of_others
 from pytest_llmeval.inference.store.lines import MAX_LINE_BYTES, Line, Question, encode_line
+from pytest_llmeval.inference.store.upkeep import clear, survey
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, StoreFlaws
 from tests.properties import examples
 
@@ -284,3 +288,77 @@ def test_a_line_longer_than_any_reply_is_passed_over(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert found(store, "a") == "1"
     assert sum(store.flaws.damaged.values()) == 1
+
+
+def test_another_models_clock_does_not_date_our_replies(tmp_path: Path) -> None:
+    write_file(tmp_path, 1, [line("other", "1", time.time() + 365 * 86400)])
+    keep(Store(tmp_path), ("a", "1"))
+    assert found(Store(tmp_path, max_age_s=60), "a") == "1"
+
+
+def test_a_reply_from_a_time_to_come_gives_way(tmp_path: Path) -> None:
+    """It was written by a clock that was wrong: asked anew, it is the old one whatever its date."""
+    write_file(tmp_path, 9, [line("a", "old", time.time() + 365 * 86400)])
+    assert found(Store(tmp_path), "a") == "old"
+    assert found(Store(tmp_path, max_age_s=60), "a") is None
+    keep(Store(tmp_path, max_age_s=60), ("a", "new"))
+    assert [found(Store(tmp_path, max_age_s=age), "a") for age in (None, 60)] == ["new", "new"]
+    clear(tmp_path, survey(tmp_path), lambda entry: True)
+    assert found(Store(tmp_path), "a") == "new"
+
+
+def test_what_another_session_asked_is_dated_before_this_one(tmp_path: Path) -> None:
+    """Whatever its clock said: that is how a session knows what it has reused."""
+    keep(Store(tmp_path), ("a", "1"))
+    store = Store(tmp_path, started=1.7e9)
+    keep(store, ("b", "2"))
+    old, own = store.find(question("a")), store.find(question("b"))
+    assert old is not None
+    assert own is not None
+    assert old.time < 1.7e9 < own.time
+
+
+def test_a_process_that_starts_late_in_a_refresh_finds_what_the_session_has_asked(tmp_path: Path) -> None:
+    keep(Store(tmp_path), ("a", "old"), ("b", "old"))
+    keep(Store(tmp_path, refresh=True, session="5" * 16), ("a", "new"))
+    late = Store(tmp_path, refresh=True, session="5" * 16)
+    assert [found(late, text) for text in "ab"] == ["new", None]
+
+
+def test_a_write_that_fails_once_is_made_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, write = Store(tmp_path / "s"), folders.write_whole
+    keep(store, ("a", "1"))
+
+    def fail(file: Any, data: bytes) -> None:
+        monkeypatch.setattr(folders, "write_whole", write)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(folders, "write_whole", fail)
+    keep(store, ("b", "2"), ("c", "3"))
+    assert store.problem is None
+    assert [found(Store(tmp_path / "s"), text) for text in "abc"] == ["1", "2", "3"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_does_not_wait_for_a_thread_that_it_has_not(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    keep(store, ("a", "1"))
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        keep(store, ("b", "2"))
+        os._exit(0 if found(store, "a") == "1" else 1)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert [found(Store(tmp_path), text) for text in "ab"] == ["1", "2"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -117,6 +117,14 @@ def test_other_settings_seeds_and_epochs_are_other_questions(tmp_path: Path, cha
     model = Counting()
     ask(stored(model, tmp_path), [GenerateRequest(**{"prompt": "q", **changed})])
     assert len(model.calls) == 1
+
+
+def test_what_decides_a_models_replies_besides_its_identity_is_part_of_the_question(tmp_path: Path) -> None:
+    def answer(*more: str) -> list[str]:
+        return texts(ask(with_store(model, Store(tmp_path / "store"), *more), [GenerateRequest("q")]))  # type: ignore[arg-type]
+
+    model = Counting()
+    assert [answer("A"), answer("B"), answer("A"), answer()] == [["1"], ["2"], ["1"], ["3"]]
 
 
 def test_repeats_of_one_question_are_not_collapsed(tmp_path: Path) -> None:
@@ -240,13 +248,25 @@ def test_a_model_without_the_method_is_told_as_without_a_store(tmp_path: Path) -
 
 
 class Audited(Counting):
-    def __init__(self) -> None:
+    def __init__(self, engine: Literal["tree", "plain"] = "tree") -> None:
         super().__init__()
         self.num_audits = 0
+        self.engine: Literal["tree", "plain"] = engine
 
     def audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
         self.num_audits += 1
-        return self, EngineUse(engine="tree", reason="full attention", num_audited=len(requests))
+        return self, EngineUse(engine=self.engine, reason="full attention", num_audited=len(requests))
+
+
+def test_numbers_of_the_tree_are_not_taken_for_plain_ones(tmp_path: Path) -> None:
+    """With other requests an audit may find that the tree is wrong for this model."""
+    answerer, _ = stored(Audited("tree"), tmp_path).audit(REQUESTS[1:2])
+    ask(answerer, REQUESTS[1:2])
+    plain = Audited("plain")
+    answerer, use = stored(plain, tmp_path).audit(REQUESTS[:2])
+    ask(answerer, REQUESTS[1:2])
+    assert use.engine == "plain"
+    assert plain.calls == [REQUESTS[1:2]]
 
 
 def test_a_model_is_not_audited_before_it_has_to_answer(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,11 @@ class Adder:
     def loglikelihood(self, requests):
         log([request.context + request.continuation for request in requests])
         return [LoglikelihoodResponse(loglikelihood=-float(len(r.continuation)), num_tokens=1) for r in requests]
+
+
+def keyed(prompt, key=""):
+    log([prompt])
+    return str(eval(prompt.removesuffix("="))) if key == "valid" else "no idea"
 
 
 def plain(prompt):
@@ -244,6 +250,28 @@ def test_another_model_is_asked(project: pytest.Pytester, workers: list[str]) ->
     result = project.runpytest(*workers, *models, "sums.yaml", "--llm-store")
     assert asked(project) == []
     result.stdout.fnmatch_lines(["store .llmeval: 48 of 48 samples reused, *"])
+
+
+def test_an_argument_decides_replies_though_it_is_hidden(project: pytest.Pytester) -> None:
+    for key, num_correct in (("valid", 12), ("other", 0), ("valid", 12)):
+        run(project, [], "--llm-store-max-age=1d", model=f"keyed?key={key}")
+        assert [record["status"] for record in report_of(project.path)["records"]].count("correct") == num_correct
+    assert len(asked(project)) == 48
+    files = project.path.joinpath(".llmeval").glob("*.jsonl")
+    assert not any("valid" in path.read_text(encoding="utf-8") for path in files)
+
+
+def test_what_was_reused_is_known_whatever_the_clocks_say(
+    project: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time
+    with monkeypatch.context() as patch:  # of another machine, say
+        patch.setattr(time, "time", lambda: now() + 600)
+        run(project, [])
+    asked(project)
+    run(project, workers)
+    assert asked(project) == []
+    assert report_of(project.path)["store"]["num_reused"] == 24
 
 
 def test_refresh_asks_anew_and_replaces(project: pytest.Pytester, workers: list[str]) -> None:

@@ -62,7 +62,8 @@ def generate(name: str, reply: Any, request: GenerateRequest, **settings: Any) -
 
 
 def chat_reply(**message: Any) -> dict[str, Any]:
-    choice = {"message": {"role": "assistant", **message}, "finish_reason": message.pop("finish", "stop")}
+    reason = message.pop("finish", "stop")
+    choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
     return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
 
 
@@ -207,13 +208,28 @@ def test_text_that_cannot_be_matched(tokens: list[str], offsets: list[int], pair
         ({"choices": [], "usage": {}}, "0 choices, expected 1"),
         ({"choices": [*chat_reply(content="a")["choices"] * 2]}, "2 choices, expected 1"),
         ({"object": "error"}, "has no choices"),
-        ({"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}, "content_filter"),
+        *(
+            ({"choices": [{"message": {"content": "a"}, "finish_reason": reason}]}, f"by the server: {reason.lower()}")
+            for reason in ("content_filter", "SAFETY", "insufficient_system_resource", "cancelled", "abort")
+        ),
     ],
 )
 def test_chat_without_a_reply(reply: dict[str, Any], reason: str) -> None:
     with pytest.raises(RequestError) as caught:
         generate("generic", reply, GenerateRequest(CHAT))
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        *((reason, "stop") for reason in ("stop", "eos", "end_turn", None)),
+        *((reason, "length") for reason in ("length", "MAX_TOKENS", "model_length", "model_context_window_exceeded")),
+    ],
+)
+def test_finish_reasons_of_many_servers(reason: str | None, expected: str) -> None:
+    response, _ = generate("generic", chat_reply(content="one", finish=reason), GenerateRequest(CHAT))
+    assert response.finish_reason == expected
 
 
 def test_reply_is_cut_at_the_first_stop_string() -> None:
