@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -92,3 +93,33 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(KeyError), atomic_write(path):
         raise KeyError
     assert (path.read_text(), [entry.name for entry in tmp_path.iterdir()]) == ("old", ["out.json"])
+
+
+KILLED = """\
+import sys
+from pathlib import Path
+
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
+
+with atomic_write(Path("out.json")) as file:
+    file.write("half")
+    file.flush()
+    print("there", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing says there whether a process still writes a file")
+def test_what_a_killed_process_has_left_is_removed_and_what_another_writes_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        write(tmp_path / "out.json", "ours")
+        assert len(os.listdir()) == 2
+        process.kill()
+    write(tmp_path / "out.json", "again")
+    assert os.listdir() == ["out.json"]

@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 import os
 import queue
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import astuple
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,9 +104,11 @@ class Distribution:
     @cached_property
     def _shared_folder(self) -> str:
         """Where workers agree on how many requests a server gets at once; made on first use, removed at the end."""
-        folder = tempfile.mkdtemp(prefix="llmeval-")
-        self._config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
-        return folder
+        from pytest_llmeval.data.temporary_files import temporary_folder
+
+        stack = ExitStack()
+        self._config.add_cleanup(stack.close)
+        return str(stack.enter_context(temporary_folder(prefix="llmeval-")))
 
     def _batching(self) -> Batching:
         mode = self._config.getoption("dist")

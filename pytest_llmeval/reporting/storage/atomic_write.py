@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from pytest_llmeval.data.temporary_files import temporary_file
 from pytest_llmeval.errors import ReportError
 
 __all__ = ["atomic_path", "atomic_write", "check_writable"]
@@ -50,7 +51,8 @@ def atomic_path(path: Path, *, suffix: str = ".tmp") -> Iterator[Path]:
     """A file to write that takes the place of ``path`` once the block is done: until then ``path`` holds what it held.
 
     Its own name ends in ``suffix``. Its folder is made where there is none. A link stays, and what it points to is
-    replaced. A pipe or a device is the file itself. Raises ``ReportError`` where it cannot be written.
+    replaced. A pipe or a device is the file itself. What killed processes have left in the folder is removed. Raises
+    ``ReportError`` where it cannot be written.
     """
     try:
         if _is_special(path):
@@ -59,18 +61,12 @@ def atomic_path(path: Path, *, suffix: str = ".tmp") -> Iterator[Path]:
             return
         target = _target(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_PREFIX, suffix=suffix)
-        os.close(descriptor)
-        temporary = Path(name)
-        try:
+        with temporary_file(target.parent, prefix=_PREFIX, suffix=suffix) as temporary:
             yield temporary
             with temporary.open("r+b") as file:
                 os.fsync(file.fileno())
             temporary.chmod(_file_mode(target))
             temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
     except OSError as error:
         raise ReportError(f"cannot write the report {path}: {error.strerror or error}") from error
 
