@@ -184,6 +184,18 @@ def test_a_folder_that_was_there_has_a_gitignore(tmp_path: Path, own: str | None
     assert (tmp_path / ".gitignore").read_text() == ("*\n" if own is None else own)
 
 
+def test_a_gitignore_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", stopped)
+        prepare_folder(tmp_path)
+    assert os.listdir(tmp_path) == []
+    prepare_folder(tmp_path)
+    assert os.listdir(tmp_path) == [".gitignore"]
+
+
 @pytest.mark.parametrize(
     ("mode", "rights"),
     [

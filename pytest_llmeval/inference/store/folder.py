@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shlex
+import tempfile
 import threading
 import time
 from array import array
@@ -22,6 +23,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from pytest_llmeval.data.temporary_files import temporary_file
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.inference.store.lines import (
     MAX_LINE_BYTES,
@@ -100,11 +102,13 @@ def prepare_folder(folder: Path) -> None:
         for name in sorted(os.listdir(folder)):
             if not (name.startswith(".") or _NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)):
                 raise OptionError(f"--llm-store {folder}: it is not a store of replies (it holds {name}); {_HINT}")
-        with suppress(FileExistsError), folder.joinpath(".gitignore").open("x", encoding="ascii") as file:
-            file.write("*\n")  # it holds prompts
-        probe = folder / new_name(".tmp")
-        create_file(probe).close()
-        probe.unlink(missing_ok=True)
+        ignored = folder / ".gitignore"  # it holds prompts
+        if not ignored.exists():  # a killed session leaves none that is empty: what a user has written stays
+            with temporary_file(folder, prefix=".gitignore-", suffix=".tmp") as file:
+                file.write_text("*\n", encoding="ascii")
+                file.replace(ignored)
+        with tempfile.TemporaryFile(dir=folder, prefix=".probe-"):  # a killed process leaves none
+            pass
     except OSError as error:
         raise OptionError(f"--llm-store {folder}: cannot be written: {error.strerror or error}") from None
 
