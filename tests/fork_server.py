@@ -4,11 +4,11 @@ To start an interpreter and to load pytest, the plugin and its libraries takes a
 hundredth. The child is a process of its own: it may die, be killed, and change what it likes. What a fresh interpreter
 alone shows (what is loaded when, what ``PYTHON...`` variables do) is for tests that start one.
 
-Run as a file, so that no module called ``tests`` is loaded in its children: ``fork_server.py SOCKET TORCH``, the
-number of a socket that it inherits, and ``torch`` or ``-``. Each message on it carries stdin, stdout, stderr, and a
-socket with the call as JSON, ``{"code", "arguments", "folder", "environment"}``, on which the child's number and, in
-the end, its exit status are answered, a line each. A fifth file is the other end of ``SOCKET``: with it the child has
-the workers of its pytest-xdist forked too.
+Run as a file, so that no module called ``tests`` is loaded in its children: ``fork_server.py SOCKET TORCH MODULE …``,
+the number of a socket that it inherits, ``torch`` or ``-``, and what else to load. Each message on it carries stdin,
+stdout, stderr, and a socket with the call as JSON, ``{"code", "arguments", "folder", "environment"}``, on which the
+child's number and, in the end, its exit status are answered, a line each. A fifth file is the other end of ``SOCKET``:
+with it the child has the workers of its pytest-xdist forked too.
 
 The asking side is here as well, for the tests and for such children: ``fork`` and ``forked_workers``.
 """
@@ -174,11 +174,12 @@ def fork(
     files: tuple[int, int, int],
     *,
     environment: dict[str, str] | None = None,
+    folder: str | None = None,
     forks_workers: bool = False,
 ) -> ForkedProcess:
     """Run ``code`` as ``python -c`` does, in a child of the server at the other end of ``requests``.
 
-    The folder is this process's, and so is the environment unless one is given.
+    Folder and environment are this process's unless others are given.
 
     :param files: stdin, stdout and stderr.
     :param forks_workers: the workers of its pytest-xdist are forked from the same server.
@@ -187,7 +188,7 @@ def fork(
     call = {
         "code": code,
         "arguments": list(arguments),
-        "folder": os.getcwd(),
+        "folder": os.getcwd() if folder is None else folder,
         "environment": dict(os.environ) if environment is None else environment,
     }
     with theirs:
@@ -238,14 +239,15 @@ def forked_workers(requests: socket.socket, server_environment: dict[str, str]) 
 class _Preloads:
     """Loads everything in a session of pytest, whose assertion rewriting is what later sessions find."""
 
-    def __init__(self, *, torch: bool) -> None:
+    def __init__(self, *, torch: bool, modules: Sequence[str]) -> None:
         self._torch = torch
+        self._modules = modules
 
     def pytest_configure(self) -> None:
         """Load what every session needs."""
         import pytest_llmeval
 
-        for name in PRELOADED:
+        for name in (*PRELOADED, *self._modules):
             importlib.import_module(name)
         for info in pkgutil.walk_packages(pytest_llmeval.__path__, "pytest_llmeval."):
             if self._torch or not info.name.startswith(NEEDS_TORCH):
@@ -264,7 +266,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         os.chdir(folder)
         arguments = ["-qq", "--collect-only", "-p", "no:cacheprovider", "--rootdir", folder, folder]
-        pytest.main(arguments, plugins=[_Preloads(torch=sys.argv[2] == "torch")])
+        pytest.main(arguments, plugins=[_Preloads(torch=sys.argv[2] == "torch", modules=sys.argv[3:])])
         os.chdir("/")
     gc.collect()
     gc.freeze()

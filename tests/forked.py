@@ -23,14 +23,16 @@ _RUN_PYTEST = "import runpy; runpy.run_module('pytest', run_name='__main__', alt
 
 
 class ForkServer:
-    """A server for as long as this object lives; ``torch``: with torch and transformers loaded."""
+    """A server for as long as this object lives; ``torch``: with torch and transformers loaded. ``modules`` are loaded
+    as well.
+    """
 
-    def __init__(self, *, torch: bool = False) -> None:
+    def __init__(self, *, torch: bool = False, modules: Sequence[str] = ()) -> None:
         self.environment = clean_environment()
         self._requests, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, str(_SERVER), str(theirs.fileno()), "torch" if torch else "-"],
+                [sys.executable, str(_SERVER), str(theirs.fileno()), "torch" if torch else "-", *modules],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=self.environment,
@@ -39,6 +41,23 @@ class ForkServer:
     def start(self, code: str, arguments: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> ForkedProcess:
         """Run ``code`` as ``python -c`` does, in this process's folder and environment, with these files."""
         return fork(self._requests, code, arguments, (stdin, stdout, stderr))
+
+    def start_pytest(
+        self, arguments: Sequence[str], *, folder: Path, environment: dict[str, str], output: int, before: str = ""
+    ) -> ForkedProcess:
+        """Run ``python -m pytest`` in this folder and environment, its workers forked too; ``before`` is run first."""
+        code = f"{before}\n{_RUN_PYTEST}"
+        with open(os.devnull, "rb") as nothing:
+            files = (nothing.fileno(), output, output)
+            return fork(
+                self._requests,
+                code,
+                arguments,
+                files,
+                environment=environment,
+                folder=str(folder),
+                forks_workers=True,
+            )
 
     def workers(self) -> type[Any]:
         """What ``execnet.gateway_io.Popen2IOMaster`` is to be, so that sessions in this process fork their workers."""
