@@ -188,9 +188,10 @@ def test_a_gitignore_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch:
     def stopped(*arguments: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", stopped)
-        prepare_folder(tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            prepare_folder(tmp_path)
     assert os.listdir(tmp_path) == []
     prepare_folder(tmp_path)
     assert os.listdir(tmp_path) == [".gitignore"]
