@@ -20,6 +20,7 @@ __all__ = [
     "COMPRESSIONS",
     "Source",
     "check_characters",
+    "check_ratio",
     "compression_of",
     "decode",
     "import_arrow",
@@ -30,6 +31,12 @@ __all__ = [
 COMPRESSIONS = (".gz", ".zst")
 DISTRIBUTION = "pytest-llmeval-suites"
 _BUFFER_BYTES = 1 << 18
+
+_MAX_RATIO = 200
+_ANY_RATIO_BYTES = 1_000_000
+"""So much may come out of any compressed file; past that, no more than so many times what was read of it. Text is 3 to
+30 times as long as compressed, and what was made to fill the memory a thousand times.
+"""
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
@@ -96,7 +103,8 @@ def open_bytes(source: Source, *, max_bytes: int, too_large: str) -> BinaryIO:
             raise source.error(f"cannot be read: found {what}, expected a file")
         if status.st_size > max_bytes:
             raise _too_large_error(source, _megabytes(status.st_size), max_bytes, too_large)
-        bounded = _Bounded(_opened(source), source, max_bytes, too_large)
+        raw = source.path.open("rb")
+        bounded = _Bounded(_opened(source, raw), raw, source, max_bytes, too_large)
     except FileNotFoundError:
         raise source.error(f"there is no such file{_similar_file(source.path)}") from None
     except (OSError, ValueError) as error:
@@ -104,22 +112,32 @@ def open_bytes(source: Source, *, max_bytes: int, too_large: str) -> BinaryIO:
     return io.BufferedReader(bounded, _BUFFER_BYTES)
 
 
-def _opened(source: Source) -> BinaryIO:
+def _opened(source: Source, raw: BinaryIO) -> BinaryIO:
     match compression_of(source.path):
         case ".gz":
-            return cast(BinaryIO, gzip.open(source.path, "rb"))
+            return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
         case ".zst":
             arrow = import_arrow(source, "a file compressed with zstd")
-            return cast(BinaryIO, arrow.input_stream(os.fspath(source.path), compression="zstd"))
+            return cast(BinaryIO, arrow.CompressedInputStream(arrow.PythonFile(raw, mode="r"), "zstd"))
         case _:
-            return source.path.open("rb")
+            return raw
+
+
+def check_ratio(source: Source, num_bytes: int, num_compressed: int, free: int = _ANY_RATIO_BYTES) -> None:
+    """Raise ``SuiteError`` where far more than any data has come out of so many compressed bytes, and not ``free``."""
+    if num_bytes > max(free, _MAX_RATIO * num_compressed):
+        raise source.error(
+            f"is too large: more than {_MAX_RATIO} times as large as compressed, as of a file that is made to fill the "
+            "memory; where it is none, decompress it"
+        )
 
 
 class _Bounded(io.RawIOBase):
     """The bytes of a file, counted, with errors that name the file."""
 
-    def __init__(self, inner: BinaryIO, source: Source, max_bytes: int, too_large: str) -> None:
+    def __init__(self, inner: BinaryIO, raw: BinaryIO, source: Source, max_bytes: int, too_large: str) -> None:
         self._inner = inner
+        self._raw = raw
         self._source = source
         self._num_left = max_bytes
         self._max_bytes = max_bytes
@@ -142,6 +160,7 @@ class _Bounded(io.RawIOBase):
     def close(self) -> None:
         """Close the file itself too."""
         self._inner.close()
+        self._raw.close()
         super().close()
 
     def _next(self, size: int) -> bytes:
@@ -154,6 +173,8 @@ class _Bounded(io.RawIOBase):
         self._num_left -= len(data)
         if self._num_left < 0:
             raise _too_large_error(self._source, "more", self._max_bytes, self._too_large)
+        if self._inner is not self._raw:
+            check_ratio(self._source, self._max_bytes - self._num_left, self._raw.tell())
         return data
 
 

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_llmeval.data.files import Source, import_arrow, open_bytes
+from pytest_llmeval.data.files import Source, check_ratio, import_arrow, open_bytes
 from pytest_llmeval.errors import RefusedError
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["Binary", "read_parquet", "rows_of_batch"]
 
-_BATCH_ROWS = 1000
+_BATCH_ROWS = 64
+"""Few, as a batch is in memory as a whole, and a value that is in the file once can be that of every row."""
+_ANY_RATIO_BYTES = 20_000_000
+"""Columns with few values are stored in almost nothing: so much may come out of any file (see ``check_ratio``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ def read_parquet(source: Source, *, max_bytes: int) -> Iterator[dict[str, Any]]:
                     raise source.error(
                         f"is too large: its values take more than {max_bytes / 1_000_000:.1f} MB; split it"
                     )
+                check_ratio(source, max_bytes - num_left, source.path.stat().st_size, _ANY_RATIO_BYTES)
                 yield from rows_of_batch(source, batch)
     except (arrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
@@ -77,6 +81,9 @@ def rows_of_batch(source: Source, batch: Any) -> Iterator[dict[str, Any]]:
 
 def _values(source: Source, name: str, column: Any) -> list[Any]:
     arrow = importlib.import_module("pyarrow")
+    if isinstance(column, arrow.DictionaryArray):  # the rows share what is there once
+        shared = _values(source, name, column.dictionary)
+        return [None if place is None else shared[place] for place in column.indices.to_pylist()]
     try:
         if arrow.types.is_timestamp(column.type) and column.type.unit == "ns":
             column = column.cast(arrow.timestamp("us", column.type.tz), safe=False)

@@ -236,6 +236,7 @@ def test_scores_become_a_distribution(tmp_path: Path) -> None:
             OPTIONS,
             "is_greedy: found 1 (a whole number), expected true",
         ),
+        ({"loglikelihoods": [-(10**400), -1]}, OPTIONS, "(a whole number), expected a number"),
         ({"scores": [1, None]}, OPTIONS, "scores: found nothing (null), expected a number"),
         ({"response": {"a": 1}}, TEXT, "response: found a mapping"),
         ({"response": True}, TEXT, "response: found true (a bool), expected text"),
@@ -256,6 +257,10 @@ def test_what_does_not_fit_is_that_samples_error(
         ("", "holds no rows"),
         ("{", "is not JSON"),
         ('{"id": [1], "response": "x"}\n', "out.jsonl:1: id: found a list of 1, expected text or a whole number"),
+        (
+            '{"doc_id": 1e999, "doc": {}, "resps": [], "filtered_resps": []}\n',
+            "out.jsonl:1: found no doc_id, arguments",
+        ),
         ('{"id": 1, "response": "x", "epoch": "one"}\n', "epoch: found 'one' (text), expected a whole number"),
     ],
 )
@@ -265,6 +270,26 @@ def test_files_that_cannot_be_read(tmp_path: Path, content: str, words: str) -> 
     with pytest.raises(ModelError) as caught:
         load(path)
     assert words in one_line_of(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"details": [1]},
+        {"values": "loglikelihood", "output": None},
+        {"suite": 1},
+        {"id": 3},
+        {"details": {"loglikelihoods": 3}},
+    ],
+    ids=str,
+)
+def test_a_damaged_record_of_a_report(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    record = {"suite": "s", "model": "m", "id": "a", "status": "correct", "values": {}, "output": "x", **wrong}
+    path = tmp_path / "out.json.journal"
+    path.write_text('{"schema": 2, "created": "", "journal": 1}\n' + json.dumps({"record": record}) + "\n")
+    with pytest.raises(ModelError) as caught:
+        load(path)
+    assert "out.json.journal:2: found no record as a report of this plugin has it" in one_line_of(caught.value)
 
 
 def test_files_that_are_refused_before_the_run(tmp_path: Path) -> None:

@@ -349,6 +349,14 @@ def test_what_may_pass_is_tried_again(step: bytes, reason: str) -> None:
     assert client.usage.num_requests == 1
 
 
+@pytest.mark.parametrize("body", [b'{"x": "%s"}' % (b"a" * 3_000_000), b'{"x": [%s0]}' % (b"0," * 3000)])
+def test_a_reply_without_end_is_not_read_to_its_end(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_REPLY_BYTES", 1 << 20)
+    monkeypatch.setattr(connections, "MAX_REPLY_COMMAS", 2000)
+    client = talk(sent(200, body), OK, ask=post_once)
+    assert client.usage.num_retries == {"broken connection": 1}
+
+
 def test_a_reply_that_comes_twice_does_not_answer_the_next_request() -> None:
     """Also where the second copy comes late, when the connection is idle."""
 

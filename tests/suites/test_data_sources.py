@@ -220,6 +220,33 @@ def test_what_comes_out_of_a_file_is_bounded(load: Load, name: str, monkeypatch:
     assert str(caught.value) == f"{name}: {message}"
 
 
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json.zst", "a.csv.zst"])
+def test_a_file_that_is_made_to_fill_the_memory(load: Load, name: str) -> None:
+    """What comes out is long after a few bytes; what is far longer than any text is not read to its end."""
+    table = [{"question": "a" * 30_000_000}]
+    with pytest.raises(SuiteError) as caught:
+        load(HEAD + name + "\n", {name: WRITERS[name](table)})
+    assert str(caught.value) == (
+        f"{name}: is too large: more than 200 times as large as compressed, as of a file that is made to fill the "
+        "memory; where it is none, decompress it"
+    )
+
+
+def test_one_value_in_many_rows_of_parquet(load: Load, tmp_path: Path) -> None:
+    """It is in the file once. Where the file says that it is, rows share it; else little is read."""
+    column = pyarrow.DictionaryArray.from_arrays([0] * 200, ["a" * 1_000_000])
+    table = pyarrow.table({"question": column, "id": range(200)})
+    for shares in (True, False):
+        pyarrow.parquet.write_table(table, tmp_path / "made.parquet", compression="snappy", store_schema=shares)
+        files = {"a.parquet": (tmp_path / "made.parquet").read_bytes()}
+        if shares:
+            rows = [sample.variables["row"] for sample in load(HEAD + "a.parquet\n", files).samples]
+            assert len({id(row["question"]) for row in rows}) <= 4  # of each batch
+        else:
+            with pytest.raises(SuiteError, match="more than 200 times as large as compressed"):
+                load(HEAD + "a.parquet\n", files)
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl.zst"])
 def test_how_to_install_pyarrow(load: Load, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -240,7 +240,7 @@ def _of_lm_eval(rows: Sequence[Row]) -> Iterator[Reply]:
                 continue  # the same replies after another of the task's filters
             known.setdefault(number, (resps, row.place))
             yield _lm_eval_reply(row, number)
-        except (KeyError, IndexError, TypeError, ValueError):
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
             raise ReplyProblem(
                 f"{row.place}: found no doc_id, arguments and resps as lm-eval's --log_samples writes them"
             ) from None
@@ -287,7 +287,11 @@ def _of_records(
         )
     for place, record in records:
         if arguments.model is None or str(record.get("model")) == arguments.model:
-            yield _record_reply(place, record)
+            try:
+                reply = _record_reply(place, record)
+            except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+                raise ReplyProblem(f"{place}: found no record as a report of this plugin has it") from None
+            yield reply
 
 
 def _journal_records(source: Source) -> list[tuple[str, Mapping[str, Any]]]:
@@ -310,6 +314,8 @@ def _journal_records(source: Source) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
+    if not isinstance(record.get("suite"), str | None) or not isinstance(record.get("id"), str | None):
+        raise TypeError("suite, id")
     details = record.get("details") or {}
     values = record.get("values") or {}
     scored, counts = details.get("loglikelihoods"), details.get("num_tokens")

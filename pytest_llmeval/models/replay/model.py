@@ -334,5 +334,5 @@ def _number(reply: Reply, name: str, value: JSON) -> float:
         if value is None or isinstance(value, bool | dict | list):
             raise ValueError
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ReplyProblem(f"{reply.place}: {name}: found {describe(value)}, expected a number") from None

@@ -24,6 +24,9 @@ __all__ = ["Answer", "BrokenConnection", "Connections", "NoAnswer", "NoConnectio
 CONNECT_TIMEOUT_S = 5.0
 _IDLE_S = 4.0
 """A connection that was idle for longer is not used again: many servers close theirs after 5 s."""
+MAX_REPLY_BYTES = 1 << 27
+MAX_REPLY_COMMAS = 10_000_000
+"""A reply that is longer, or holds more values, is no answer: a server that never stops would fill the memory."""
 _COMMON: Mapping[str, str] = {
     "accept": "application/json",
     "accept-encoding": "identity",
@@ -36,7 +39,7 @@ class NoConnection(Exception):
 
 
 class BrokenConnection(Exception):
-    """The connection ended before the reply did, or what came is no HTTP."""
+    """The connection ended before the reply did, or what came is no HTTP, or too long."""
 
 
 class NoAnswer(Exception):
@@ -99,7 +102,9 @@ class Connections:
                 allow_redirects=False,
                 proxy=self._proxy.reveal(),
             ) as reply:
-                body = await reply.read()
+                body = await _read(reply)
+        except BrokenConnection:
+            raise
         except aiohttp.ConnectionTimeoutError:
             raise NoConnection(f"no connection within {CONNECT_TIMEOUT_S:.0f} s") from None
         except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.InvalidURL) as error:
@@ -132,6 +137,18 @@ class Connections:
             session, self._session = self._session, None
             await session.close()
             await asyncio.sleep(0)  # transports close in the loop's next round
+
+
+async def _read(reply: aiohttp.ClientResponse) -> bytes:
+    """The whole body. Raises ``BrokenConnection`` for one that is too long, or would be as a value."""
+    body = bytearray()
+    num_commas = 0
+    async for part in reply.content.iter_any():
+        body += part
+        num_commas += part.count(b",")
+        if len(body) > MAX_REPLY_BYTES or num_commas > MAX_REPLY_COMMAS:
+            raise BrokenConnection(f"the reply is too long: more than {len(body) >> 20} MiB")
+    return bytes(body)
 
 
 def _proxy_to(endpoint: Endpoint) -> Secret:
