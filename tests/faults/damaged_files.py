@@ -35,6 +35,7 @@ import argparse
 import json
 import math
 import os
+import queue
 import random
 import re
 import shlex
@@ -47,6 +48,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -432,16 +434,21 @@ def numbers_for(judge: str, folder: Path, output: str) -> dict[str, Any] | None:
 class Workplace:
     """The folder in which cases run, one after another: ``case`` is the project of the current one."""
 
-    def __init__(self, folder: Path, server: ForkServer) -> None:
+    def __init__(self, folder: Path, server: ForkServer, like: Workplace | None = None) -> None:
+        """``like`` is another one, whose files are copied."""
+        folder.mkdir()
         self.folder, self.server = folder, server
         self.case, self.outside, self.base = folder / "case", folder / "outside", folder / "base"
-        self.canary = folder / "canary" / "ran"
-        self.canary.parent.mkdir()
+        self.bombs = folder / "bombs" if like is None else like.bombs
+        self.canary = folder / "ran"
         self.payloads = Payloads(canary=str(self.canary), secret=str(self.outside / "secret.txt"))
-        write_outside(self.outside, self.canary)
-        write_bombs(folder / "bombs")
-        write_project(self.base)
         self._clean: dict[Use, Mapping[str, Any] | None] = {}
+        write_outside(self.outside, self.canary)
+        if like is not None:
+            shutil.copytree(like.base, self.base)
+            return
+        write_bombs(self.bombs)
+        write_project(self.base)
         self._make_results()
 
     def _make_results(self) -> None:
@@ -479,7 +486,7 @@ class Workplace:
             (self.case / "loop.jsonl").symlink_to("loop.jsonl")
             os.mkfifo(self.case / "pipe.jsonl")
             for bomb in BOMBS:
-                (self.case / bomb).symlink_to(self.folder / "bombs" / bomb)
+                (self.case / bomb).symlink_to(self.bombs / bomb)
         own = _states(self.base)
         for name, state in sorted(_states(self.case).items(), reverse=True):
             path = self.case / name
@@ -504,7 +511,7 @@ class Workplace:
         result.unlink(missing_ok=True)
         roots = [
             self.case,
-            self.folder / "bombs",
+            self.bombs,
             REPOSITORY,
             Path(tempfile.gettempdir()) / "pytest-of-",
             sys.prefix,
@@ -782,46 +789,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="which mutants are drawn")
     parser.add_argument("--count", type=int, default=3000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the number of the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--only", type=int, help="only the mutant of this number")
     parser.add_argument("--format", action="append", choices=list(FORMATS), help="only of this format; may be repeated")
     parser.add_argument("--show", action="store_true", help="print what the sessions and commands printed")
     options = parser.parse_args(arguments)
     chosen = options.format or ()
     numbers = [options.only] if options.only is not None else range(options.first, options.first + options.count)
-    counts: Counter[str] = Counter()
     by_format: dict[str, Counter[str]] = {name: Counter() for name in chosen or FORMATS}
     started = time.monotonic()
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="damaged-"))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="damaged-"))).resolve()
         server = ForkServer()
         stack.callback(server.close)
-        place = Workplace(Path(folder).resolve(), server)
-        for number in numbers:
-            case, outcome, found = run_case(number, options.seed, chosen, place)
-            counts.update([*found])
+        first = Workplace(folder / "0", server)
+        places: queue.SimpleQueue[Workplace] = queue.SimpleQueue()
+        for place in (first, *(Workplace(folder / str(job), server, first) for job in range(1, options.jobs))):
+            places.put(place)
+
+        def run(number: int) -> tuple[Case, Outcome, dict[str, str]]:
+            place = places.get()
+            try:
+                return run_case(number, options.seed, chosen, place)
+            finally:
+                places.put(place)
+
+        pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
+        for done, future in enumerate(as_completed([pool.submit(run, number) for number in numbers]), 1):
+            case, outcome, found = future.result()
             by_format[case.format].update(["mutants", *found])
-            if sum(own["mutants"] for own in by_format.values()) % 50 == 0:
-                print(f"... {number + 1} after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
             if options.show:
-                print(
-                    f"{case.use.kind} {shlex.join(case.use.arguments)}\n{case.what}\n{outcome.output[:20_000]}",
-                    flush=True,
-                )
-                print(f"exit {outcome.status}, {outcome.seconds:.1f} s, {outcome.peak_bytes >> 20} MB", flush=True)
+                print(f"{case.use.kind} {shlex.join(case.use.arguments)}\n{case.what}\n{outcome.output[:20_000]}")
+                print(f"exit {outcome.status}, {outcome.seconds:.1f} s, {outcome.peak_bytes >> 20} MB")
             for figure, seen in found.items():
-                again = " ".join(f"--format {name}" for name in chosen)
+                again = "".join(f" --format {name}" for name in chosen)
                 print(f"{figure}: {case.format}, {case.file}, {case.use.kind} {shlex.join(case.use.arguments[-3:])}")
-                print(f"    {case.what[:200]}\n    {seen[:400]}")
+                print(f"    {case.what[:200]!r}\n    {seen[:400]}")
                 print(
-                    f"    python -m tests.faults.damaged_files --seed {options.seed} {again} --only {number} --show",
-                    flush=True,
+                    f"    python -m tests.faults.damaged_files --seed {options.seed}{again} --only {case.number} --show"
                 )
+            if done % 50 == 0:
+                print(f"... {done} after {time.monotonic() - started:.0f} s", file=sys.stderr)
+            sys.stdout.flush()
+    counts = sum(by_format.values(), Counter())
     for name, own in by_format.items():
         if own["mutants"]:
             print(f"{name}: " + ", ".join([f"mutants {own['mutants']}", *(f"{one} {own[one]}" for one in FIGURES)]))
     print(f"mutants {len(numbers)}, " + ", ".join(f"{one} {counts[one]}" for one in FIGURES), end="")
     print(f" ({time.monotonic() - started:.0f} s)")
-    return int(bool(counts.total()))
+    return int(any(counts[figure] for figure in FIGURES))
 
 
 if __name__ == "__main__":

@@ -390,6 +390,16 @@ def test_a_journal_of_another_schema(path: Path) -> None:
     )
 
 
+def test_a_value_that_was_edited_away_is_a_problem_without_a_traceback(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a session a defect of ours may be behind it, and the log has the traceback; here the file is."""
+    written(path, [make_record("s", "q1", values={"accuracy": float("nan")})]).close(discard=False)
+    (problem, *_) = read_report(path).problems
+    assert problem.startswith("suite 's' has no metrics: ValueError: a score's value of accuracy is nan")
+    assert not caplog.records
+
+
 def test_lines_that_a_later_version_adds(path: Path) -> None:
     journal = written(path, RECORDS)
     journal.close(discard=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
@@ -39,34 +40,41 @@ class GroupRecords:
 
 
 def with_suites(
-    report: Report, groups: Mapping[Group, GroupRecords], compared: tuple[str, ...], problems: list[str]
+    report: Report,
+    groups: Mapping[Group, GroupRecords],
+    compared: tuple[str, ...],
+    problems: list[str],
+    *,
+    of_session: bool = True,
 ) -> Report:
     """The report with its suites, their comparisons on the models that are ``compared``, averages and definitions.
 
     Suites stand in the order of ``groups``, models in that of ``compared``. What cannot be computed is left out, and
-    why is added to ``problems``: one suite's numbers must not cost the others' report.
+    why is added to ``problems``: one suite's numbers must not cost the others' report. With ``of_session`` the log has
+    the traceback as well, as it may be a defect of ours; records of a file may have been edited.
     """
+    explained = partial(_problem, problems=problems, is_logged=of_session)
     suites_in_order = list(dict.fromkeys(suite for suite, _ in groups))
     models_in_order = [None, *compared]
     order = sorted(
         (group for group in groups if group[1] in models_in_order),
         key=lambda group: (suites_in_order.index(group[0]), models_in_order.index(group[1])),
     )
-    suites = tuple(_suite(group, groups[group], problems) for group in order)
+    suites = tuple(_suite(group, groups[group], explained) for group in order)
     averages: tuple[Averages, ...] = ()
-    with _problem("there are no averages over suites", problems):
+    with explained("there are no averages over suites"):
         averages = average_suites(suites, [record for group in groups.values() for record in group.records])
     return replace(
         report,
         suites=suites,
-        comparisons=tuple(_comparisons(groups, compared, problems)),
+        comparisons=tuple(_comparisons(groups, compared, explained)),
         averages=averages,
         definitions=definitions_of(suites),
         problems=tuple(problems),
     )
 
 
-def _suite(group: Group, found: GroupRecords, problems: list[str]) -> SuiteReport:
+def _suite(group: Group, found: GroupRecords, explained: _Explained) -> SuiteReport:
     """``summarize_suite``; where the records' values have no metrics, without them."""
     summarized = partial(
         summarize_suite,
@@ -78,13 +86,13 @@ def _suite(group: Group, found: GroupRecords, problems: list[str]) -> SuiteRepor
         engine=found.engine,
     )
     made: SuiteReport | None = None
-    with _problem(f"{described_group(group)} has no metrics", problems):
+    with explained(f"{described_group(group)} has no metrics"):
         made = summarized()
     return made or summarized(has_metrics=False)
 
 
 def _comparisons(
-    groups: Mapping[Group, GroupRecords], compared: tuple[str, ...], problems: list[str]
+    groups: Mapping[Group, GroupRecords], compared: tuple[str, ...], explained: _Explained
 ) -> Iterator[Comparison]:
     """Every model against the first that has scores, suite by suite."""
     scored = {record.model for one in groups.values() for record in one.records if record.status != "unscored"}
@@ -93,7 +101,7 @@ def _comparisons(
         own = {model: groups[suite, model] for model in order if (suite, model) in groups}
         records = {model: one.records for model, one in own.items()}
         metrics = tuple(dict.fromkeys(name for one in own.values() if one.info for name in one.info.metrics))
-        with _problem(f"the models of suite {suite!r} could not be compared", problems):
+        with explained(f"the models of suite {suite!r} could not be compared"):
             names = expanded(metrics, [record.score for members in records.values() for record in members])
             yield from list(compare_models(suite, records, order, names))
 
@@ -111,10 +119,14 @@ def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:
 
 
 @contextmanager
-def _problem(message: str, problems: list[str]) -> Iterator[None]:
-    """Whatever is raised is a problem in one line, with its traceback in the log: it may be a defect of ours."""
+def _problem(message: str, *, problems: list[str], is_logged: bool) -> Iterator[None]:
+    """Whatever is raised is a problem in one line."""
     try:
         yield
     except Exception as error:
         problems.append(f"{message}: {describe(error)}")
-        _LOG.exception(message)
+        if is_logged:
+            _LOG.exception(message)
+
+
+_Explained: TypeAlias = Callable[[str], AbstractContextManager[None]]

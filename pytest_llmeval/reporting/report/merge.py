@@ -119,7 +119,8 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         store=reduce(add, stores) if (stores := [one.store for one in reports if one.store is not None]) else None,
     )
     merged = replace(
-        with_suites(merged, _merged_groups(parts, groups, compared), compared, problems), problems=tuple(problems)
+        with_suites(merged, _merged_groups(parts, groups, compared), compared, problems, of_session=False),
+        problems=tuple(problems),
     )
     return replace(merged, exit_code=_exit_code(merged, reports))
 

@@ -151,7 +151,7 @@ def _summarized(report: Report, found: _Found) -> Report:
         )
         for group, records in by_group.items()
     }
-    report = with_suites(report, groups, compared, problems)
+    report = with_suites(report, groups, compared, problems, of_session=False)
     num_expected, num_finished = sum(found.expected.values()), sum(len(by_group[group]) for group in found.expected)
     if num_finished < num_expected:
         problems.append(f"{num_finished} of {num_expected} samples of the suites that had begun were finished")
