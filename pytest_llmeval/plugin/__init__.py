@@ -19,7 +19,7 @@ from pytest_llmeval.plugin.models.fixtures import llm_device, llm_model
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
-from pytest_llmeval.plugin.stash import collected_suites_key, is_sample_key, num_deselected_key, recorder_key
+from pytest_llmeval.plugin.stash import collected_suites_key, num_deselected_key, recorder_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.running.recording import Recorder
@@ -40,7 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
-    yield
+    try:
+        yield
+    except SystemExit as error:
+        startup.refuse_early_exit(early_config, error)
+        raise
     manager = early_config.pluginmanager
     # Once more: a wrapper is around those of all plugins that were registered before it.
     manager.register(manager.unregister(name=FINAL_HOOKS), FINAL_HOOKS)
@@ -107,13 +111,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config) -> None:
     if is_worker(config):  # before the controller hears what was collected, and starts tests
         _check_overrides(session)
-    if any(is_sample_key in item.stash for item in items):
-        from pytest_llmeval.plugin.collection.selection import remember_suites
-
-        remember_suites(config, items)
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

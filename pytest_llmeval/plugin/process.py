@@ -14,7 +14,6 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.options import settings as options
-from pytest_llmeval.plugin.options.settings import settings_key
 
 __all__ = [
     "is_first_process",
@@ -60,7 +59,7 @@ def runs_tests(config: pytest.Config) -> bool:
     """Whether tests are run, and not only looked at (``--collect-only``, ``--fixtures``, …)."""
     option = config.option
     looks = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
-    return not (any(getattr(option, name, False) for name in looks) or config.stash[settings_key].show_prompts)
+    return not (any(getattr(option, name, False) for name in looks) or wants_prompts(config))
 
 
 def is_first_process(config: pytest.Config) -> bool:

@@ -14,6 +14,7 @@ __all__ = [
     "MODEL_STOPPED",
     "SampleKey",
     "collected_suites_key",
+    "has_broken_suite_key",
     "has_model_key",
     "is_sample_key",
     "llm_session_key",
@@ -39,8 +40,11 @@ model_key = pytest.StashKey[str]()
 llm_session_key = pytest.StashKey[Any]()
 """The ``LLMSession`` of the process that reports, once there is something to gather."""
 
-collected_suites_key = pytest.StashKey[list[Any]]()
-"""The ``SuiteInfo`` of each suite that this process has collected, selected or not."""
+collected_suites_key = pytest.StashKey[dict[str, Any]]()
+"""By its name, the ``SuiteInfo`` of each suite that this process has collected, selected or not."""
+
+has_broken_suite_key = pytest.StashKey[bool]()
+"""Whether there is a suite that could not be collected, in the process that reports."""
 
 has_model_key = pytest.StashKey[bool]()
 """Whether there is a model for any suite, be it that of a conftest.py; once suites were collected."""

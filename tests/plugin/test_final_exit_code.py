@@ -115,3 +115,186 @@ def test_a_conftest_that_loads_the_plugin(llm_pytester: pytest.Pytester, monkeyp
     conftest(llm_pytester, WAYS["a wrapper"] + "\npytest_plugins = ['pytest_llmeval.plugin']\n")
     llm_pytester.makefile(".yaml", sums=SUMS + "gates: [accuracy > 0.9]\n")
     assert llm_pytester.runpytest_subprocess("sums.yaml").ret == 1
+
+
+EARLY = {
+    "configure": "pytest_configure(config)",
+    "start": "pytest_sessionstart(session)",
+    "header": "pytest_report_header(config)",
+    "collection": "pytest_collection(session)",
+    "items": "pytest_collection_modifyitems(items)",
+    "collected": "pytest_report_collectionfinish(config)",
+    "command": "pytest_cmdline_main(config)",
+}
+
+
+@pytest.mark.parametrize("hook", EARLY)
+def test_gates_that_were_asked_for_are_not_decided(llm_pytester: pytest.Pytester, hook: str) -> None:
+    action = "return 0" if hook == "command" else "pytest.exit('fine', returncode=0)"
+    source = f"\n@pytest.hookimpl(tryfirst=True)\ndef {EARLY[hook]}:\n    {action}\n"
+    conftest(llm_pytester, source)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    arguments = ("-p", "no:xdist", "sums.yaml")
+    assert llm_pytester.runpytest_inprocess(*arguments, "--llm-gate=accuracy >= 0").ret == 1
+    assert llm_pytester.runpytest_inprocess(*arguments, "--llm-gate=accuracy >= 0", "--collect-only").ret in (0, 1)
+
+
+@pytest.mark.parametrize("hook", ["items", "collected"])
+def test_suites_that_were_collected_and_came_to_nothing(
+    llm_pytester: pytest.Pytester, hook: str, workers: list[str]
+) -> None:
+    source = f"\n@pytest.hookimpl(tryfirst=True)\ndef {EARLY[hook]}:\n    pytest.exit('fine', returncode=0)\n"
+    conftest(llm_pytester, source)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest(*workers, "sums.yaml").ret != 0
+    llm_pytester.path.joinpath("sums.yaml").unlink()
+    llm_pytester.makepyfile("def test_one(): pass")
+    if not workers[0].startswith("-n"):
+        assert llm_pytester.runpytest_inprocess(*workers).ret == 0  # not ours
+
+
+@pytest.mark.parametrize("code", ["0", "None", "3"])
+def test_a_conftest_that_exits_when_it_is_loaded(llm_pytester: pytest.Pytester, code: str) -> None:
+    conftest(llm_pytester, f"\nimport sys\nsys.exit({code})\n")
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    result = llm_pytester.runpytest_subprocess("-p", "no:xdist", "sums.yaml")
+    assert result.ret == (3 if code == "3" else pytest.ExitCode.USAGE_ERROR)
+    if code != "3":
+        result.stderr.fnmatch_lines(["ERROR: a conftest.py or a plugin called sys.exit() when it was loaded: *"])
+    assert llm_pytester.runpytest_subprocess("-p", "no:xdist", ".").ret == (3 if code == "3" else 0)  # not ours
+
+
+@pytest.mark.parametrize("hook", ["logstart(nodeid)", "logfinish(nodeid)", "logreport(report)"])
+def test_a_hook_that_ends_the_session_as_a_gate_is_logged(llm_pytester: pytest.Pytester, hook: str) -> None:
+    """A gate that fails has failed before others hear of it."""
+    nodeid = "report.nodeid" if "report" in hook else "nodeid"
+    ends = f"\nimport sys\ndef pytest_runtest_{hook}:\n    if 'gate[' in {nodeid}:\n        sys.exit(0)\n"
+    conftest(llm_pytester, ends)
+    llm_pytester.makefile(".yaml", sums=SUMS + "gates: [accuracy > 0.9]\n")
+    assert llm_pytester.runpytest_subprocess("-p", "no:xdist", "sums.yaml").ret == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["suite: sums\nsamples: 3\n", SUMS + "gates: [accuracies > 0]\n", "- no suite\n"],
+    ids=["broken", "gate", "none"],
+)
+def test_a_suite_that_cannot_be_collected_is_not_forgiven(
+    llm_pytester: pytest.Pytester, workers: list[str], text: str
+) -> None:
+    conftest(llm_pytester, WAYS["always"])
+    llm_pytester.makefile(".yaml", sums=text)
+    assert llm_pytester.runpytest(*workers, "sums.yaml").ret == 1
+    assert llm_pytester.runpytest(*workers, "sums.yaml", "--collect-only").ret == 0
+    llm_pytester.path.joinpath("sums.yaml").unlink()
+    llm_pytester.makepyfile("1 / 0")
+    assert llm_pytester.runpytest(*workers).ret == 0  # not ours
+
+
+STOPS = {
+    "in the middle": "def pytest_runtest_teardown(item):\n    item.session.shouldstop = 'enough'\n",
+    "Ctrl-C": "def pytest_runtest_setup(item):\n    if item.name == 's2':\n        raise KeyboardInterrupt\n",
+    "at the end": "@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_protocol():\n    return True\n",
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_samples_that_a_stop_has_left_out_are_not_forgiven(llm_pytester: pytest.Pytester, stop: str) -> None:
+    source = WAYS["last of all"]
+    if stop == "at the end":
+        source = source.replace("trylast=True", "wrapper=True, tryfirst=True")
+        source = source.replace("    pass\n", "    session.shouldstop = 'enough'\n    yield\n")
+    conftest(llm_pytester, source + STOPS[stop])
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-batch-size=1", "sums.yaml").ret == 1
+
+
+def test_samples_that_a_hook_takes_away(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """All of them; one that says so with ``pytest_deselected`` does what options do."""
+    drop = (
+        "\n@pytest.hookimpl(tryfirst=True)\ndef pytest_collection_modifyitems(config, items):\n"
+        "    samples = [item for item in items if item.name != 'test_one']\n"
+        "    items[:] = [item for item in items if item.name == 'test_one']\n"
+    )
+    conftest(llm_pytester, drop)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    llm_pytester.makepyfile("def test_one(): pass")
+    assert llm_pytester.runpytest(*workers).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    conftest(llm_pytester, drop + "    config.hook.pytest_deselected(items=samples)\n")
+    assert llm_pytester.runpytest(*workers).ret == 0
+
+
+BREAKS = "\n@pytest.fixture(scope='session')\ndef llm_model():\n    raise RuntimeError('no weights')\n"
+HIDES = {
+    "xfail": "\ndef pytest_collection_modifyitems(items):\n    for item in items:\n        item.add_marker('xfail')\n",
+    "skipped": "\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtest_makereport():\n    report = yield\n"
+    "    if report.failed:\n        report.outcome, report.longrepr = 'skipped', ('x', 1, 'Skipped: x')\n"
+    "    return report\n",
+    "passed": "\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtest_makereport():\n    report = yield\n"
+    "    if report.failed:\n        report.outcome, report.longrepr = 'passed', None\n    return report\n",
+}
+
+
+@pytest.mark.parametrize("way", HIDES)
+def test_an_error_before_the_model_is_asked_is_no_skip(
+    llm_pytester: pytest.Pytester, workers: list[str], way: str
+) -> None:
+    conftest(llm_pytester, BREAKS + HIDES[way])
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest(*workers, "--llm-report=out.json", "sums.yaml").ret == 1
+    report = json.loads((llm_pytester.path / "out.json").read_text("utf-8"))
+    assert {record["reason"] for record in report["records"]} == {"RuntimeError: no weights"}
+
+
+def test_a_mark_that_keeps_samples_from_running_is_a_skip(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    marks = HIDES["xfail"].replace("'xfail'", "pytest.mark.xfail(run=False)")
+    conftest(llm_pytester, marks)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest(*workers, "sums.yaml").ret == 0
+
+
+def test_a_test_that_is_expected_to_fail_and_records_nothing(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makepyfile(
+        "import pytest\n"
+        "def test_a(llm_record): llm_record(suite='own', id=1, correct=True)\n"
+        "@pytest.mark.xfail\ndef test_b(llm_record): 1 / 0\n"
+        "@pytest.mark.xfail\ndef test_c(): 1 / 0\n"
+    )
+    result = llm_pytester.runpytest(*workers, "--llm-gate=own: accuracy >= 0")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*1 of 2 samples unscored*"])
+
+
+def test_the_first_of_several_tries_counts(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """Under ``--llm-strict`` other plugins run wrong answers again, until a model that guesses is right."""
+    again = (
+        "\nclass Guesses(FakeModel):\n    calls = 0\n"
+        "    def generate(self, requests):\n        Guesses.calls += 1\n"
+        "        right = {'1 + 1': '2', '2 + 3': '5', '4 + 4': '8', '5 + 4': '9'}\n"
+        "        answers = [right[request.prompt[:5]] if Guesses.calls > 4 else '0' for request in requests]\n"
+        "        return [GenerateResponse(text=answer) for answer in answers]\n"
+        "\n@pytest.fixture(scope='session')\ndef llm_model():\n    return Guesses()\n"
+        "\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_protocol(item, nextitem):\n"
+        "    from _pytest.runner import runtestprotocol\n"
+        "    for _ in range(3):\n        item._initrequest()\n"
+        "        reports = runtestprotocol(item, nextitem=nextitem, log=False)\n"
+        "        for report in reports:\n            item.ihook.pytest_runtest_logreport(report=report)\n"
+        "    return True\n"
+    )
+    conftest(llm_pytester, again)
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    arguments = ("--llm-strict", "--llm-batch-size=1", "--llm-report=out.json", "sums.yaml")
+    assert llm_pytester.runpytest(*workers, *arguments).ret == 1
+    report = json.loads((llm_pytester.path / "out.json").read_text("utf-8"))
+    assert report["suites"][0]["num_scored"] == 4
+    assert {record["status"] for record in report["records"]} >= {"wrong"}
+    if workers[0] == "-p":  # with workers each has a model of its own
+        assert [record["status"] for record in report["records"]] == ["wrong", "wrong", "correct", "correct"]
+
+
+def test_a_folder_that_takes_the_place_of_a_report(llm_pytester: pytest.Pytester) -> None:
+    conftest(llm_pytester, "\ndef pytest_runtest_teardown():\n    os.makedirs('out.json', exist_ok=True)\n")
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    result = llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-report=out.json", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*cannot write the report out.json: a folder has taken its place*"])

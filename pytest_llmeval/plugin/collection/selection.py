@@ -23,7 +23,7 @@ from pytest_llmeval.plugin.xdist.collected import Collected
 from pytest_llmeval.plugin.xdist.worker import report_usage_errors
 from pytest_llmeval.text.node_ids import split_file
 
-__all__ = ["LimitSamples", "ShardTests", "check_overrides", "collected_in", "remember_suites"]
+__all__ = ["LimitSamples", "ShardTests", "check_overrides", "collected_in"]
 
 
 class LimitSamples:
@@ -90,11 +90,6 @@ class ShardTests:
         return int.from_bytes(digest[:8], "big") % self._shard.count == self._shard.number - 1
 
 
-def remember_suites(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """Keep in mind which suites there are, before options leave out samples."""
-    config.stash[collected_suites_key] = [item.file.info for item in _one_of_each_suite(items)]
-
-
 def _one_of_each_suite(items: Iterable[pytest.Item]) -> Collection[SampleItem]:
     """A sample of each suite that has some among these tests, in order of appearance."""
     return {item.file.nodeid: item for item in items if isinstance(item, SampleItem)}.values()
@@ -110,7 +105,7 @@ def collected_in(session: pytest.Session) -> Collected:
     return Collected(
         samples=[place for place, item in enumerate(session.items) if isinstance(item, SampleItem)],
         suites=list(selected.values()),
-        absent=[info for info in config.stash[collected_suites_key] if info.name not in selected],
+        absent=[info for name, info in config.stash[collected_suites_key].items() if name not in selected],
         num_deselected=config.stash.get(num_deselected_key, 0),
         unanswered=next((split_file(item.file.nodeid)[0] for item in modelless if item.file.responses is None), None),
         has_model=has_model or len(modelless) < len(samples),

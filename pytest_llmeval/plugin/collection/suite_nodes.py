@@ -24,7 +24,7 @@ from pytest_llmeval.plugin.models.loading import check_abilities, check_replies,
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import warn_once_of_suite
-from pytest_llmeval.plugin.stash import suite_paths_key
+from pytest_llmeval.plugin.stash import collected_suites_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.samples_for_models import whole_suite
@@ -50,6 +50,8 @@ _question_memory_key = pytest.StashKey[QuestionMemory]()
 
 class PlainFailures(pytest.Collector):
     """A collector that shows one message, without a traceback, for what the user can mend."""
+
+    is_llm_suite = True
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, LLMEvalError):
@@ -128,6 +130,8 @@ class SuiteNode(PlainFailures):
             warn_once_of_suite(
                 self, message
             )  # no error: published data have some, and a score of them is still worth having
+        # Now, before any hook can leave out samples.
+        self.config.stash.setdefault(collected_suites_key, {})[suite.name] = self.info
         models = compared_models(self)
         for model, name in models.items():
             yield SuiteModel.of(self, name, model)
@@ -257,6 +261,8 @@ class SuiteModel(pytest.Collector):
 
 class NotASuite(pytest.File):
     """A YAML file that was named on the command line and that no plugin collects."""
+
+    is_llm_suite = True
 
     def collect(self) -> Iterator[pytest.Item]:
         raise self.CollectError(

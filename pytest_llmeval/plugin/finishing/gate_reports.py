@@ -111,9 +111,10 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> tuple[GateR
         baseline=baseline,
         selection=selection_of(config, gathered.report, baseline, gathered.absent),
     )
-    log_gates(session, results, model_nodes(settings.models) if len(settings.models) > 1 else {})
     if any(result.outcome == "failed" for result in results):
-        gathered.fail(session)
+        gathered.fail(session)  # before others hear of it, and may end the session
+    gathered.gates_are_decided()
+    log_gates(session, results, model_nodes(settings.models) if len(settings.models) > 1 else {})
     return tuple(results)
 
 

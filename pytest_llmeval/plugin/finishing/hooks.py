@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.plugin.process import runs_tests
-from pytest_llmeval.plugin.stash import has_model_key, is_sample_key, llm_session_key, num_deselected_key, recorder_key
+from pytest_llmeval.plugin.options.settings import settings_key, was_given
+from pytest_llmeval.plugin.process import is_worker, runs_tests
+from pytest_llmeval.plugin.stash import (
+    collected_suites_key,
+    has_broken_suite_key,
+    has_model_key,
+    is_sample_key,
+    llm_session_key,
+    num_deselected_key,
+    recorder_key,
+)
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.finishing.session import LLMSession
@@ -72,6 +80,8 @@ class Reporting:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._uncollected[report.nodeid] = str(report.longrepr)
+            if "llm_suite" in report.__dict__:
+                self._config.stash[has_broken_suite_key] = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -148,14 +158,26 @@ class FinalHooks:
     """Hooks that run after those of all other plugins and of each conftest.py, and so decide."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Mark the report of a suite that could not be collected, also for the controller of pytest-xdist."""
+        report = yield
+        if report.failed and getattr(collector, "is_llm_suite", False):
+            report.__dict__["llm_suite"] = True
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """The record of a test: pytest-retry runs it again in a wrapper of its own, and the last try counts."""
         report = yield
         stash = item.stash
         if is_sample_key in stash or recorder_key in stash or "llm_record" in getattr(item, "fixturenames", ()):
             from pytest_llmeval.plugin.running.recording import attach
 
-            attach(item, report)
+            attach(item, report, call)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -170,7 +192,22 @@ class FinalHooks:
 
 def _held(config: pytest.Config, code: Any) -> Any:
     session: LLMSession | None = config.stash.get(llm_session_key, None)
-    return code if session is None else session.exit_code(code)
+    code = code if session is None else session.exit_code(code)
+    return pytest.ExitCode.TESTS_FAILED if not code and _is_cut_short(config) else code
+
+
+def _is_cut_short(config: pytest.Config) -> bool:
+    """Whether a session that was to run suites, or to decide gates, ended before it came to that.
+
+    A hook may end it by ``pytest.exit(returncode=0)``. What could not be collected is for pytest to tell of, and for a
+    conftest.py to forgive, but not a suite.
+    """
+    if is_worker(config) or not runs_tests(config):
+        return False
+    if settings_key not in config.stash:
+        return any(was_given(config, name) for name in ("gate", "baseline", "require_gates"))
+    never_began = collected_suites_key in config.stash and has_model_key not in config.stash
+    return never_began or config.stash.get(has_broken_suite_key, False)
 
 
 class Writing:

@@ -37,6 +37,7 @@ class ReportWriter:
         self._given = tuple(targets)
         # A test that changes the current directory does not move the reports.
         self._targets = [path.absolute() for path in targets]
+        self._are_files = [not is_folder(path) for path in targets]
         self._head = head
         self._tell = tell
         self._keeps = keeps
@@ -82,8 +83,10 @@ class ReportWriter:
         """
         whole = dataclasses.replace(report, records=self._whole(report.records, places))
         are_written = True
-        for target, given in zip(self._targets, self._given, strict=True):
+        for target, given, is_file in zip(self._targets, self._given, self._are_files, strict=True):
             try:
+                if is_file and target.is_dir():
+                    raise ReportError(f"cannot write the report {given}: a folder has taken its place")
                 written = write_report_file(whole, target)
                 self.written.append(given if written == target else given / written.name)
             except (LLMEvalError, OSError) as error:

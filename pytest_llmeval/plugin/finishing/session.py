@@ -18,7 +18,7 @@ from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.plugin.process import session_of
-from pytest_llmeval.plugin.stash import MODEL_STOPPED
+from pytest_llmeval.plugin.stash import MODEL_STOPPED, num_deselected_key
 from pytest_llmeval.reporting.report.assembly import merged_uses, with_suites
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
@@ -64,6 +64,7 @@ class LLMSession:
         self._store_flaws: dict[str, StoreFlaws] = {}
         self._has_failed = False
         self._is_open = False
+        self._awaits_gates = settings.asks_for_gates
 
     def fail(self, session: pytest.Session) -> None:
         """Fail the run. The exit code becomes 1 where it says nothing else yet; ``exit_code`` holds it at that."""
@@ -73,11 +74,25 @@ class LLMSession:
     def exit_code(self, found: object) -> Any:
         """What the session ends with, where others leave ``found``: neither 0 nor 5 after ``fail``.
 
-        Nor where samples were to run and were not counted at the end. A conftest.py may forgive that nothing was
-        selected, but not a failed gate.
+        Nor where samples were to run and were not counted at the end, where some did not run since the session was
+        stopped, and where gates were asked for and not decided. A conftest.py may forgive that nothing was selected,
+        but not a failed gate; nor that samples were lost which nothing has deselected.
         """
-        forgives = not found or found == pytest.ExitCode.NO_TESTS_COLLECTED
-        return pytest.ExitCode.TESTS_FAILED if forgives and (self._has_failed or self._is_open) else found
+        if found and found != pytest.ExitCode.NO_TESTS_COLLECTED:
+            return found
+        if self._has_failed or self._is_open or self._awaits_gates:
+            return pytest.ExitCode.TESTS_FAILED
+        return pytest.ExitCode.NO_TESTS_COLLECTED if self._has_lost_all else found
+
+    @property
+    def _has_lost_all(self) -> bool:
+        """Whether a hook has taken all samples away without ``pytest_deselected``, which no option does."""
+        has_samples = bool(self._gathered.expected or self._gathered.records)
+        return bool(self._absent) and not has_samples and not self._config.stash.get(num_deselected_key, 0)
+
+    def gates_are_decided(self) -> None:
+        """Those that were asked for: they no longer keep the session from ending with 0."""
+        self._awaits_gates = False
 
     def take_collected(self, collected: Collected, nodeids: Sequence[str]) -> None:
         """What was collected: the samples ``nodeids`` are to run."""
@@ -163,6 +178,8 @@ class LLMSession:
         key = (gathered.group_of(record), record.id)
         known = gathered.records.get(key)
         gathered.recorded.add(record.nodeid)
+        if known is not None and known.nodeid == record.nodeid and known.status != "unscored":
+            return  # run again by another plugin: the best of several tries would be another number
         place, kept = self.writer.add(record), without_texts(record)
         if known is not None and known.nodeid != record.nodeid:
             # The order of arrival is the workers'; which one counts must not depend on it.
@@ -215,7 +232,7 @@ class LLMSession:
         ``failed`` are the node ids of all samples and tests that failed.
         The exit code becomes 1 if it was 0 and something is missing.
         """
-        gathered, self._is_open = self._gathered, False
+        gathered = self._gathered
         stopped = _why_stopped(session)
         unasked = stopped if stopped is not None and stopped.startswith(MODEL_STOPPED) else None
         if unasked is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
@@ -278,6 +295,7 @@ class LLMSession:
             exit_code=int(session.exitstatus),
             problems=tuple(gathered.problems),
         )
+        self._is_open = bool(missing) and unasked is None and stopped is not None
         return self.report
 
     def _store_use(self, records: Iterable[Record]) -> StoreUse | None:

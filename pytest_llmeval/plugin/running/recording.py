@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 
 import pytest
 
-from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer, model_of, shown_prompt
+from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer, describe, model_of, shown_prompt
 from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
@@ -202,19 +202,21 @@ def _chance(value: object) -> float:
     return number
 
 
-def attach(item: pytest.Item, report: pytest.TestReport) -> None:
+def attach(item: pytest.Item, report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
     """Put what this phase of ``item`` found on its report, as builtins that reach the controller of pytest-xdist.
+
+    What the phase raised is in ``call``: marks (xfail) and other plugins may have made something else of the report.
 
     ``report.llm_payload`` is a ``Payload``, encoded in a worker; ``report.llm_status`` is what the terminal shows.
     """
     if isinstance(item, SampleItem):
-        if report.passed and report.when != "call" and record_key not in item.stash:
+        if call.excinfo is None and report.passed and report.when != "call" and record_key not in item.stash:
             return  # as nearly always
         _fold_skip(item, report)
         _share_time(item, report)
-        payload = _sample_payload(item, report)
+        payload = _sample_payload(item, report, call)
     else:
-        payload = _test_payload(item, report)
+        payload = _test_payload(item, report, call)
     if payload is None:
         return
     payload = _with_news(item, payload)
@@ -253,10 +255,20 @@ def _share_time(item: SampleItem, report: pytest.TestReport) -> None:
         report.duration = max(0.0, report.duration + difference)
 
 
-def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | None:
-    record = item.stash.get(record_key, None)
+def _hidden_error(report: pytest.TestReport, call: pytest.CallInfo[None]) -> BaseException | None:
+    """What a setup or call raised whose report does not say that it failed; None for what skips a test, which may."""
+    if report.failed or call.when not in ("setup", "call") or call.excinfo is None:
+        return None
+    error = call.excinfo.value
+    return None if isinstance(error, pytest.skip.Exception | pytest.xfail.Exception) else error
+
+
+def _sample_payload(item: SampleItem, report: pytest.TestReport, call: pytest.CallInfo[None]) -> Payload | None:
+    record, hidden = item.stash.get(record_key, None), _hidden_error(report, call)
     if record is not None:
         del item.stash[record_key]
+    elif hidden is not None and (report.skipped or call.when == "setup"):
+        record = item.unscored(describe(hidden))
     elif report.failed and report.when == "setup":
         record = item.unscored(_reason(report))
     elif report.skipped:
@@ -266,15 +278,18 @@ def _sample_payload(item: SampleItem, report: pytest.TestReport) -> Payload | No
     return Payload(records=(record,))
 
 
-def _test_payload(item: pytest.Item, report: pytest.TestReport) -> Payload | None:
+def _test_payload(item: pytest.Item, report: pytest.TestReport, call: pytest.CallInfo[None]) -> Payload | None:
     recorder: Recorder | None = item.stash.get(recorder_key, None)
     if recorder is not None and (records := recorder.take()):
         return Payload(records=records)
-    if report.failed and report.when in ("setup", "call") and not (recorder is not None and recorder.has_recorded):
+    hidden = _hidden_error(report, call) if report.skipped else None
+    has_failed = report.failed and report.when in ("setup", "call")
+    if (has_failed or hidden is not None) and not (recorder is not None and recorder.has_recorded):
         mark = item.get_closest_marker("llm_suite")
         suite = str(mark.args[0]) if mark is not None and mark.args else None
         model = item.stash.get(model_key, None)
-        return Payload(unrecorded=Unrecorded(nodeid=item.nodeid, reason=_reason(report), suite=suite, model=model))
+        reason = _reason(report) if hidden is None else describe(hidden)
+        return Payload(unrecorded=Unrecorded(nodeid=item.nodeid, reason=reason, suite=suite, model=model))
     return None
 
 
