@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -12,7 +13,9 @@ from typing import Any, Literal
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.inference import request_kinds
 from pytest_llmeval.inference.dispatch import ask, received
+from pytest_llmeval.inference.request_kinds import RequestKind
 from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.model import StoredModel, with_store
 from pytest_llmeval.models.base import Backend
@@ -89,6 +92,87 @@ def test_what_is_missing_is_asked_in_one_call_in_its_order(tmp_path: Path) -> No
     answers = ask(stored(model, tmp_path), [GenerateRequest(text) for text in "abcdea"])
     assert model.calls == [[GenerateRequest(text) for text in "ace"]]
     assert texts(answers) == ["1", "1", "2", "2", "3", "1"]
+
+
+def test_where_replies_are_not_reused_none_is_shared(tmp_path: Path) -> None:
+    """One call asks as often as five calls."""
+    model = Counting(None)
+    equal: list[Request] = [GenerateRequest("q")] * 5
+    assert texts(ask(stored(model, tmp_path), equal)) == ["1", "2", "3", "4", "5"]
+    background = Background(None)
+    futures = stored(background, tmp_path).submit(equal)
+    background.answer_all()
+    assert [future.result().text for future in futures] == ["1", "2", "3", "4", "5"]
+
+
+@dataclass(frozen=True)
+class Tagged(GenerateRequest):
+    tag: str = ""
+
+
+def test_a_subclass_of_a_request_is_another_question(tmp_path: Path) -> None:
+    asked: list[Request] = [GenerateRequest("q"), Tagged("q"), Tagged("q", tag="a"), Tagged("q", tag="b")]
+    first = ask(stored(Counting(), tmp_path), asked)
+    assert len(set(texts(first))) == 4
+    model = Counting()
+    assert ask(stored(model, tmp_path), asked) == first
+    assert model.calls == []
+
+    class Hidden(GenerateRequest):
+        """Its attribute is not a field."""
+
+    hidden = Hidden("q")
+    object.__setattr__(hidden, "tag", "a")
+    with pytest.raises(ModelError, match=r"a Hidden has attributes that are not fields of a dataclass \(tag\)"):
+        ask(stored(Counting(), tmp_path), [hidden])
+
+
+def test_numbers_of_numpy_are_those_of_python(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    ask(stored(Counting(), tmp_path), [GenerateRequest("q", seed=3, max_tokens=9, temperature=0.5)])
+    model = Counting()
+    same = GenerateRequest("q", seed=numpy.int64(3), max_tokens=numpy.int32(9), temperature=numpy.float32(0.5))
+    ask(stored(model, tmp_path), [same])
+    assert model.calls == []
+    with pytest.raises(ModelError, match="found a ndarray in a request"):
+        ask(stored(model, tmp_path), [GenerateRequest("q", seed=numpy.array([1, 2]))])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrap", [stored, lambda model, folder: model], ids=["store", "no store"])
+def test_what_is_not_a_request_is_refused(tmp_path: Path, wrap: Callable[[object, Path], object]) -> None:
+    with pytest.raises(ModelError, match="found a str among the requests to a model, expected one of: Loglik"):
+        ask(wrap(Counting(), tmp_path), ["what?"])  # type: ignore[list-item]
+
+
+@dataclass(frozen=True)
+class EmbedRequest:
+    text: str
+
+
+@dataclass(frozen=True)
+class EmbedResponse:
+    vector: list[float]
+    asked_at: float | None = None
+
+
+def test_a_new_kind_of_request_needs_one_entry_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Embedding(Counting):
+        def embed(self, requests: Sequence[EmbedRequest]) -> list[EmbedResponse]:
+            self.calls.append(list(requests))
+            return [EmbedResponse([float(len(request.text))]) for request in requests]
+
+    asked: Any = [EmbedRequest("one"), GenerateRequest("q"), EmbedRequest(""), EmbedRequest("four")]
+    with pytest.raises(ModelError, match="found a EmbedRequest"):
+        ask(stored(Embedding(), tmp_path), asked)
+    embed = RequestKind("embed", EmbedRequest, EmbedResponse, lambda found: found, lambda asked, found: asked.text)
+    monkeypatch.setattr(request_kinds, "REQUEST_KINDS", (*request_kinds.REQUEST_KINDS, embed))
+    first: Any = ask(stored(Embedding(), tmp_path), asked)
+    assert [first[place].vector for place in (0, 2, 3)] == [[3.0], [0.0], [4.0]]
+    again = Embedding()
+    assert ask(stored(again, tmp_path), asked)[3] == first[3]
+    assert again.calls == [[EmbedRequest("")]], "what is not whole is asked again"
+    assert stored(again, tmp_path).embed([EmbedRequest("four")]) == [first[3]]
+    assert not hasattr(stored(Counting(), tmp_path), "embed")
 
 
 def test_a_reply_says_when_it_was_asked_and_keeps_its_time(tmp_path: Path) -> None:
@@ -323,6 +407,26 @@ def test_the_background_is_given_what_is_missing(tmp_path: Path) -> None:
     second.answer_all()
     assert received(wrapped, more, futures)[:2] == answers
     assert second.calls == [[GenerateRequest("c")]]
+
+
+def test_equal_requests_of_one_call_are_submitted_once(tmp_path: Path) -> None:
+    model = Background()
+    a, b = GenerateRequest("a"), GenerateRequest("b")
+    futures = stored(model, tmp_path).submit([a, b, a, a])
+    assert model.calls == [[a, b]]
+    assert futures[0].cancel(), "the others still wait"
+    model.answer_all()
+    assert [future.result().text for future in futures[1:]] == ["2", "1", "1"]
+    model.calls.clear()
+    futures = stored(model, tmp_path).submit([GenerateRequest("c"), GenerateRequest("c")])
+    assert all(future.cancel() for future in futures)
+    assert model.open[0][1].cancelled()
+    failing = Background()
+    futures = stored(failing, tmp_path).submit([GenerateRequest("d"), GenerateRequest("d")])
+    failing.open.pop()[1].set_exception(ModelError("gone"))
+    for future in futures:
+        with pytest.raises(ModelError, match="gone"):
+            future.result()
 
 
 def test_a_request_that_is_taken_back_is_taken_back_from_the_model(tmp_path: Path) -> None:

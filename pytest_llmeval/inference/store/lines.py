@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,18 +16,17 @@ from functools import cache
 from importlib import metadata
 from typing import Any, NamedTuple, TypeAlias
 
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.inference.request_kinds import kind_named, kind_of
 from pytest_llmeval.types import (
     JSON,
     EngineUse,
     GenerateRequest,
-    GenerateResponse,
-    LoglikelihoodRequest,
-    LoglikelihoodResponse,
-    LoglikelihoodRollingRequest,
     Message,
     ModelIdentity,
     Request,
     Response,
+    as_builtin,
 )
 
 __all__ = [
@@ -63,20 +61,7 @@ class AuditRequest:
 StoredRequest: TypeAlias = Request | AuditRequest
 Reply: TypeAlias = Response | EngineUse
 
-_KINDS: Mapping[str, tuple[type[StoredRequest], type[Reply]]] = {
-    "loglikelihood": (LoglikelihoodRequest, LoglikelihoodResponse),
-    "loglikelihood_rolling": (LoglikelihoodRollingRequest, LoglikelihoodResponse),
-    "generate": (GenerateRequest, GenerateResponse),
-    "audit": (AuditRequest, EngineUse),
-}
-"""Every kind of request, and what answers it: all that a new kind has to add."""
-
-_NAMES = {request: name for name, (request, _) in _KINDS.items()}
-_FIELDS: Mapping[type[object], tuple[str, ...]] = {
-    kind: tuple(field.name for field in fields(kind) if field.name != "asked_at")  # which is the line's time
-    for kinds in _KINDS.values()
-    for kind in kinds
-}
+_AUDIT = "audit"
 _DISTRIBUTION = "pytest-llmeval-suites"
 _MEASURED_ANEW = ("self_test",)
 _OF_A_PLACE = ("urls",)
@@ -109,14 +94,20 @@ def _version() -> str:
     return metadata.version(_DISTRIBUTION)
 
 
-def _message(value: object) -> JSON:
-    """A turn of a chat, which JSON does not know."""
-    if not isinstance(value, Message):
-        raise TypeError(f"found a {type(value).__name__}, expected what JSON can hold")
-    return {"role": value.role, "content": value.content}
+def _as_json(value: object) -> object:
+    """What JSON does not know: a turn of a chat, and numbers of numpy or torch. Raises ``ModelError``."""
+    if isinstance(value, Message):
+        return {"role": value.role, "content": value.content}
+    plain = as_builtin(value)
+    if plain is value:
+        raise ModelError(
+            f"found a {type(value).__name__} in a request or in a model's identity, expected what JSON can hold: "
+            "replies to it cannot be kept in a store"
+        )
+    return plain
 
 
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_message).encode
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_as_json).encode
 """ASCII, and the same for what is equal."""
 _strict = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -139,24 +130,31 @@ class Question:
 
 
 def _request_to_json(request: StoredRequest) -> dict[str, Any]:
-    """Every field, so that a field which is added later is in the key without further ado."""
-    name = _NAMES[type(request)]
-    made = {"kind": name, **{field: getattr(request, field) for field in _FIELDS[type(request)]}}
+    """Every field, so that a field which is added later, or by a subclass, is in the key without further ado."""
+    if isinstance(request, AuditRequest):
+        return {"kind": _AUDIT, "keys": request.keys}
+    kind, names = kind_of(request), _fields(type(request))
+    made = {"kind": kind.method, **{name: getattr(request, name) for name in names}}
+    if type(request) is not kind.request:
+        made["class"] = f"{type(request).__module__}.{type(request).__qualname__}"
+        if others := sorted(getattr(request, "__dict__", {}).keys() - {*names}):
+            raise ModelError(
+                f"a {type(request).__name__} has attributes that are not fields of a dataclass ({', '.join(others)}): "
+                "its replies cannot be kept in a store; make it a dataclass with these fields"
+            )
     if isinstance(request, GenerateRequest):  # a suite may say 1 for 1.0, or -0.0
         made["temperature"], made["top_p"] = request.temperature + 0.0, request.top_p + 0.0
     return made
 
 
-def is_keepable(request: Request, response: Response) -> bool:
-    """Whether a reply is whole: not one that the server's context has cut short before ``max_tokens``.
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name != "asked_at")  # which is the line's time
 
-    A text of ``max_tokens`` tokens is what was asked for; where the server does not count them, it may have been cut. A
-    log-likelihood that is no finite number is no reply.
-    """
-    if isinstance(response, LoglikelihoodResponse):
-        return math.isfinite(response.loglikelihood)
-    limit = request.max_tokens if isinstance(request, GenerateRequest) else 0
-    return response.finish_reason != "length" or response.num_tokens >= limit
+
+def is_keepable(request: Request, response: Response) -> bool:
+    """Whether a reply is all that was asked for: see ``RequestKind``."""
+    return kind_of(request).is_whole(request, response)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +197,7 @@ def encode_line(line: Line) -> bytes:
     """
     question = line.question
     time = min(max(line.time, _EARLIEST), _LATEST)
-    reply = {field: getattr(line.reply, field) for field in _FIELDS[type(line.reply)]}
+    reply = {field: getattr(line.reply, field) for field in _fields(type(line.reply))}
     text = (
         f'"time":{time:.6f},"session":"{line.session}","key":"{question.key}","model":"{question.model}",'
         f'"request":{question.text},"name":{_strict(line.name)},"reply":{_strict(reply)}}}'
@@ -244,7 +242,8 @@ def decode_line(line: bytes) -> Line:
 def _line(question: Question, line: bytes, rest: bytes) -> Line:
     try:
         data: dict[str, Any] = json.loads(rest)
-        reply, kind = data["reply"], _KINDS[question.kind][1]
+        reply = data["reply"]
+        kind = EngineUse if question.kind == _AUDIT else kind_named(question.kind).response
         if not isinstance(data["name"], str):
             raise TypeError("name")
         session = line[_SESSION].decode("ascii")

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.inference import request_kinds
 from pytest_llmeval.inference.dispatch import ask, checked
 from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.lines import AuditRequest, Question, fingerprint_of, is_keepable
@@ -70,6 +71,8 @@ class StoredModel(UniformBackend):
         if name == "_model":  # of an object that is being made
             raise AttributeError(name)
         found = getattr(self._model, name)
+        if any(name == kind.method for kind in request_kinds.REQUEST_KINDS):  # one that backends have no short form of
+            return self.run
         return self._audit if name == "audit" else found
 
     @cached_property
@@ -112,14 +115,18 @@ class StoredModel(UniformBackend):
     # Asking
 
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
-        """Replies in order; the model is asked in one call for all that are not in the store, equal ones once."""
+        """Replies in order; the model is asked in one call for all that are not in the store.
+
+        Equal requests share a reply where replies are reused.
+        """
         __tracebackhide__ = True
         questions = [Question(self._fingerprint, request) for request in requests]
-        answers: dict[str, Response | Failed] = {**self._found(requests, questions)}
-        missing = {question.key: place for place, question in enumerate(questions) if question.key not in answers}
+        names = self._shared(questions)
+        answers: dict[str | int, Response | Failed] = {**self._found(requests, questions)}
+        missing = {name: place for place, name in enumerate(names) if name not in answers}
 
         def finished() -> dict[int, Response | Failed]:
-            return {place: answers[question.key] for place, question in enumerate(questions) if question.key in answers}
+            return {place: answers[name] for place, name in enumerate(names) if name in answers}
 
         if missing:
             places = list(missing.values())
@@ -129,9 +136,13 @@ class StoredModel(UniformBackend):
                     ask(self._answerer, [requests[place] for place in places], fresh)
                 finally:  # also what a call that was stopped had finished
                     answered = [(requests[places[n]], questions[places[n]], fresh[n]) for n in sorted(fresh)]
-                    for (_, question, _), answer in zip(answered, self._kept(answered), strict=True):
-                        answers[question.key] = answer
-        return [answers[question.key] for question in questions]
+                    for n, answer in zip(sorted(fresh), self._kept(answered), strict=True):
+                        answers[names[places[n]]] = answer
+        return [answers[name] for name in names]
+
+    def _shared(self, questions: Sequence[Question]) -> list[str | int]:
+        """What is the same for the questions of one call that share a reply."""
+        return [question.key if self._reuses else place for place, question in enumerate(questions)]
 
     @cached_property
     def _answerer(self) -> object:
@@ -206,7 +217,11 @@ class StoredBackgroundModel(StoredModel):
         """See ``BackgroundModel``. A reply is in the store before its future has it."""
         questions = [Question(self._fingerprint, request) for request in requests]
         found = self._found(requests, questions)
-        missing = [place for place, question in enumerate(questions) if question.key not in found]
+        sharing: dict[str | int, list[int]] = {}
+        for place, name in enumerate(self._shared(questions)):
+            if name not in found:
+                sharing.setdefault(name, []).append(place)
+        missing = [places[0] for places in sharing.values()]
         sent = self._model.submit([requests[place] for place in missing]) if missing else ()
         if len(sent) != len(missing):
             return list(sent)  # whoever asked says what is wrong
@@ -214,8 +229,9 @@ class StoredBackgroundModel(StoredModel):
         for future, question in zip(futures, questions, strict=True):
             if question.key in found:
                 future.set_result(found[question.key])
-        for place, inner in zip(missing, sent, strict=True):
-            self._pass_on(requests[place], questions[place], inner, futures[place])
+        for places, inner in zip(sharing.values(), sent, strict=True):
+            first = places[0]
+            self._pass_on(requests[first], questions[first], inner, [futures[place] for place in places])
         return futures
 
     def _pass_on(
@@ -223,28 +239,36 @@ class StoredBackgroundModel(StoredModel):
         request: Request,
         question: Question,
         inner: Future[Response | Failed],
-        outer: Future[Response | Failed],
+        outers: Sequence[Future[Response | Failed]],
     ) -> None:
+        """Give the one answer to all who wait for it. It is taken back when the last of them has been."""
+
         def on_answered(_: Future[Response | Failed]) -> None:
             if inner.cancelled():
-                outer.cancel()
-            elif not outer.set_running_or_notify_cancel():
+                for outer in outers:
+                    outer.cancel()
                 return
-            elif (error := inner.exception()) is not None:
-                outer.set_exception(error)
-            else:
+            waiting = [outer for outer in outers if outer.set_running_or_notify_cancel()]
+            if not waiting:
+                return
+            error = inner.exception()
+            if error is None:
                 try:
                     answer = self._checked_and_kept(request, question, inner.result())
                 except Exception as defect:  # in a callback it would be lost, and the wait for the reply have no end
-                    outer.set_exception(defect)
-                else:
+                    error = defect
+            for outer in waiting:
+                if error is None:
                     outer.set_result(answer)
+                else:
+                    outer.set_exception(error)
 
         def on_cancelled(_: Future[Response | Failed]) -> None:
-            if outer.cancelled():
+            if all(outer.cancelled() for outer in outers):
                 inner.cancel()
 
-        outer.add_done_callback(on_cancelled)
+        for outer in outers:
+            outer.add_done_callback(on_cancelled)
         inner.add_done_callback(on_answered)
 
     def _checked_and_kept(self, request: Request, question: Question, answer: Response | Failed) -> Response | Failed:
