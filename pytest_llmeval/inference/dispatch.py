@@ -114,9 +114,10 @@ def _checked(model: object, kind: RequestKind, response: object) -> Response | F
     if not isinstance(response, kind.response):
         raise _error(model, f"{kind.method} returned {type(response).__name__}, expected {kind.response.__name__}")
     try:
-        return kind.as_builtins(response)
+        made: Response = kind.as_builtins(response)
     except ValueError as error:
         raise _error(model, f"{kind.method} returned a response whose {error}") from None
+    return made
 
 
 def _error(model: object, problem: str) -> ModelError:

@@ -135,7 +135,7 @@ def test_numbers_of_numpy_are_those_of_python(tmp_path: Path) -> None:
     ask(stored(model, tmp_path), [same])
     assert model.calls == []
     with pytest.raises(ModelError, match="found a ndarray in a request"):
-        ask(stored(model, tmp_path), [GenerateRequest("q", seed=numpy.array([1, 2]))])  # type: ignore[arg-type]
+        ask(stored(model, tmp_path), [GenerateRequest("q", seed=numpy.array([1, 2]))])
 
 
 @pytest.mark.parametrize("wrap", [stored, lambda model, folder: model], ids=["store", "no store"])
@@ -205,7 +205,7 @@ def test_other_settings_seeds_and_epochs_are_other_questions(tmp_path: Path, cha
 
 def test_what_decides_a_models_replies_besides_its_identity_is_part_of_the_question(tmp_path: Path) -> None:
     def answer(*more: str) -> list[str]:
-        return texts(ask(with_store(model, Store(tmp_path / "store"), *more), [GenerateRequest("q")]))  # type: ignore[arg-type]
+        return texts(ask(with_store(model, Store(tmp_path / "store"), *more), [GenerateRequest("q")]))
 
     model = Counting()
     assert [answer("A"), answer("B"), answer("A"), answer()] == [["1"], ["2"], ["1"], ["3"]]

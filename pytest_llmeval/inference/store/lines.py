@@ -133,7 +133,7 @@ def _request_to_json(request: StoredRequest) -> dict[str, Any]:
     """Every field, so that a field which is added later, or by a subclass, is in the key without further ado."""
     if isinstance(request, AuditRequest):
         return {"kind": _AUDIT, "keys": request.keys}
-    kind, names = kind_of(request), _fields(type(request))
+    kind, names = kind_of(request), _fields_of(request)
     made = {"kind": kind.method, **{name: getattr(request, name) for name in names}}
     if type(request) is not kind.request:
         made["class"] = f"{type(request).__module__}.{type(request).__qualname__}"
@@ -147,8 +147,13 @@ def _request_to_json(request: StoredRequest) -> dict[str, Any]:
     return made
 
 
+def _fields_of(value: object) -> tuple[str, ...]:
+    kind: Any = type(value)
+    return _fields(kind)
+
+
 @cache
-def _fields(kind: type[Any]) -> tuple[str, ...]:
+def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name != "asked_at")  # which is the line's time
 
 
@@ -197,7 +202,7 @@ def encode_line(line: Line) -> bytes:
     """
     question = line.question
     time = min(max(line.time, _EARLIEST), _LATEST)
-    reply = {field: getattr(line.reply, field) for field in _fields(type(line.reply))}
+    reply = {field: getattr(line.reply, field) for field in _fields_of(line.reply)}
     text = (
         f'"time":{time:.6f},"session":"{line.session}","key":"{question.key}","model":"{question.model}",'
         f'"request":{question.text},"name":{_strict(line.name)},"reply":{_strict(reply)}}}'

@@ -122,7 +122,7 @@ class StoredModel(UniformBackend):
         __tracebackhide__ = True
         questions = [Question(self._fingerprint, request) for request in requests]
         names = self._shared(questions)
-        answers: dict[str | int, Response | Failed] = {**self._found(requests, questions)}
+        answers = dict[str | int, Response | Failed](self._found(requests, questions).items())
         missing = {name: place for place, name in enumerate(names) if name not in answers}
 
         def finished() -> dict[int, Response | Failed]:
