@@ -104,7 +104,7 @@ def csv_text(text: str) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """What is shown for unsafe characters, by code, for the method ``translate`` of a text; those in ``keep`` are themselves.
+    """What is shown for unsafe characters, by code, for `translate` of a text; those in ``keep`` are themselves.
 
     A table, since a reply can be megabytes of them; filled as they come, since most sessions see few.
     """
