@@ -27,6 +27,11 @@ def refuse_early_exit(early_config: pytest.Config, error: SystemExit) -> None:
 def configure(config: pytest.Config) -> None:
     """Set the session up for its options. Raises ``pytest.UsageError`` for those that cannot be used."""
     config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
+    for plugin in config.option.plugins or ():
+        if plugin.startswith("no:llmeval-"):  # without one, a session might not notice that a gate failed
+            raise pytest.UsageError(
+                f"-p {plugin}: a part cannot be switched off; -p no:llmeval_suites is for the whole"
+            )
     try:
         settings = config.stash[settings_key] = read_settings(config)
         config.stash[process_key] = os.getpid()

@@ -56,7 +56,7 @@ __all__ = ["POOLS", "Outcome", "draw", "made_reports", "main", "problem", "run"]
 
 POOLS = {**OF_SESSIONS, "suites": suites, "reports": ways_with_reports}
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 _UNFAIR = ("SyntaxError", "IndentationError", "unrecognized arguments", "unknown hook", "PluginValidationError")
 """What a way's own mistake looks like, which would make it end with another code than 0."""
 

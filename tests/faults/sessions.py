@@ -105,6 +105,8 @@ _IN_SELECTION = (
 _LAST_FAILED: Mapping[str, Content] = {
     ".pytest_cache/v/cache/lastfailed": '{"sums.yaml::s1": true, "sums.yaml::s5": true}'
 }
+_COMPARED = [name for name, wrong in WRONGS.items() if "base.json" in wrong.files and "sums.yaml" in wrong.arguments]
+"""What is wrong is found by a comparison with a baseline that can be read."""
 _SELECTS_NOTHING = ("-k nothing", "-m nothing", "deselect all")
 _COLLECTS = ("ignore", "ignore-glob")
 """A file that is named on the command line is collected all the same."""
@@ -152,7 +154,7 @@ def selections() -> Iterator[Way]:
         narrows = name not in (*_COLLECTS, *_SELECTS_NOTHING, "stepwise", "stepwise, skips")
         if wrong.is_of_whole_suite and narrows:
             given = replace(given, passes=_IN_SELECTION)
-        if name.startswith("stepwise") and wrong.name == "worse than the baseline of the ini file":
+        if name.startswith("last failed") and wrong.name in _COMPARED:
             given = replace(given, passes="With `--lf` and `--sw` nothing is compared")
         yield given
 
@@ -176,9 +178,11 @@ _HOOKS = [
 
 def hooks() -> Iterator[Way]:
     wrongs = [WRONGS[name] for name in ("gate of the command line", "worse than the baseline", "all samples fail")]
-    for wrong, (hook, order, end), workers in product(wrongs, _HOOKS, BOTH):
+    # A worker that stops while it collects is replaced, eight times by default.
+    both = {"": ONE_PROCESS, " -n2": (*TWO_WORKERS, "--max-worker-restart=1")}
+    for wrong, (hook, order, end), workers in product(wrongs, _HOOKS, both):
         name = f"{hook} {order} {end}{workers}"
-        yield way(name, wrong, BOTH[workers], conftest=hook_source(hook, order, end))
+        yield way(name, wrong, both[workers], conftest=hook_source(hook, order, end))
 
 
 def hooks_of_plugins() -> Iterator[Way]:

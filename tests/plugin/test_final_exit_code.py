@@ -298,3 +298,13 @@ def test_a_folder_that_takes_the_place_of_a_report(llm_pytester: pytest.Pytester
     result = llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-report=out.json", "sums.yaml")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*cannot write the report out.json: a folder has taken its place*"])
+
+
+@pytest.mark.parametrize("part", ["final-hooks", "reporting", "strict", "distribution"])
+def test_no_part_of_the_plugin_can_be_switched_off(llm_pytester: pytest.Pytester, part: str) -> None:
+    conftest(llm_pytester, "")
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    llm_pytester.makeini(f"[pytest]\naddopts = -p no:llmeval-{part}\n")
+    result = llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-strict", "sums.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: -p no:llmeval-{part}: a part cannot be switched off; *"])
