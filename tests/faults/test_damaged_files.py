@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import damaged_files, mutations
-from tests.faults.damaged_files import FIGURES, Case, Outcome, Use, faults_of
+from tests.faults import damaged_cases, damaged_files, mutations
+from tests.faults.damaged_formats import FORMATS, Case, Use
+from tests.faults.damaged_judge import FIGURES, Outcome, faults_of
 from tests.faults.damaged_projects import TOKEN
 
 GOOD = Outcome(status=0, output="2 passed\n", written="", seconds=1.0, processor_s=1.0, peak_bytes=1 << 27)
@@ -104,10 +105,10 @@ def test_mutants_of_a_number_are_the_same_and_differ_from_the_file() -> None:
 
 
 def test_cases_are_those_of_their_seed() -> None:
-    drawn = [damaged_files.drawn_case(number, 0)[0] for number in range(500)]
-    assert drawn == [damaged_files.drawn_case(number, 0)[0] for number in range(500)]
-    assert {one.format for one in drawn} == set(damaged_files.FORMATS)
-    assert drawn != [damaged_files.drawn_case(number, 1)[0] for number in range(500)]
+    drawn = [damaged_cases.drawn_case(number, 0)[0] for number in range(500)]
+    assert drawn == [damaged_cases.drawn_case(number, 0)[0] for number in range(500)]
+    assert {one.format for one in drawn} == set(FORMATS)
+    assert drawn != [damaged_cases.drawn_case(number, 1)[0] for number in range(500)]
 
 
 @pytest.mark.slow
