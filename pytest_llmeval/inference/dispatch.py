@@ -8,32 +8,33 @@ from contextlib import suppress
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.request_kinds import RequestKind, by_kind, kind_of
-from pytest_llmeval.models.base import Backend, Failed, SampleModel, identify
+from pytest_llmeval.models.base import Backend, Failed, Listener, SampleModel, identify
 from pytest_llmeval.types import AskedSample, Request, Response
 
 __all__ = ["ask", "ask_samples", "checked", "received"]
 
 
-def ask(
-    model: object, requests: Sequence[Request], finished: dict[int, Response | Failed] | None = None
-) -> list[Response | Failed]:
+def ask(model: object, requests: Sequence[Request], listener: Listener | None = None) -> list[Response | Failed]:
     """One response, or the ``RequestError`` in its place, for each request, in order.
 
     Requests of one kind reach the model in one call. Numbers in responses come back as Python's own. Raises
     ``ModelError`` for what is not a request, and when the model lacks the method, returns another number of responses,
-    or returns something else; what the model itself raises comes through. Then ``finished`` has the responses that were
-    there by then, by place.
+    or returns something else; what the model itself raises comes through. By then ``listener`` has been given the
+    responses that were there, as far as the model tells of them while it works.
     """
     __tracebackhide__ = True
-    answers: dict[int, Response | Failed] = {} if finished is None else finished
+    answers: dict[int, Response | Failed] = {}
     for kind, places in by_kind(requests):
 
-        def keep(found: Mapping[int, object], kind: RequestKind = kind, places: Sequence[int] = places) -> None:
+        def tell(found: Mapping[int, object], kind: RequestKind = kind, places: Sequence[int] = places) -> None:
+            answered: dict[int, Response | Failed | None] = {}
             for place, response in found.items():
-                with suppress(ModelError, IndexError):  # what ended the call is what there is to say
-                    answers[places[place]] = _checked(model, kind, response)
+                with suppress(ModelError, IndexError):  # the call will end with that
+                    answered[places[place]] = None if response is None else _checked(model, kind, response)
+            if listener is not None and answered:
+                listener(answered)
 
-        responses = _call(model, kind, [requests[place] for place in places], keep)
+        responses = _call(model, kind, [requests[place] for place in places], tell)
         answers.update(zip(places, responses, strict=True))
     return [answers[place] for place in range(len(requests))]
 
@@ -71,7 +72,7 @@ def checked(model: object, request: Request, response: object) -> Response | Fai
 
 
 def _call(
-    model: object, kind: RequestKind, requests: Sequence[Request], keep: Callable[[Mapping[int, object]], None]
+    model: object, kind: RequestKind, requests: Sequence[Request], tell: Callable[[Mapping[int, object]], None]
 ) -> list[Response | Failed]:
     __tracebackhide__ = True
     method = kind.method
@@ -81,28 +82,31 @@ def _call(
     backend = model if isinstance(model, Backend) else None
     try:
         if backend is not None:
-            backend.on_stopped = keep
-        responses = _listed(model, method, call(requests), len(requests), keep)
+            backend.set_listener(tell)
+        responses = _listed(model, method, call(requests), len(requests), tell)
     finally:
         if backend is not None:
-            backend.on_stopped = None
+            backend.set_listener(None)
     return [_checked(model, kind, response) for response in responses]
 
 
 def _listed(
-    model: object, method: str, returned: object, count: int, keep: Callable[[Mapping[int, object]], None]
+    model: object, method: str, returned: object, count: int, tell: Callable[[Mapping[int, object]], None]
 ) -> list[object]:
+    """What a method returned; of a generator, in the midst of its work, each response is told of as it is yielded."""
     if isinstance(returned, str) or not isinstance(returned, Iterable):
         found = "None" if returned is None else f"a {type(returned).__name__}"
         raise _error(model, f"{method} returned {found}, expected one response for each request")
-    responses: list[object] = []
-    try:
+    if isinstance(returned, list | tuple):
+        responses: list[object] = list(returned)
+    else:
+        responses = []
         for response in returned:
-            responses.append(response)  # noqa: PERF402 - what came before an exception is kept
-    except BaseException:  # a generator, in the midst of its work
-        keep(dict(enumerate(responses)))
-        raise
+            if response is not None:
+                tell({len(responses): response})
+            responses.append(response)
     if len(responses) != count:
+        tell(dict.fromkeys(range(count)))  # nothing says which response belongs to which request
         raise _error(model, f"{method} returned {len(responses)} responses to {count} requests")
     return responses
 

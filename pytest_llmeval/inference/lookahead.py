@@ -21,6 +21,7 @@ from pytest_llmeval.inference.dispatch import ask, ask_samples
 from pytest_llmeval.inference.window import Window
 from pytest_llmeval.models.base import (
     Failed,
+    Listener,
     SampleModel,
     answers_in_background,
     answers_one_by_one,
@@ -245,9 +246,9 @@ class Lookahead:
         requests = [member.requests() for member in members]
         with nullcontext() if self.answering is None else self.answering(model, len(members)):
             answerer = self._audited(members[0].group, model)
-            finished: dict[int, Response | Failed] = {}
+            finished: dict[int, Response | Failed | None] = {}
             try:
-                answers = iter(self._answers(members, requests, answerer, finished))
+                answers = iter(self._answers(members, requests, answerer, finished.update))
             except BaseException:
                 self._keep(members, requests, finished)
                 raise
@@ -270,14 +271,14 @@ class Lookahead:
         self,
         members: Sequence[Member],
         requests: Sequence[Sequence[Request]],
-        finished: Mapping[int, Response | Failed],
+        finished: Mapping[int, Response | Failed | None],
     ) -> None:
         """After a call was stopped, keep the members that were answered: all their requests are in ``finished``."""
         first = 0
         for member, own in zip(members, requests, strict=True):
-            places = range(first, first + len(own))
-            if all(place in finished for place in places):
-                self._take(member, [finished[place] for place in places])
+            answers = [answer for place in range(len(own)) if (answer := finished.get(first + place)) is not None]
+            if len(answers) == len(own):
+                self._take(member, answers)
             first += len(own)
 
     def _answers(
@@ -285,12 +286,9 @@ class Lookahead:
         members: Sequence[Member],
         requests: Sequence[Sequence[Request]],
         model: object,
-        finished: dict[int, Response | Failed],
+        listener: Listener,
     ) -> list[Response | Failed]:
-        """What the model says to all of these requests, which are those of ``members``, in order.
-
-        Where it is stopped, ``finished`` has what it had answered, by place.
-        """
+        """What the model says to all of these requests, which are those of ``members``, in order. See ``ask``."""
         __tracebackhide__ = True
         if answers_samples(model):
             self._prepare(members[0], model)
@@ -299,7 +297,7 @@ class Lookahead:
             ]
             if len(asked) == len(members):
                 return ask_samples(model, asked)
-        return ask(model, [request for own in requests for request in own], finished)
+        return ask(model, [request for own in requests for request in own], listener)
 
     def _prepare(self, member: Member, model: SampleModel) -> None:
         """Show the model the member's whole suite, once; where it cannot take that suite, it never can."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
 
@@ -29,6 +29,7 @@ __all__ = [
     "Backend",
     "BackgroundModel",
     "Failed",
+    "Listener",
     "Model",
     "NamedModel",
     "SampleBackend",
@@ -44,6 +45,9 @@ _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
 
 Failed: TypeAlias = RequestError
 """Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
+
+Listener: TypeAlias = Callable[[Mapping[int, Response | Failed | None]], None]
+"""Is given responses while a call goes on, by the place of their requests in the call. None takes one back."""
 
 
 @runtime_checkable
@@ -62,7 +66,8 @@ class Model(Protocol):
 
     Samples are asked for together, ahead of their tests. An optional attribute ``answers_one_by_one`` (True) says that
     this saves the model no time: then each is asked for when its test runs, and recorded when its reply is there. A
-    method may be a generator: of a call that is stopped (Ctrl-C), what it has yielded is scored.
+    method may be a generator: what it has yielded is in the store at once, and of a call that is stopped (Ctrl-C) it is
+    scored.
     """
 
     def loglikelihood(
@@ -157,25 +162,33 @@ class Backend:
     ``ModelError``.
 
     ``on_progress``, where it is set, is called in the course of a call with ``(done, total)``: how many of the
-    call's requests are answered. ``on_stopped``, likewise, when a call ends by an exception (Ctrl-C, a time limit):
-    with the responses that were finished by then, by the place of their requests in the call. With
-    ``answers_one_by_one`` requests that reach the model together take as long as one by one.
+    call's requests are answered. With ``answers_one_by_one`` requests that reach the model together take as long as
+    one by one.
+
+    A method ``run_…`` that calls ``take_listener`` at its beginning, and gives the listener each response once it is
+    final, loses none of these when its process is killed, or the call ends by an exception (Ctrl-C, a time limit).
     """
 
     identity: ModelIdentity
     answers_one_by_one: bool = False
     on_progress: Callable[[int, int], None] | None = None
-    on_stopped: Callable[[Mapping[int, Response | Failed]], None] | None = None
+    _listener: tuple[int, Listener] | None = None
 
-    @contextmanager
-    def handing_over(self, finished: Callable[[], Mapping[int, Response | Failed]]) -> Iterator[None]:
-        """Tell ``on_stopped`` what ``finished`` finds when an exception ends what is done in this context."""
-        try:
-            yield
-        except BaseException:
-            if self.on_stopped is not None:
-                self.on_stopped(finished())
-            raise
+    def set_listener(self, listener: Listener | None) -> None:
+        """Who listens to the next call that this thread makes."""
+        self._listener = None if listener is None else (threading.get_ident(), listener)
+
+    def take_listener(self) -> Listener:
+        """Who listens to this call; one that does nothing where there is none.
+
+        It is taken once, by the thread that set it: a call that another thread makes meanwhile, or that is made within
+        this one, counts its places anew.
+        """
+        thread, listener = self._listener or (None, None)
+        if listener is None or thread != threading.get_ident():
+            return _ignore
+        self._listener = None
+        return listener
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
         """What ``loglikelihood`` returns for a sequence of requests."""
@@ -312,6 +325,10 @@ class SampleBackend(Backend, ABC):
         return ModelError(
             f"model {self.identity.name}: it answers samples of suites only, not a prompt without its sample"
         )
+
+
+def _ignore(answered: Mapping[int, Response | Failed | None]) -> None:
+    pass
 
 
 def _is_prompt(requests: Prompt | Sequence[GenerateRequest]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,19 +277,85 @@ class Stopping(Backend):
     identity = ModelIdentity(name="stopping", backend="test", fingerprint="weights")
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> Any:
-        finished = {place: GenerateResponse(text=f"{place}") for place in range(len(requests) // 2)}
-        with self.handing_over(lambda: finished):
-            raise KeyboardInterrupt
+        self.take_listener()({place: GenerateResponse(text=f"{place}") for place in range(len(requests) // 2)})
+        raise KeyboardInterrupt
 
 
 def test_what_a_call_had_finished_when_it_was_stopped_is_kept(tmp_path: Path) -> None:
     model = stored(Stopping(), tmp_path)
     finished: dict[int, Any] = {}
     with pytest.raises(KeyboardInterrupt):
-        ask(model, [GenerateRequest(text) for text in "abcd"], finished)
+        ask(model, [GenerateRequest(text) for text in "abcd"], finished.update)
     assert {place: answer.text for place, answer in finished.items()} == {0: "0", 1: "1"}
     store = Store(tmp_path / "store")
     assert len(store) == 2
+
+
+class Yielding(Counting):
+    """A generator, which leaves out the prompts in ``skips``; ``on_yielded`` is called once a response was taken."""
+
+    def __init__(self, on_yielded: Callable[[int], None] = lambda number: None, skips: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._on_yielded = on_yielded
+        self._skips = skips
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> Any:
+        self.calls.append(list(requests))
+        for number, request in enumerate(requests, start=1):
+            if request.prompt not in self._skips:
+                yield GenerateResponse(text=str(request.prompt).upper())
+                self._on_yielded(number)
+
+
+def lines_in(folder: Path) -> list[bytes]:
+    return [line for path in folder.joinpath("store").glob("*.jsonl") for line in path.read_bytes().splitlines()]
+
+
+def test_what_is_yielded_is_in_the_store_at_once_and_once(tmp_path: Path) -> None:
+    def look(number: int) -> None:
+        assert len(lines_in(tmp_path)) == number
+
+    requests = [GenerateRequest(text) for text in "abca"]
+    model = stored(Yielding(look), tmp_path)
+    answers = ask(model, requests)
+    assert texts(answers) == ["A", "B", "C", "A"]
+    assert len(lines_in(tmp_path)) == 3
+    assert ask(stored(Counting(), tmp_path), requests) == answers, "with the same times"
+
+
+def test_replies_that_may_be_another_requests_are_taken_back(tmp_path: Path) -> None:
+    """Nothing tells whose replies those of a generator that left a request out are: they were kept by then."""
+    requests = [GenerateRequest(text) for text in ("a", "", "b")]
+    told: dict[int, Any] = {}
+    with pytest.raises(ModelError, match="generate returned 2 responses to 3 requests"):
+        ask(stored(Yielding(skips=[""]), tmp_path), requests, told.update)
+    assert told == {0: None, 1: None}
+    model = Yielding()
+    assert texts(ask(stored(model, tmp_path), requests)) == ["A", "", "B"]
+    assert model.calls == [requests]
+
+
+class Telling(Backend):
+    """Tells of replies which it then does not return, and of an error; another thread asks it meanwhile."""
+
+    identity = ModelIdentity(name="telling", backend="test", fingerprint="weights")
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> Any:
+        tell = self.take_listener()
+        if len(requests) > 1:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(self.generate, "from another thread").result()
+            self.generate("from within")
+        tell({0: GenerateResponse(text=f"{requests[0].prompt}!")})
+        tell({0: GenerateResponse(text="another"), 1: RequestError("429")})
+        return [GenerateResponse(text="at the end") if n != 1 else RequestError("429") for n in range(len(requests))]
+
+
+def test_what_was_kept_is_what_is_returned(tmp_path: Path) -> None:
+    requests = [GenerateRequest(text) for text in "abc"]
+    answers: list[Any] = ask(stored(Telling(), tmp_path), requests)
+    assert [getattr(answer, "text", None) for answer in answers] == ["a!", None, "at the end"]
+    assert len(lines_in(tmp_path)) == 2
 
 
 def test_a_model_that_may_have_changed_is_reused_within_a_lifetime_alone(tmp_path: Path) -> None:

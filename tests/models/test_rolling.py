@@ -144,8 +144,9 @@ def encode(text: str) -> tuple[int, tuple[int, ...]]:
     return PREFIX, tuple(map(ord, text))
 
 
-def score(pairs: Mapping[int, EncodedPair], tell: Callable[[int], None], outcomes: dict[int, Outcome]) -> None:
+def score(pairs: Mapping[int, EncodedPair], tell: Callable[[Mapping[int, Outcome]], None]) -> Mapping[int, Outcome]:
     """A token's logprob is -1 / its code; a window with a ``?`` fails."""
+    outcomes: dict[int, Outcome] = {}
     for key, pair in pairs.items():
         outcomes[key] = (
             RequestError("no memory")
@@ -158,7 +159,8 @@ def score(pairs: Mapping[int, EncodedPair], tell: Callable[[int], None], outcome
                 seconds=1.0,
             )
         )
-        tell(len(outcomes))
+        tell({key: outcomes[key]})
+    return outcomes
 
 
 def ask(*texts: str, stride: int | None = None, portion: int = 1 << 20) -> list[Outcome]:
@@ -278,7 +280,7 @@ def test_of_a_stopped_call_whole_texts_are_kept(texts: list[str], portion: int, 
             max_length=4,
             score=score,
             on_progress=stop,
-            finished=finished,
+            on_finished=finished.update,
             max_tokens_planned=portion,
         )
         return

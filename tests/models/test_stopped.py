@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from pytest_llmeval.inference.dispatch import ask
+from pytest_llmeval.inference.store.folder import Store
+from pytest_llmeval.inference.store.model import with_store
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, PlainModel
 from pytest_llmeval.models.python.model import CallableModel
@@ -33,9 +37,9 @@ GENERATED = [GenerateRequest(text, max_tokens=2 + 3 * place) for place, text in 
 
 def stopped(
     model: HuggingFaceModel, requests: Sequence[Request], *, plain: bool = False
-) -> dict[int, Response | Failed]:
+) -> dict[int, Response | Failed | None]:
     """What is handed over when Ctrl-C comes after three of the requests are answered."""
-    finished: dict[int, Response | Failed] = {}
+    finished: dict[int, Response | Failed | None] = {}
 
     def stop(done: int, total: int) -> None:
         if done >= 3:
@@ -44,14 +48,14 @@ def stopped(
     model.on_progress = stop
     try:
         with pytest.raises(KeyboardInterrupt):
-            ask(PlainModel(model) if plain else model, requests, finished)
+            ask(PlainModel(model) if plain else model, requests, finished.update)
     finally:
         model.on_progress = None
-    assert model.on_stopped is None
+    assert model._listener is None
     return finished
 
 
-def number_or_text(response: Response | Failed) -> object:
+def number_or_text(response: Response | Failed | None) -> object:
     if isinstance(response, LoglikelihoodResponse):
         return pytest.approx(response.loglikelihood, abs=1e-4), response.num_tokens
     return response.text if isinstance(response, GenerateResponse) else str(response)
@@ -83,6 +87,46 @@ def test_whole_texts_that_were_finished_are_handed_over(gpt2_folder: Path) -> No
         assert number_or_text(expected[place]) == number_or_text(response)
 
 
+@pytest.mark.parametrize("requests", [PAIRS, ROLLING, GENERATED], ids=["loglikelihood", "rolling", "generate"])
+def test_each_batch_is_in_the_store_before_the_next_one(
+    gpt2_folder: Path, tmp_path: Path, requests: Sequence[Request]
+) -> None:
+    """The process may be killed at any time."""
+    model = load(gpt2_folder, batch_size=2, engine="plain")
+    expected = ask(model, requests)
+    numbers: list[int] = []
+
+    def stop(done: int, total: int) -> None:
+        numbers.append(num_replies(tmp_path))
+        if numbers[-1] >= 3:
+            raise RuntimeError("killed here")
+
+    with closing(Store(tmp_path / "store", max_age_s=3600)) as store:
+        stored = with_store(model, store)
+        model.on_progress = stop
+        with pytest.raises(RuntimeError, match="killed here"):
+            ask(stored, requests)
+        model.on_progress = None
+        assert 3 <= numbers[-1] < len(requests)
+        assert [number_or_text(one) for one in ask(stored, requests)] == [number_or_text(one) for one in expected]
+    assert num_replies(tmp_path) == len(requests), "each once"
+
+
+def num_replies(folder: Path) -> int:
+    return sum(len(path.read_bytes().splitlines()) for path in folder.joinpath("store").glob("*.jsonl"))
+
+
+def test_the_rows_of_a_batch_share_its_seconds(gpt2_folder: Path) -> None:
+    """Each has its part of the time until its own end: of texts that are written together the longer one took more."""
+    started = time.perf_counter()
+    short, long = ask(load(gpt2_folder), [GenerateRequest("a cat", max_tokens=n) for n in (2, 40)])
+    elapsed_s = time.perf_counter() - started
+    assert isinstance(short, GenerateResponse)
+    assert isinstance(long, GenerateResponse)
+    assert (short.num_tokens, long.num_tokens) == (2, 40)
+    assert 0 < short.seconds < long.seconds < short.seconds + long.seconds < elapsed_s
+
+
 def test_a_call_that_was_stopped_leaves_nothing_behind(gpt2: HuggingFaceModel) -> None:
     expected = [number_or_text(one) for one in ask(gpt2, GENERATED)]
     stopped(gpt2, GENERATED)
@@ -100,9 +144,9 @@ class Yields:
 
 
 def test_what_a_generator_has_yielded_is_handed_over() -> None:
-    finished: dict[int, Response | Failed] = {}
+    finished: dict[int, Response | Failed | None] = {}
     with pytest.raises(KeyboardInterrupt):
-        ask(Yields(), GENERATED, finished)
+        ask(Yields(), GENERATED, finished.update)
     assert [number_or_text(finished[place]) for place in range(4)] == [text.upper() for text in TEXTS[:4]]
     assert len(finished) == 4
 
@@ -115,9 +159,9 @@ def test_what_an_async_function_has_answered_is_handed_over() -> None:
         return prompt.upper()
 
     model = CallableModel(answer, ModelIdentity(name="later", backend="python"), {}, concurrency=1)
-    finished: dict[int, Response | Failed] = {}
+    finished: dict[int, Response | Failed | None] = {}
     with pytest.raises(KeyboardInterrupt):
-        ask(model, GENERATED, finished)
+        ask(model, GENERATED, finished.update)
     assert [number_or_text(finished[place]) for place in range(4)] == [text.upper() for text in TEXTS[:4]]
     assert len(finished) == 4
 

@@ -14,6 +14,7 @@ import yaml
 MODEL = '''
 """Adds, and logs what reaches it. A file `kill` names the sum that kills its process, once."""
 
+import asyncio
 import json
 import os
 import signal
@@ -31,6 +32,11 @@ def log(prompts):
     if kill.exists() and any(kill.read_text() in prompt for prompt in prompts):
         kill.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def note_answer(prompt):
+    with HERE.joinpath("answered").open("a") as file:
+        file.write(prompt + "\\n")
 
 
 class Adder:
@@ -56,8 +62,27 @@ def keyed(prompt, key=""):
     return str(eval(prompt.removesuffix("="))) if key == "valid" else "no idea"
 
 
+class InBatches(Adder):
+    """A generator, which answers batches of 3."""
+
+    def generate(self, requests):
+        for first in range(0, len(requests), 3):
+            batch = requests[first : first + 3]
+            log([request.prompt for request in batch])
+            for request in batch:
+                note_answer(request.prompt)
+                yield self.write(request)
+
+
 def plain(prompt):
     log([prompt])
+    return str(eval(prompt.removesuffix("=")))
+
+
+async def later(prompt):
+    log([prompt])
+    await asyncio.sleep(0)
+    note_answer(prompt)
     return str(eval(prompt.removesuffix("=")))
 '''.replace("\\\\n", "\\n")
 
@@ -172,6 +197,27 @@ def test_a_killed_run_is_resumed_by_the_same_command(project: pytest.Pytester, w
         for model in report["models"]:
             model["details"].pop("store", None)
     assert without_times(resumed) == without_times(undisturbed)
+
+
+@pytest.mark.parametrize("model", ["later?concurrency=4", "InBatches"])
+def test_what_was_answered_within_a_chunk_is_not_asked_again(project: pytest.Pytester, model: str) -> None:
+    """The process dies in the midst of its second chunk, and the session with it."""
+    questions = sorted(f"{n} + {n + n % 2}=" for n in range(24))
+    project.path.joinpath("kill").write_text("13 + 14=")
+    arguments = ["-p", "no:xdist", f"--llm-model=python:adder:{model}", "--llm-batch-size=8"]
+    project.runpytest_subprocess(*arguments, "sums.yaml", "--llm-store")
+    assert not project.path.joinpath("kill").exists(), "it was killed"
+    first = asked(project)
+    answered = project.path.joinpath("answered").read_text().splitlines()
+    assert 8 < len(answered) < len(first) < 16
+    assert run(project, ["-p", "no:xdist"], "--llm-store-max-age=7d", model=model).ret == 0
+    assert asked(project) == sorted({*questions} - {*answered})
+    assert sorted(project.path.joinpath("answered").read_text().splitlines()) == questions
+    store = b"".join(path.read_bytes() for path in project.path.joinpath(".llmeval").glob("*.jsonl"))
+    lines = [json.loads(line) for line in store.splitlines()]
+    assert sorted(line["request"]["prompt"] for line in lines) == questions, "each reply once"
+    times = {one["question"]: datetime.fromisoformat(one["asked_at"]) for one in report_of(project.path)["records"]}
+    assert times == {line["request"]["prompt"]: datetime.fromtimestamp(line["time"], UTC) for line in lines}
 
 
 def test_an_edited_scorer_and_another_number_of_workers_ask_nothing(project: pytest.Pytester) -> None:

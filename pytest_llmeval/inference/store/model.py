@@ -5,7 +5,7 @@ Every request to a model goes through here, whoever sends it: suites, hand-writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
@@ -117,28 +117,45 @@ class StoredModel(UniformBackend):
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
         """Replies in order; the model is asked in one call for all that are not in the store.
 
-        Equal requests share a reply where replies are reused.
+        Equal requests share a reply where replies are reused. A reply is in the store as soon as it is finished, where
+        the model tells of that, else when the call returns.
         """
         __tracebackhide__ = True
+        listener = self.take_listener()
         questions = [Question(self._fingerprint, request) for request in requests]
-        names = self._shared(questions)
-        answers = dict[str | int, Response | Failed](self._found(requests, questions).items())
-        missing = {name: place for place, name in enumerate(names) if name not in answers}
+        places: dict[str | int, list[int]] = {}
+        for place, name in enumerate(self._shared(questions)):
+            places.setdefault(name, []).append(place)
+        answers: dict[str | int, Response | Failed] = {}
 
-        def finished() -> dict[int, Response | Failed]:
-            return {place: answers[name] for place, name in enumerate(names) if name in answers}
+        def take(found: Mapping[str | int, Response | Failed]) -> None:
+            answers.update(found)
+            listener({place: answer for name, answer in found.items() for place in places[name]})
 
-        if missing:
-            places = list(missing.values())
-            fresh: dict[int, Response | Failed] = {}
-            with self.handing_over(finished):
-                try:
-                    ask(self._answerer, [requests[place] for place in places], fresh)
-                finally:  # also what a call that was stopped had finished
-                    answered = [(requests[places[n]], questions[places[n]], fresh[n]) for n in sorted(fresh)]
-                    for n, answer in zip(sorted(fresh), self._kept(answered), strict=True):
-                        answers[names[places[n]]] = answer
-        return [answers[name] for name in names]
+        take(dict(self._found(requests, questions).items()))
+        missing = [name for name in places if name not in answers]
+        asked = [places[name][0] for name in missing]
+
+        def keep(found: Mapping[int, Response | Failed | None]) -> None:
+            """Of each reply what the model said first: it is in the store."""
+            new: dict[str | int, tuple[Request, Question, Response | Failed]] = {}
+            for number, answer in found.items():
+                name, request, question = missing[number], requests[asked[number]], questions[asked[number]]
+                if answer is not None and name not in answers:
+                    new[name] = (request, question, answer)
+                elif answer is None and (known := answers.pop(name, None)) is not None:
+                    listener(dict.fromkeys(places[name]))
+                    self._take_back(question, known)
+            take(dict(zip(new, self._kept(list(new.values())), strict=True)))
+
+        if asked:
+            keep(dict(enumerate(ask(self._answerer, [requests[place] for place in asked], keep))))
+        return [answers[name] for name in self._shared(questions)]
+
+    def _take_back(self, question: Question, answer: Response | Failed) -> None:
+        """Replace a reply that may be another request's by one that is not ``checked``: no time is negative."""
+        if not isinstance(answer, RequestError):
+            self._store.keep(self.identity.name, [(question, replace(answer, seconds=-1.0))])
 
     def _shared(self, questions: Sequence[Question]) -> list[str | int]:
         """What is the same for the questions of one call that share a reply."""

@@ -229,6 +229,7 @@ class HuggingFaceModel(Backend):
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
         """Score ``requests``; equal inputs are computed once. See ``Backend``."""
         self._threads_adapt()
+        listener = self.take_listener()
         responses: dict[int, LoglikelihoodResponse | Failed] = {}
         pairs: dict[int, EncodedPair] = {}
         for index, request in enumerate(requests):
@@ -236,50 +237,45 @@ class HuggingFaceModel(Backend):
                 pairs[index] = self._encode_pair(request)
             except RequestError as error:
                 responses[index] = error
-        left_out = len(responses)
+        listener(responses)
 
-        def tell(done: int) -> None:
+        def on_scored(scored: Mapping[int, LoglikelihoodResponse]) -> None:
+            responses.update(scored)
+            listener(scored)
             if self.on_progress is not None:
-                self.on_progress(left_out + done, len(requests))
+                self.on_progress(len(responses), len(requests))
 
-        with self.handing_over(lambda: responses):
-            self._score(pairs, tell, responses)
+        responses.update(self._score(pairs, on_scored))
         return [responses[index] for index in range(len(requests))]
 
     def _score(
-        self,
-        pairs: Mapping[int, EncodedPair],
-        on_progress: Callable[[int], None],
-        into: dict[int, LoglikelihoodResponse | Failed],
-    ) -> None:
-        """Put the response to each pair ``into`` the mapping, by the pair's key.
+        self, pairs: Mapping[int, EncodedPair], on_scored: Callable[[Mapping[int, LoglikelihoodResponse]], None]
+    ) -> dict[int, LoglikelihoodResponse | Failed]:
+        """The response to each pair, by its key; ``on_scored`` gets those of each batch as soon as they are known.
 
-        Where an exception ends this, those that are known: what is not a number might have been computed again.
+        It does not get what is not a number, and may be computed again.
         """
-        outcomes: dict[int, Outcome | RequestError] = {}
-        try:
-            self.engine.score(pairs, plain=self.scores_plain, on_progress=on_progress, into=outcomes)
-        except BaseException:
-            known = {index: self._response(outcome, pairs[index]) for index, outcome in outcomes.items()}
-            into.update({index: found for index, found in known.items() if isinstance(found, LoglikelihoodResponse)})
-            raise
-        into.update({index: self._response(outcomes[index], pair) for index, pair in pairs.items()})
+
+        def tell(outcomes: Mapping[int, Outcome | RequestError]) -> None:
+            found = {index: self._response(outcome, pairs[index]) for index, outcome in outcomes.items()}
+            on_scored({index: one for index, one in found.items() if isinstance(one, LoglikelihoodResponse)})
+
+        outcomes = self.engine.score(pairs, plain=self.scores_plain, on_scored=tell)
+        return {index: self._response(outcomes[index], pair) for index, pair in pairs.items()}
 
     def run_loglikelihood_rolling(
         self, requests: Sequence[LoglikelihoodRollingRequest]
     ) -> list[LoglikelihoodResponse | Failed]:
         """Score whole texts, long ones in windows (``planning/windows.py``). See ``Backend``."""
         self._threads_adapt()
-        finished: dict[int, LoglikelihoodResponse | Failed] = {}
-        with self.handing_over(lambda: finished):
-            return score_texts(
-                requests,
-                encode=self._encoder.text,
-                max_length=self.max_length,
-                score=self._score,
-                on_progress=self.on_progress,
-                finished=finished,
-            )
+        return score_texts(
+            requests,
+            encode=self._encoder.text,
+            max_length=self.max_length,
+            score=self._score,
+            on_progress=self.on_progress,
+            on_finished=self.take_listener(),
+        )
 
     def _windows(self, request: LoglikelihoodRollingRequest) -> Iterator[EncodedPair]:
         prefix_token, tokens = self._encoder.text(request.text)
@@ -311,6 +307,7 @@ class HuggingFaceModel(Backend):
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """Write texts; equal requests are computed once. See ``Backend``."""
         self._threads_adapt()
+        listener = self.take_listener()
         responses: dict[int, GenerateResponse | Failed] = {}
         members: dict[Text, list[int]] = {}
         for index, request in enumerate(requests):
@@ -323,32 +320,24 @@ class HuggingFaceModel(Backend):
             # All epochs of a greedy text are one.
             plan = GenerationPlan(request.max_tokens, request.stop, *(sampling if request.temperature > 0 else ()))
             members.setdefault(Text(prompt, plan), []).append(index)
+        listener(responses)
         texts = list(members)
-        done = set(responses)
 
-        def on_finished(place: int) -> None:
-            done.update(members[texts[place]])
+        def on_finished(place: int, written: Written) -> None:
+            text, (outcome, seconds) = texts[place], written
+            response = (
+                outcome
+                if isinstance(outcome, RequestError)
+                else self._text_response(outcome, len(text.prompt), seconds, len(members[text]))
+            )
+            found = dict.fromkeys(members[text], response)
+            responses.update(found)
+            listener(found)
             if self.on_progress is not None:
-                self.on_progress(len(done), len(requests))
+                self.on_progress(len(responses), len(requests))
 
-        written: dict[int, Written] = {}
-
-        def finished() -> dict[int, GenerateResponse | Failed]:
-            found = dict(responses)
-            for place, (outcome, seconds) in written.items():
-                text = texts[place]
-                response = (
-                    outcome
-                    if isinstance(outcome, RequestError)
-                    else self._text_response(outcome, len(text.prompt), seconds, len(members[text]))
-                )
-                found.update(dict.fromkeys(members[text], response))
-            return found
-
-        with self.handing_over(finished):
-            self.text_engine.write(texts, on_finished=on_finished, into=written)
-        found = finished()
-        return [found[index] for index in range(len(requests))]
+        self.text_engine.write(texts, on_finished=on_finished)
+        return [responses[index] for index in range(len(requests))]
 
     @functools.cached_property
     def text_engine(self) -> TextEngine:

@@ -95,14 +95,20 @@ class CallableModel(Backend):
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """Call the function for each request. What it raises is a ``CallError`` in that request's place."""
+        listener = self.take_listener()
         responses: dict[int, GenerateResponse | Failed] = {}
-        with self.handing_over(lambda: responses):
-            if _is_async(self._function):
-                self._run(self._gather(requests, responses))
-            else:
-                for place, request in enumerate(requests):
-                    responses[place] = self._call(request)
-                    self._tell(len(responses), len(requests))
+
+        def take(place: int, response: GenerateResponse | Failed) -> None:
+            responses[place] = response
+            listener({place: response})
+            if self.on_progress is not None:
+                self.on_progress(len(responses), len(requests))
+
+        if _is_async(self._function):
+            self._run(self._gather(requests, take))
+        else:
+            for place, request in enumerate(requests):
+                take(place, self._call(request))
         return [responses[place] for place in range(len(requests))]
 
     def _lacks(self, method: str) -> ModelError:
@@ -113,14 +119,14 @@ class CallableModel(Backend):
         )
 
     async def _gather(
-        self, requests: Sequence[GenerateRequest], responses: dict[int, GenerateResponse | Failed]
+        self, requests: Sequence[GenerateRequest], take: Callable[[int, GenerateResponse | Failed], None]
     ) -> None:
         limit = asyncio.Semaphore(self._concurrency)
 
         async def one(place: int, request: GenerateRequest) -> None:
             async with limit:
-                responses[place] = await self._call_async(request)
-            self._tell(len(responses), len(requests))
+                response = await self._call_async(request)
+            take(place, response)
 
         if len(requests) == 1:  # what is raised comes through as it is
             await one(0, requests[0])
@@ -140,10 +146,6 @@ class CallableModel(Backend):
         except BaseException:
             _end_tasks(self._runner.get_loop())
             raise
-
-    def _tell(self, done: int, total: int) -> None:
-        if self.on_progress is not None:
-            self.on_progress(done, total)
 
     def _call(self, request: GenerateRequest) -> GenerateResponse | Failed:
         started = time.perf_counter()

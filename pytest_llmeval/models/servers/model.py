@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TypeAlias, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
@@ -150,22 +150,17 @@ class ServerModel(UniformBackend):
         return futures
 
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
+        listener = self.take_listener()
         futures = self.submit(requests)
-
-        def finished() -> _Answers:
-            return {
-                place: future.result()
-                for place, future in enumerate(futures)
-                if future.done() and not future.cancelled() and future.exception() is None
-            }
-
+        places = {future: place for place, future in enumerate(futures)}
         try:
-            with self.handing_over(finished):
-                for done, future in enumerate(futures, start=1):
-                    future.result()
-                    if self.on_progress is not None:
-                        self.on_progress(done, len(futures))
+            for done, future in enumerate(as_completed(places), start=1):
+                listener({places[future]: future.result()})
+                if self.on_progress is not None:
+                    self.on_progress(done, len(futures))
         except BaseException:
+            done_too = (future for future in futures if future.done() and not future.cancelled())
+            listener({places[future]: future.result() for future in done_too if future.exception() is None})
             for future in futures:
                 future.cancel()
             raise

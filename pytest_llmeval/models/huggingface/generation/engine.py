@@ -66,31 +66,34 @@ class TextEngine:
         self,
         texts: Sequence[Text],
         *,
-        on_finished: Callable[[int], None] | None = None,
-        into: dict[int, Written] | None = None,
+        on_finished: Callable[[int, Written], None] | None = None,
     ) -> list[Written]:
-        """What was written for each text, in order. ``on_finished`` gets each index at least once.
+        """What was written for each text, in order. ``on_finished`` gets each, with its index, as soon as it has ended.
 
-        ``into`` is filled meanwhile, by index: when the call is stopped, it holds what was written so far.
+        The rows of a batch that are not done share its seconds, so that a text's seconds are known at its end.
         """
-        results: dict[int, Written] = {} if into is None else into
+        results: dict[int, Written] = {}
+
+        def finish(index: int, outcome: Generated | RequestError, seconds: float) -> None:
+            if index in results:  # written before its batch ran out of memory
+                return
+            results[index] = (outcome, seconds)
+            if on_finished is not None:
+                on_finished(index, results[index])
+
         for part, num_header_tokens, equal_lengths in self._parts(texts):
             for batch in self._batches([texts[i] for i in part], num_header_tokens, equal_lengths):
 
                 def compute(members: Sequence[int], num_header_tokens: int = num_header_tokens) -> list[Generated]:
-                    started = time.perf_counter()
+                    shares = _Shares(len(members))
 
                     def tell(row: int, generated: Generated) -> None:
-                        results[members[row]] = (generated, (time.perf_counter() - started) / len(members))
-                        if on_finished is not None:
-                            on_finished(members[row])
+                        finish(members[row], generated, shares.end_row())
 
                     return self._compute([texts[i] for i in members], num_header_tokens, tell)
 
                 for i, outcome, seconds in in_halves([part[place] for place in batch], compute, self._device):
-                    results[i] = (outcome, seconds)
-                    if on_finished is not None:
-                        on_finished(i)
+                    finish(i, outcome, seconds)
         return [results[i] for i in range(len(texts))]
 
     def _parts(self, texts: Sequence[Text]) -> list[tuple[list[int], int, bool]]:
@@ -143,6 +146,23 @@ class TextEngine:
         except Exception:
             self.rows_writer.forget()  # memory, should it have been that
             raise
+
+
+class _Shares:
+    """The seconds of a batch, shared at each moment by the rows that are not done."""
+
+    def __init__(self, num_rows: int) -> None:
+        self._num_rows = num_rows
+        self._last = time.perf_counter()
+        self._share_s = 0.0
+
+    def end_row(self) -> float:
+        """What a row took that is done now."""
+        now = time.perf_counter()
+        self._share_s += (now - self._last) / self._num_rows
+        self._last = now
+        self._num_rows -= 1
+        return self._share_s
 
 
 def _max_tokens_written(model: Any) -> int:

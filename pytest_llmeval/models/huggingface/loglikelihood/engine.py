@@ -131,13 +131,11 @@ class Engine:
         *,
         plain: bool = False,
         alone: bool = False,
-        on_progress: Callable[[int], None] | None = None,
-        into: dict[int, Outcome | RequestError] | None = None,
+        on_scored: Callable[[Mapping[int, Outcome | RequestError]], None] | None = None,
     ) -> dict[int, Outcome | RequestError]:
-        """The outcome of every pair, by its key. ``on_progress`` gets how many have theirs.
+        """The outcome of every pair, by its key. ``on_scored`` gets those of each batch as soon as they are known.
 
-        ``into`` is the mapping to fill and return: when the call is stopped, it holds the outcomes so far. One that is
-        not a number may still be computed again.
+        One that is not a number may be computed again, with its neighbours.
 
         ``plain`` leaves the tree aside; ``alone`` also padding: every row is a forward pass of its own.
         """
@@ -149,19 +147,20 @@ class Engine:
             limit = self.attention.max_positions or math.inf
             by_tree = [row for row in rows if len(row.tokens) <= limit]
             by_plain = [row for row in rows if len(row.tokens) > limit]
-        outcomes: dict[int, Outcome | RequestError] = {} if into is None else into
+        outcomes: dict[int, Outcome | RequestError] = {}
 
-        def tell() -> None:
-            if on_progress is not None:
-                on_progress(len(outcomes))
+        def take(found: Mapping[int, Outcome | RequestError]) -> None:
+            outcomes.update(found)
+            if on_scored is not None:
+                on_scored(found)
 
-        self._score_by_tree(by_tree, outcomes, tell)
+        self._score_by_tree(by_tree, outcomes, take)
         # In a packed row, what is not a number spreads to neighbours that are masked: nothing times NaN is NaN.
         poisoned = [row for row in by_tree if any(_is_nan(outcomes[request]) for request, _ in row.targets)]
         if poisoned:
             self._tree.clear()
             by_plain = [*by_plain, *poisoned]
-        self._score_plain(by_plain, outcomes, tell, max_rows=1 if alone else self._runner.batch_size)
+        self._score_plain(by_plain, take, max_rows=1 if alone else self._runner.batch_size)
         return outcomes
 
     def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[Row]:
@@ -170,14 +169,17 @@ class Engine:
     # The tree
 
     def _score_by_tree(
-        self, rows: Sequence[Row], outcomes: dict[int, Outcome | RequestError], tell: Callable[[], None]
+        self,
+        rows: Sequence[Row],
+        outcomes: dict[int, Outcome | RequestError],
+        take: Callable[[Mapping[int, Outcome | RequestError]], None],
     ) -> None:
         remaining = list(rows)
         budget = self._budget
         while remaining:
             requests = _Requests(remaining)
             with torch.inference_mode(), quiet(), self._tree.running():
-                failed = self._run_steps(self._tree.steps(remaining, self._budget), requests, outcomes, tell)
+                failed = self._run_steps(self._tree.steps(remaining, self._budget), requests, take)
             remaining = [row for row in remaining if any(request not in outcomes for request, _ in row.targets)]
             if failed is not None:
                 remaining = self._after_out_of_memory(failed, remaining, outcomes, budget)
@@ -186,8 +188,7 @@ class Engine:
         self,
         steps: Iterable[Step],
         requests: _Requests,
-        outcomes: dict[int, Outcome | RequestError],
-        tell: Callable[[], None],
+        take: Callable[[Mapping[int, Outcome | RequestError]], None],
     ) -> Step | None:
         """Run the steps; the one that the device had no memory for, if there was one, and none after it."""
         for step in steps:
@@ -199,8 +200,7 @@ class Engine:
                 if not is_out_of_memory(error):
                     raise
                 return step
-            outcomes.update(requests.add(step, logprobs, time.perf_counter() - started))
-            tell()
+            take(requests.add(step, logprobs, time.perf_counter() - started))
         return None
 
     def _after_out_of_memory(
@@ -232,8 +232,7 @@ class Engine:
     def _score_plain(
         self,
         rows: Sequence[Row],
-        outcomes: dict[int, Outcome | RequestError],
-        tell: Callable[[], None],
+        take: Callable[[Mapping[int, Outcome | RequestError]], None],
         *,
         max_rows: int | None,
     ) -> None:
@@ -242,9 +241,10 @@ class Engine:
             for batch in plan_batches(
                 lengths, max_rows=max_rows, max_tokens=self._plain_tokens, equal_lengths=equal_lengths
             ):
+                found: dict[int, Outcome | RequestError] = {}
                 for row, scored, seconds in in_halves([part[i] for i in batch], self._run_plain, self._model.device):
-                    outcomes.update(_outcomes_of(row, scored, seconds))
-                tell()
+                    found.update(_outcomes_of(row, scored, seconds))
+                take(found)
 
     def _lengths(self, rows: Sequence[Row]) -> list[int]:
         """What each row takes of a batch, in tokens."""

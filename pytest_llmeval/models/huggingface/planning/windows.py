@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.huggingface.planning.batches import group_by
 from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
 
 __all__ = ["Outcome", "rolling_windows", "score_texts", "sum_of_windows"]
@@ -24,42 +24,48 @@ def score_texts(
     *,
     encode: Callable[[str], tuple[int, tuple[int, ...]]],
     max_length: int | None,
-    score: Callable[[Mapping[int, EncodedPair], Callable[[int], None], dict[int, Outcome]], None],
+    score: Callable[
+        [Mapping[int, EncodedPair], Callable[[Mapping[int, Outcome]], None]],
+        Mapping[int, Outcome],
+    ],
     on_progress: Callable[[int, int], None] | None = None,
-    finished: dict[int, Outcome] | None = None,
+    on_finished: Callable[[Mapping[int, Outcome]], None] | None = None,
     max_tokens_planned: int = _MAX_TOKENS_PLANNED,
 ) -> list[Outcome]:
     """One response (or ``RequestError``) for each text: the sums over its windows.
 
-    ``encode`` gives the token before a text, and the text's tokens; ``score`` fills a mapping with an outcome for each
-    window under its key, and tells meanwhile how many windows have theirs. ``on_progress`` is that of ``Backend``;
-    texts count as the windows are done. ``finished`` is filled with the texts that are done, also where ``score`` is
-    stopped. A text without tokens has a log-likelihood of 0, as in lm-eval.
+    ``encode`` gives the token before a text, and the text's tokens; ``score`` returns an outcome for each window under
+    its key, and gives them meanwhile to what it is passed, as they are known. ``on_progress`` is that of ``Backend``;
+    texts count as the windows are done. ``on_finished`` gets each text that is done while others are not. A text
+    without tokens has a log-likelihood of 0, as in lm-eval.
     """
-    total = len(requests)
     outcomes: list[list[Outcome]] = [[] for _ in requests]
-    for windows in _portions(requests, encode, max_length, outcomes, max_tokens_planned):
-        tell = functools.partial(_tell, on_progress, windows[0][0], windows[-1][0] + 1, len(windows), total)
+    told: set[int] = set()
+
+    def score_portion(windows: Sequence[tuple[int, EncodedPair]]) -> None:
+        keys_of = group_by((index, key) for key, (index, _) in enumerate(windows))
         scored: dict[int, Outcome] = {}
-        try:
-            score(dict(enumerate(pair for _, pair in windows)), tell, scored)
-        finally:
-            for key in sorted(scored):
-                outcomes[windows[key][0]].append(scored[key])
-            if finished is not None:
-                missing = {index for key, (index, _) in enumerate(windows) if key not in scored}
+        first, last = windows[0][0], windows[-1][0]
+
+        def on_scored(found: Mapping[int, Outcome]) -> None:
+            scored.update(found)
+            if on_finished is not None:
                 # The last text may go on in windows that have not been cut yet.
-                done = {*range(windows[-1][0])} - missing
-                finished.update({index: _joined(outcomes[index]) for index in done})
+                untold = [index for index in range(last) if index not in told]
+                done = [index for index in untold if all(key in scored for key in keys_of.get(index, ()))]
+                told.update(done)
+                own = {index: [scored[key] for key in keys_of.get(index, ())] for index in done}
+                on_finished({index: _joined([*outcomes[index], *own[index]]) for index in done})
+            if on_progress is not None:
+                on_progress(first + (last + 1 - first) * len(scored) // len(windows), len(requests))
+
+        found = score(dict(enumerate(pair for _, pair in windows)), on_scored)
+        for key, (index, _) in enumerate(windows):
+            outcomes[index].append(found[key])
+
+    for windows in _portions(requests, encode, max_length, outcomes, max_tokens_planned):
+        score_portion(windows)
     return [_joined(own) for own in outcomes]
-
-
-def _tell(
-    on_progress: Callable[[int, int], None] | None, first: int, last: int, num_windows: int, total: int, done: int
-) -> None:
-    """``done`` windows of those of the texts ``first`` to ``last - 1`` are scored."""
-    if on_progress is not None:
-        on_progress(first + (last - first) * done // num_windows, total)
 
 
 def _portions(
