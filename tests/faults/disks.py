@@ -50,7 +50,7 @@ from tests.support import clean_environment
 
 __all__ = ["Case", "Ended", "all_cases", "judge", "main"]
 
-_HANGS_AFTER_S = 120.0
+_HANGS_AFTER_S = 300.0
 _PAGE = 4096
 _DISK = "disk"
 _SAID = "cannot|could not|no more replies|--llm-store .*: |--llm-report.*: "

@@ -16,6 +16,8 @@ an honest exit code, an output and Markdown and CSV reports without a character 
 CI system takes for a command, and a report that can be read, with all of its records. Time limits of the package
 itself (``score.math.timeout_s``) are outcomes like others: wrong or unscored, with the reason.
 
+Then come some whole sessions with a reply of each kind: from a file of replies, with ``-n2``, and with a store.
+
 Prints a line for each case in which something else is found, and the figures; the exit code is 1 where one is not 0.
 """
 
@@ -48,8 +50,9 @@ from pytest_llmeval.reporting.report.recount import misfit
 from pytest_llmeval.reporting.storage.read import read_report
 from pytest_llmeval.scoring.metrics.definitions import METRICS
 from tests.faults.hostile_session import PROGRESS, case_random
+from tests.faults.hostile_whole import whole_sessions
 from tests.faults.judges import Judge, judges
-from tests.faults.replies import MARKER, draw_reply
+from tests.faults.replies import MARKER, draw_kind
 from tests.forked import ForkServer
 from tests.support import REPOSITORY
 
@@ -57,7 +60,7 @@ __all__ = ["Case", "Figures", "cases_of", "judge_pair", "judge_session", "main"]
 
 _MAX_S = 10.0
 _MAX_BYTES = 10**9
-_HANGS_AFTER_S = 150.0
+_HANGS_AFTER_S = 900.0
 """Of time on the wall, of which a busy machine gives a session a part."""
 _MAX_END_S = 30.0
 """Processor time of the end of a session, which judges nothing: it counts, and writes megabytes of forty samples."""
@@ -95,6 +98,7 @@ class Figures:
     """What was found, by figure."""
 
     pairs: int = 0
+    sessions: int = 0
     found: Counter[str] = field(default_factory=Counter)
     lines: list[str] = field(default_factory=list)
     slowest_s: float = 0.0
@@ -128,7 +132,7 @@ def cases_of(seed: int, count: int) -> list[Case]:
         if judge.by_reply:
             rng = case_random(seed, number)
             rng.random()
-            kind = draw_reply(rng, judge)[0]
+            kind = draw_kind(rng, judge)
         found.append(Case(number, place, kind, may_be_right=not judge.by_reply or kind == "around right"))
     return found
 
@@ -340,10 +344,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with ThreadPoolExecutor(given.jobs) as pool:
             list(pool.map(lambda group: run_cases(server, group, given.seed, figures), groups.values()))
+        for shown, problems in whole_sessions(server, given.seed, judge_session) if only is None else ():
+            figures.sessions += 1
+            figures.add(shown, problems, f"python -m tests.faults.hostile_replies --seed {given.seed} --count 0")
     finally:
         server.close()
     found = ", ".join(f"{name} {figures.found[name]}" for name in FIGURES)
-    print(f"pairs {figures.pairs}, {found}")
+    print(f"pairs {figures.pairs}, whole sessions {figures.sessions}, {found}")
     statuses = ", ".join(f"{name} {count}" for name, count in sorted(figures.statuses.items()))
     print(f"outcomes: {statuses}; slowest {figures.slowest_s:.1f} s, largest {figures.largest / 1e9:.2f} GB")
     return int(figures.found.total() > 0)

@@ -22,6 +22,7 @@ class Judge:
 
     ``right`` is a reply that it takes for right, ``wrong`` answers that it must not; ``triggers`` are pieces of which
     its own patterns have much to search when they are repeated. ``tells_right``: its scores are right or wrong.
+    ``fitting`` are kinds of ``replies.py`` that it gets more often than others.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Judge:
     triggers: Sequence[str] = ()
     tells_right: bool = True
     by_reply: bool = True
+    fitting: Sequence[str] = ("own pattern", "spaced pattern", "candidates")
 
 
 _CITY: Mapping[str, Any] = {"target": "Qaanaaq"}
@@ -159,6 +161,7 @@ _SENTENCE = (
     "x\n",
 )
 
+_JSON_KINDS = ("deep JSON", "wide JSON", "number in JSON", "own pattern")
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "required": ["city"],
@@ -195,7 +198,15 @@ def _letter(right: str, **settings: Any) -> Judge:
 def _math(right: str = r"So \boxed{\frac{48151}{3}}", target: Any = r"\frac{48151}{3}", **settings: Any) -> Judge:
     suite = {"score": {"math": settings}}
     wrong = (*_NUMBERS, r"\frac{1}{2}", "x^2", r"\{1,2\}", "(1,2]", r"\pi")
-    return Judge(name="math", suite=suite, sample={"target": target}, right=right, wrong=wrong, triggers=_MATH)
+    return Judge(
+        name="math",
+        suite=suite,
+        sample={"target": target},
+        right=right,
+        wrong=wrong,
+        triggers=_MATH,
+        fitting=("LaTeX", "own pattern", "number"),
+    )
 
 
 def _likelihood(name: str, sample: Mapping[str, Any], *, tells_right: bool = True, **settings: Any) -> Judge:
@@ -305,7 +316,14 @@ _SCORERS: Mapping[str, Sequence[Judge]] = {
         ),
     ),
     "json": (
-        Judge(name="json", suite={"score": "json"}, sample={"target": '{"a": [48151]}'}, right='{"a": [48151.0]}'),
+        Judge(
+            name="json",
+            suite={"score": "json"},
+            sample={"target": '{"a": [48151]}'},
+            right='{"a": [48151.0]}',
+            triggers=_JSON,
+            fitting=_JSON_KINDS,
+        ),
         Judge(
             name="json",
             suite={"score": {"json": {"schema": _SCHEMA, "fenced": True}}},

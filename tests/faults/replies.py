@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tests.faults.judges import Judge
 
-__all__ = ["KINDS", "MARKER", "draw_loglikelihoods", "draw_reply"]
+__all__ = ["KINDS", "MARKER", "draw_kind", "draw_loglikelihoods", "draw_reply"]
 
 MARKER = "smuggled-in"
 """Stands in what tries to be a command: it must not come out as one."""
@@ -272,9 +272,15 @@ KINDS: Mapping[str, Callable[[random.Random, Judge], str]] = {
 """Kinds of replies by name. Only "around right" can be right."""
 
 
+def draw_kind(rng: random.Random, judge: Judge, *, exclude: tuple[str, ...] = ()) -> str:
+    """The kind of the reply that ``draw_reply`` draws."""
+    kinds = judge.fitting if rng.random() < 0.35 else KINDS
+    return rng.choice([name for name in kinds if name not in exclude])
+
+
 def draw_reply(rng: random.Random, judge: Judge, *, exclude: tuple[str, ...] = ()) -> tuple[str, str]:
     """A kind, and a reply of that kind."""
-    kind = rng.choice([name for name in KINDS if name not in exclude])
+    kind = draw_kind(rng, judge, exclude=exclude)
     return kind, KINDS[kind](rng, judge)
 
 

@@ -103,7 +103,7 @@ def test_some_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     status = hostile_replies.main(["--seed=1", f"--only={','.join(map(str, light[:12]))}"])
     output = capsys.readouterr().out
     assert status == 0, output
-    assert output.startswith("pairs 12, over 10 s 0, ")
+    assert output.startswith("pairs 12, whole sessions 0, over 10 s 0, ")
 
 
 @pytest.mark.campaign

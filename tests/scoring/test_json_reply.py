@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.scoring.base import SettingsError
+from pytest_llmeval.scoring.scorers.replies import json_schemas
 from pytest_llmeval.scoring.scorers.replies.json_reply import JsonScorer, NotJSONError, parse_json, same_json
 from pytest_llmeval.suites.format.score_settings.replies import JsonSettings
-from pytest_llmeval.types import JSON, Score
+from pytest_llmeval.types import JSON, GenerateResponse, Score
 from tests.scoring.helpers import a_sample, judge_reply
 
 PERSON = {
@@ -193,6 +194,23 @@ def test_a_pattern_that_takes_too_long_leaves_the_sample_unscored(schema: Any, r
     score = judge(reply, schema=schema)
     assert score.status == "unscored"
     assert score.reason == "score.json.schema: a pattern of the schema took longer than 1 s"
+
+
+def test_no_more_than_a_thousand_violations_are_looked_at() -> None:
+    reply = json.dumps([1] * 3_000)
+    assert judge(reply, schema={"items": {"type": "string"}}).details == {"problem": "999: 1 is not of type 'string'"}
+
+
+@pytest.mark.parametrize("schema", [{"items": {"type": "integer"}}, {"patternProperties": {"^a": {}}}])
+def test_a_comparison_that_takes_too_long_leaves_the_sample_unscored(
+    schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply of a million characters has so many entries that each of them has to be quick."""
+    monkeypatch.setattr(json_schemas, "_MAX_S", -1.0)
+    scorer = JsonScorer(JsonSettings(schema=schema))
+    score = scorer.score(scorer.present(a_sample()), [GenerateResponse(text='[{"a": 1}]')])
+    assert score.status == "unscored"
+    assert score.reason == "score.json.schema: comparing the reply with it took longer than -1 s"
 
 
 @given(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_llmeval.scoring.mathematics.scorer import MathScorer
+from pytest_llmeval.scoring.mathematics.scorer import MathScorer, Verdict
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathSettings
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
@@ -358,3 +358,23 @@ def test_minerva_names_the_parser_that_it_needs(monkeypatch: pytest.MonkeyPatch)
     MathScorer.of(MathSettings())
     with pytest.raises(ValueError, match=r"antlr4-python3-runtime 4.11 to 4.13, and not 4\.9\.3"):
         MathScorer.of(MathSettings(compare="minerva"))
+
+
+@pytest.mark.parametrize(("last", "status"), [("y^{41}", "wrong"), ("x^{41}", "correct")])
+def test_a_reply_that_takes_too_long_is_compared_by_value_once(
+    last: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with each of several targets; as a text with all of them."""
+    compared: list[str] = []
+
+    class Slow:
+        def compare(self, comparison: str, target: str, reply: str, bounds: object) -> Verdict:
+            compared.append(reply)
+            return Verdict(False) if reply == "1" else Verdict(False, problem="it took longer than 5 s")
+
+    monkeypatch.setattr("pytest_llmeval.scoring.mathematics.scorer.shared_process", Slow)
+    score = judge_reply(MathSettings(), ["a^2", "b^3", last], "\\boxed{x^{41}}")
+    assert score.status == status
+    assert compared == ["x^{41}", "1"]
+    if status == "wrong":
+        assert score.details["why"] == "it took longer than 5 s"

@@ -86,10 +86,16 @@ class MathScorer(SettingsScorer[MathSettings]):
         details: dict[str, JSON] = {}
         is_right = False
         shown = None if self._searches_itself else answer.text
+        is_too_much = False
         for reference in presented.references:
-            verdict = self._compare(reference, answer)
+            verdict = self._text_verdict(reference, answer)
+            if verdict is None:
+                if is_too_much:
+                    continue  # it would take as much for every other target
+                verdict = self._value_verdict(reference, answer)
+                is_too_much = verdict.problem is not None
             # A target that cannot be compared with 1 either is at fault itself.
-            if verdict.problem is not None and (fault := self._compare(reference, _ONE).problem) is not None:
+            if verdict.problem is not None and (fault := self._fault(reference)) is not None:
                 return Score(status="unscored", answer=shown, reason=f"target {quote(reference)}: {fault}")
             details = {"extracted_by": answer.by, **_details(verdict), **cut}
             shown = verdict.reply if self._searches_itself else answer.text
@@ -131,23 +137,48 @@ class MathScorer(SettingsScorer[MathSettings]):
             raise ValueError(f"target {quote(text)} is longer than the {MAX_ANSWER} characters that an answer can have")
         return answer
 
-    def _compare(self, reference: str, answer: Answer) -> Verdict:
-        """Equal texts are equal, also where nothing can be computed; for the rest the process is asked."""
-        if self.settings.compare == "hendrycks":
-            return Verdict(equal_texts(answer.text, reference))
-        if self._searches_itself:
-            return shared_process().compare("searched", reference, answer.text, self._bounds)
-        if self.settings.compare == "minerva":
-            one, other = normalized_answer(reference), normalized_answer(answer.text)
-            if one == other != "":
-                return Verdict(True)
-            return shared_process().compare("minerva", one, other, self._bounds)
-        one, other = for_math_verify(Answer(reference, "whole")), for_math_verify(answer)
+    def _fault(self, reference: str) -> str | None:
+        """Why a target cannot be compared, whatever the reply; None where it can."""
+        return (self._text_verdict(reference, _ONE) or self._value_verdict(reference, _ONE)).problem
+
+    def _text_verdict(self, reference: str, answer: Answer) -> Verdict | None:
+        """What the texts say: equal ones are equal, also where nothing can be computed. None where values decide."""
+        match self._comparison:
+            case None:
+                return Verdict(equal_texts(answer.text, reference))
+            case "searched":
+                return None
+        one, other = self._comparable(reference, answer)
+        if self._comparison == "minerva":
+            return Verdict(True) if one == other != "" else None
         if same_text(one, other) or same_percentage(one, other) or same_words(one, other):
             return Verdict(True)
         if (time := time_of_day(one)) is not None and (reply_time := time_of_day(other)) is not None:
             return Verdict(time == reply_time)
-        return shared_process().compare("math_verify", one, other, self._bounds)
+        return None
+
+    def _value_verdict(self, reference: str, answer: Answer) -> Verdict:
+        """What the process says."""
+        assert self._comparison is not None
+        return shared_process().compare(self._comparison, *self._comparable(reference, answer), self._bounds)
+
+    def _comparable(self, reference: str, answer: Answer) -> tuple[str, str]:
+        """Target and answer as they are compared."""
+        match self._comparison:
+            case "math_verify":
+                return for_math_verify(Answer(reference, "whole")), for_math_verify(answer)
+            case "minerva":
+                return normalized_answer(reference), normalized_answer(answer.text)
+        return reference, answer.text
+
+    @property
+    def _comparison(self) -> Comparison | None:
+        """How values are compared; None where only texts are."""
+        if self.settings.compare == "hendrycks":
+            return None
+        if self._searches_itself:
+            return "searched"
+        return "minerva" if self.settings.compare == "minerva" else "math_verify"
 
     @property
     def _bounds(self) -> Bounds:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
@@ -76,8 +77,8 @@ def _leads_to_a_schema(reference: str, root: Any) -> bool:
 def schema_violation(schema: Any, value: JSON) -> str | None:
     """The first thing in which a value is not of a schema; None where it is of it.
 
-    ``SchemaError`` where the schema says nothing of it: a pattern that takes longer than a second, a reference that
-    leads nowhere or to itself without end.
+    ``SchemaError`` where the schema says nothing of it: a pattern that takes longer than a second, or all of it longer
+    than five, a reference that leads nowhere or to itself without end.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError, best_match
@@ -97,13 +98,24 @@ def schema_violation(schema: Any, value: JSON) -> str | None:
         if wanted is True and validator.is_type(instance, "array") and not _are_unique(instance):
             yield ValidationError("the list has an entry twice")
 
+    def in_time(keyword: Callable[..., Any]) -> Callable[..., Any]:
+        def compared(*arguments: Any) -> Any:
+            clock.check()
+            return keyword(*arguments)
+
+        return compared
+
+    clock = _Clock()
     registry: Registry[Any] = Registry()  # the default one fetches what it does not know
     bounded = {"pattern": pattern, "uniqueItems": unique}  # theirs know no limit, or take the square of the time
-    kind: Any = extend(validator_for(schema, default=Draft202012Validator), bounded)  # type: ignore[no-untyped-call]
+    plain: Any = validator_for(schema, default=Draft202012Validator)
+    keywords = {name: in_time(keyword) for name, keyword in {**plain.VALIDATORS, **bounded}.items()}
+    kind: Any = extend(plain, keywords)  # type: ignore[no-untyped-call]
     written: dict[str, str] = {}
     try:
-        usable = _with_known_names(schema, _names_in(value), written)
-        error = best_match(kind(usable, registry=registry).iter_errors(value))
+        usable = _with_known_names(schema, _names_in(value), written, clock)
+        # A list of a hundred thousand wrong entries is as wrong as one of a thousand.
+        error = best_match(islice(kind(usable, registry=registry).iter_errors(value), _MAX_ERRORS))
     except TimeoutError:
         raise SchemaError("a pattern of the schema took longer than 1 s") from None
     except RecursionError:
@@ -121,47 +133,61 @@ def schema_violation(schema: Any, value: JSON) -> str | None:
     return f"{where}: {_line(message)}" if where else _line(message)
 
 
-_MAX_S = 10.0
-"""Seconds for the patterns of names together; each has one for each name."""
+_MAX_S = 5.0
+"""Seconds of processor time that one comparison may take: a reply may have a hundred thousand entries to look at."""
+_MAX_ERRORS = 1_000
 _MAX_NAMES = 2_000
 """Each name is looked for among all."""
+
+
+class _Clock:
+    """Of the time that a comparison takes, patterns of names included."""
+
+    def __init__(self) -> None:
+        self._end = time.thread_time() + _MAX_S
+
+    def check(self) -> None:
+        """``SchemaError`` once it is over."""
+        if time.thread_time() > self._end:
+            raise SchemaError(f"comparing the reply with it took longer than {_MAX_S:g} s")
+
+
 _SCHEMAS_BY_NAME = ("properties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _VALUES = ("const", "enum", "default", "examples")
 
 
-def _with_known_names(schema: Any, names: Sequence[str], written: dict[str, str]) -> Any:
+def _with_known_names(schema: Any, names: Sequence[str], written: dict[str, str], clock: _Clock) -> Any:
     """The schema with patterns of names that are as quick as a look-up: each matches those of ``names`` that it did.
 
     jsonschema searches names with ``re``, which knows no time limit, in several of its keywords. ``written`` gets the
-    pattern that each new one stands for. ``TimeoutError`` for a pattern that takes too long.
+    pattern that each new one stands for. ``TimeoutError`` for a pattern that takes too long, ``SchemaError`` where all
+    of them do.
     """
     if isinstance(schema, list):
-        return [_with_known_names(part, names, written) for part in schema]
+        return [_with_known_names(part, names, written, clock) for part in schema]
     if not isinstance(schema, dict):
         return schema
     usable: dict[Any, Any] = {}
     for key, part in schema.items():
         if key == "patternProperties" and isinstance(part, dict):
             usable[key] = {
-                _known_names(source, names, written): _with_known_names(sub, names, written)
+                _known_names(source, names, written, clock): _with_known_names(sub, names, written, clock)
                 for source, sub in part.items()
             }
         elif key in _SCHEMAS_BY_NAME and isinstance(part, dict):
-            usable[key] = {name: _with_known_names(sub, names, written) for name, sub in part.items()}
+            usable[key] = {name: _with_known_names(sub, names, written, clock) for name, sub in part.items()}
         else:
-            usable[key] = part if key in _VALUES else _with_known_names(part, names, written)
+            usable[key] = part if key in _VALUES else _with_known_names(part, names, written, clock)
     return usable
 
 
-def _known_names(source: str, names: Sequence[str], written: dict[str, str]) -> str:
+def _known_names(source: str, names: Sequence[str], written: dict[str, str], clock: _Clock) -> str:
     if len(names) > _MAX_NAMES:
         raise SchemaError(f"patternProperties is compared with up to {_MAX_NAMES:,} names, and the reply has more")
     found = PythonRegex.of(source)
-    end = time.monotonic() + _MAX_S
     matching = []
     for name in names:
-        if time.monotonic() > end:
-            raise TimeoutError
+        clock.check()
         if found.find(name) is not None:
             matching.append(re.escape(name))
     # The comment keeps two patterns apart that match the same names.
