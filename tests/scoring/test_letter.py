@@ -296,6 +296,14 @@ def test_a_long_reply_is_read(piece: str) -> None:
     stated_label(piece * (100_000 // len(piece)), "ABCD", ["one B", "two", "three", "four"])
 
 
+@pytest.mark.parametrize("between", ["\n", "\n ", " \n* ", "\t", "\n>"])
+def test_a_list_is_looked_for_in_much_white_space(between: str) -> None:
+    """In time that grows with the text, and not with its square: a hundred thousand line breaks would take an hour."""
+    space = between * (90_000 // len(between))
+    assert stated_label(f"A{space}", "ABCD") == "A"
+    assert stated_label(f"A. one{space}\nB. two{space}\nC. three", "ABCD") is None
+
+
 def test_of_a_very_long_reply_the_two_ends_are_read_and_the_record_says_so() -> None:
     score = judge("so " * 100_000 + "A " + "so " * 100_000 + "the answer is B.")
     assert score.answer == "B"

@@ -121,7 +121,8 @@ class _Reader:
     def _is_a_list(self, text: str) -> bool:
         """Whether a line of the text begins as the line of the second option does."""
         second = regex.escape(self.first_two[-1])
-        return regex.search(rf"\n[\s*#>\-]*\(?{second}[.):]", text) is not None
+        # From the last of several line breaks: from each of them it would take the square of the time.
+        return regex.search(rf"\n(?:[^\S\n]|[*#>\-])*+\(?{second}[.):]", text) is not None
 
     def among(self, text: str) -> frozenset[str]:
         """All labels that stand in the text."""
