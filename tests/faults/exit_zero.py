@@ -228,7 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as text, ThreadPoolExecutor(chosen.jobs) as pool:
         folder = Path(text)
-        reports = made_reports(server, folder / "made")
+        needs_reports = any(callable(content) for way in ways + passes for content in way.files.values())
+        reports = made_reports(server, folder / "made") if needs_reports else {}
         places = [folder / str(number) for number in range(len(ways) + len(passes))]
         outcomes = pool.map(partial(_run, server, reports), ways + passes, places)
         for number, (way, outcome) in enumerate(zip(ways + passes, outcomes, strict=True)):
