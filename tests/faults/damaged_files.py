@@ -10,8 +10,8 @@ reads it in a process of its own, forked and watched by ``confined.py``. Counted
 
 - tracebacks: in what was printed, also in the report of an internal error, and objects that were never closed;
 - odd exit: an exit code that is none of the documented ones, or a process that died;
-- over 10 s and over 2 GB: the process with its children, processor time (or a minute in all, as on a machine that does
-  other work too waiting says little) and peak of resident memory;
+- over 10 s and over 2 GB: the process with its children, by its processor time and by the clock (there as many times
+  longer as more processes want to run than the machine has cores), and peak of resident memory;
 - code run: a file that only code from a damaged file makes, programs that were started, and code run from files that
   are neither the package's, a library's nor the user's own;
 - read outside: a file outside of the project that was opened, or whose content appears in what was printed or written,

@@ -13,11 +13,10 @@ from typing import Any
 from tests.faults.damaged_formats import Case
 from tests.faults.damaged_projects import TOKEN
 
-__all__ = ["FIGURES", "GIVEN_UP_S", "Outcome", "faults_of", "numbers_for"]
+__all__ = ["FIGURES", "MOST_S", "Outcome", "faults_of", "numbers_for"]
 
 MOST_S = 10.0
 MOST_BYTES = 2 << 30
-GIVEN_UP_S = 60.0
 FIGURES = (
     "tracebacks",
     "odd exit",
@@ -32,13 +31,18 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it. ``numbers`` are those that the use's judge compares; None where there are none."""
+    """What came of it.
+
+    ``limit_s`` is how many ``seconds`` it may take on the machine as it is. ``numbers`` are those that the use's judge
+    compares; None where there are none.
+    """
 
     status: int | None
     output: str
     written: str
     seconds: float
     processor_s: float
+    limit_s: float = MOST_S
     peak_bytes: int
     reached: Sequence[str] = ()
     ran: Sequence[str] = ()
@@ -70,7 +74,7 @@ def faults_of(case: Case, outcome: Outcome, clean: Mapping[str, Any] | None) -> 
         found["tracebacks"] = " | ".join([lines[0], *(line for line in lines if _ERROR.search(line))][:4])
     if outcome.status not in _EXITS[case.use.kind]:
         found["odd exit"] = f"exit status {outcome.status}"
-    if outcome.processor_s > MOST_S or outcome.seconds > GIVEN_UP_S:
+    if outcome.processor_s > MOST_S or outcome.seconds > outcome.limit_s:
         found["over 10 s"] = f"{outcome.processor_s:.1f} s of the processor, {outcome.seconds:.1f} s in all"
     if outcome.peak_bytes > MOST_BYTES:
         found["over 2 GB"] = f"{outcome.peak_bytes / 2**30:.1f} GB"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.damaged_formats import KEY, PLAIN, STEADY, Case, Use
-from tests.faults.damaged_judge import GIVEN_UP_S, Outcome, numbers_for
+from tests.faults.damaged_judge import MOST_S, Outcome, numbers_for
 from tests.faults.damaged_projects import BOMBS, MODULES, write_bombs, write_outside, write_project
 from tests.faults.mutations import Payloads
 from tests.forked import ForkServer
@@ -127,6 +127,7 @@ class Workplace:
             "modules": MODULES,
         }
         before = set(self.case.rglob("*"))
+        limit_s = MOST_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         started = time.monotonic()
         with printed.open("wb") as output, open(os.devnull, "rb") as nothing:
             process = self.server.start(
@@ -137,7 +138,7 @@ class Workplace:
                 stderr=output.fileno(),
             )
             try:
-                process.wait(GIVEN_UP_S)
+                process.wait(limit_s + 5)
             except subprocess.TimeoutExpired:
                 pass
             finally:
@@ -154,6 +155,7 @@ class Workplace:
             output=text,
             written=self._written(before),
             seconds=seconds,
+            limit_s=limit_s,
             has_canary=self.canary.exists(),
             numbers=numbers_for(case.use.judge, self.case, text) if case.use.judge else None,
         )

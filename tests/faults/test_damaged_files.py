@@ -32,7 +32,7 @@ SEEN = {
         replace(GOOD, output="E   x\n\npytest_llmeval/data/rows.py:12: KeyError\n"),
         replace(GOOD, output="Exception ignored in: <x>\n"),
     ],
-    "over 10 s": [replace(GOOD, seconds=61.0)],
+    "over 10 s": [replace(GOOD, seconds=10.5)],
     "odd exit": [replace(GOOD, status=None), replace(GOOD, status=-9)],
     "code run": [replace(GOOD, ran=["os.system ls"])],
     "read outside": [replace(GOOD, reached=["/etc/passwd"]), replace(GOOD, written=TOKEN)],
