@@ -106,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     parser.add_argument("--only", type=int, nargs="+", help="only the mutants of these numbers")
     parser.add_argument("--format", action="append", choices=list(FORMATS), help="only of this format; may be repeated")
+    parser.add_argument("--log", type=Path, help="a file to which each mutant's number, format and figures are added")
     parser.add_argument("--show", action="store_true", help="print what the sessions and commands printed")
     options = parser.parse_args(arguments)
     chosen = options.format or ()
@@ -136,6 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
                 num_broken += 1
                 continue
+            if options.log is not None:
+                with options.log.open("a", encoding="utf-8") as log:
+                    log.write(f"{case.number} {case.format} {', '.join(found)}\n")
             by_format[case.format].update(["mutants", *found])
             if options.show:
                 print(f"{case.use.kind} {shlex.join(case.use.arguments)}\n{case.what}\n{outcome.output[:20_000]}")

@@ -130,8 +130,8 @@ class Payloads:
     @property
     def schemas(self) -> tuple[Any, ...]:
         deep: Any = {"type": "string"}
-        for _ in range(300):
-            deep = {"allOf": [deep, deep]} if _ < 25 else {"not": deep}
+        for level in range(300):
+            deep = {"allOf": [deep, deep]} if level < 8 else {"not": deep}
         return (
             {"$ref": f"file://{self.secret}"},
             {"$ref": "http://203.0.113.1/schema.json"},
