@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_READABLE_BY_OTHERS = 0o077
+_ACTIONS = {
+    "show": "say how many replies of which model there are, how large and how old",
+    "verify": "check each line; exit code 1 if one is damaged",
+    "compact": "write one file, without damaged lines and replies that were replaced by newer ones",
+    "clear": "remove replies by age, size or model",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -26,12 +31,23 @@ def add_parser(commands: Any) -> None:
         "store",
         help="show, check or clear the replies that --llm-store has kept",
         description="Show what a store of replies holds, verify each line, compact it (leave the newest reply to each "
-        "question) or clear replies by age, size or model. A store holds prompts and replies, whatever "
-        "--llm-report-prompts says. While a session writes to it, its files stay.",
+        "question, and no damaged line) or clear replies by age, size or model. A store holds prompts and replies, "
+        "whatever --llm-report-prompts says. While a session writes to it, its files stay.",
         epilog="Exit codes: 0; 1 if a line is damaged (verify), or if it cannot be done; 2 for a usage error.",
     )
-    parser.add_argument("action", choices=("show", "verify", "compact", "clear"), help="what to do")
-    parser.add_argument("folder", type=Path, nargs="?", default=Path(".llmeval"), help="the store; default: .llmeval")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, words in _ACTIONS.items():
+        action = actions.add_parser(name, help=words, description=f"{words[:1].upper()}{words[1:]}.")
+        action.add_argument(
+            "folder", type=Path, nargs="?", default=Path(".llmeval"), help="the store; default: .llmeval"
+        )
+        if name == "clear":
+            _add_filters(action)
+        action.set_defaults(run=run, refuse=action.error)
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    """Several together: a reply goes that is of the model, and too old or beyond the size."""
     parser.add_argument(
         "--older-than", metavar="AGE", type=_typed(parse_age), help="clear replies that are older: 30d, 12h"
     )
@@ -40,7 +56,6 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--model", metavar="NAME", help="clear replies of this model only, named as show names it")
     parser.add_argument("--all", action="store_true", help="clear all replies")
-    parser.set_defaults(run=run)
 
 
 def _typed(parse: Callable[[str], Quantity]) -> Callable[[str], Quantity]:
@@ -55,11 +70,7 @@ def _typed(parse: Callable[[str], Quantity]) -> Callable[[str], Quantity]:
 
 def run(options: argparse.Namespace) -> int:
     folder: Path = options.folder
-    if not folder.is_dir():
-        raise LLMEvalError(f"there is no store {folder}")
-    selects = options.older_than or options.max_size or options.model is not None or options.all
-    if selects and options.action != "clear":
-        raise LLMEvalError("--older-than, --max-size, --model and --all are for clear")
+    _check_is_store(folder)
     match options.action:
         case "show":
             return _show(folder)
@@ -67,9 +78,25 @@ def run(options: argparse.Namespace) -> int:
             return _verify(folder)
         case "compact":
             return _clear(folder, lambda found: set())
-    if not selects:
-        raise LLMEvalError("clear needs --older-than, --max-size, --model or --all")
+    filters = options.older_than is not None or options.max_size is not None or options.model is not None
+    if filters == options.all:
+        options.refuse(
+            "--all clears everything: it cannot be given with --older-than, --max-size or --model"
+            if filters
+            else "give --older-than, --max-size, --model or --all"
+        )
     return _clear(folder, lambda found: _chosen(found, options))
+
+
+def _check_is_store(folder: Path) -> None:
+    from pytest_llmeval.inference.store.folder import other_file
+
+    if not folder.is_dir():
+        raise LLMEvalError(
+            f"{folder}: it is a file, expected a folder" if folder.exists() else f"there is no store {folder}"
+        )
+    if (found := other_file(folder)) is not None:
+        raise LLMEvalError(f"{folder}: it is not a store of replies (it holds {found})")
 
 
 def _show(folder: Path) -> int:
@@ -90,15 +117,14 @@ def _shown(folder: Path, found: Survey) -> Iterator[str]:
     for name, own in sorted(by_model.items()):
         size = size_text(sum(entry.size for entry in own))
         times = [entry.time for entry in own]
-        yield f"  {name}: {len(own):,}, {size}, asked {_date(min(times))} to {_date(max(times))}"
+        dates = " to ".join(dict.fromkeys((_date(min(times)), _date(max(times)))))
+        yield f"  {name}: {len(own):,}, {size}, asked {dates} UTC"
     if found.num_replaced:
         yield f"{found.num_replaced:,} more were replaced by newer ones: llmeval store compact removes them"
     if found.num_damaged:
-        yield f"{_counted(found.num_damaged, 'damaged line')}: llmeval store verify names them"
+        yield f"{_counted(found.num_damaged, 'damaged line')}: llmeval store verify names them, compact removes them"
     if found.num_torn:
         yield f"{_counted(found.num_torn, 'file')} with an unfinished end, as a killed process leaves it"
-    if any(path.stat().st_mode & _READABLE_BY_OTHERS for path in found.sizes):
-        yield "others may read its files"
     if (rights := rights_of_others(folder)) is not None:
         yield rights
     yield "it holds prompts and replies, whatever --llm-report-prompts says"
@@ -134,8 +160,13 @@ def _clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> int:
 
     done = clear(folder, choose)
     left = survey(folder)
-    removed = _counted(len(done.gone), "reply", "replies")
-    write_out(f"{folder}: {removed} cleared, {len(left.entries):,} left; {_size(done.found)} -> {_size(left)}\n")
+    removed = [f"{_counted(len(done.gone), 'reply', 'replies')} cleared"]
+    if done.found.num_replaced > left.num_replaced:
+        removed.append(f"{done.found.num_replaced - left.num_replaced:,} that were replaced by newer ones removed")
+    if done.found.num_damaged > left.num_damaged:
+        removed.append(f"{_counted(done.found.num_damaged - left.num_damaged, 'damaged line')} removed")
+    text = f"{', '.join(removed)}, {len(left.entries):,} left; {_size(done.found)} -> {_size(left)}"
+    write_out(f"{printable(str(folder))}: {text}\n")
     if done.num_grown:
         say("store", f"{_counted(done.num_grown, 'file')} stayed, as a session is writing to it: run this again later")
     return 0

@@ -74,8 +74,7 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_others_may_read_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data_files(folder)[0].chmod(0o644)
-    assert "others may read its files" in store(capsys, "show", folder)
-    assert "chmod" not in store(capsys, "show", folder)
+    assert "others can" not in store(capsys, "show", folder), "they cannot get into the folder"
     folder.chmod(0o755)
     assert f"others can read it: chmod 700 {folder}\n" in store(capsys, "show", folder)
 
@@ -94,8 +93,9 @@ def test_verify_names_damaged_lines_and_allows_torn_ends(folder: Path, capsys: p
 
 def test_compact_leaves_the_newest_of_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = data_files(folder)[0]
-    first.write_bytes(first.read_bytes() + b"torn")
-    store(capsys, "compact", folder)
+    first.write_bytes(first.read_bytes() + b"damaged\ntorn")
+    shown = store(capsys, "compact", folder)
+    assert "0 replies cleared, 1 that were replaced by newer ones removed, 1 damaged line removed, 6 left" in shown
     assert texts(folder) == ALL
     (file,) = data_files(folder)
     assert file.read_bytes().count(b"\n") == 6
@@ -125,16 +125,28 @@ def test_clear(folder: Path, capsys: pytest.CaptureFixture[str], options: list[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["clear"], "clear needs --older-than, --max-size, --model or --all"),
-        (["clear", "--model", "gpt"], "no replies of 'gpt'; its models: new, old"),
-        (["show", "--all"], "are for clear"),
+        (["clear"], "llmeval store clear: give --older-than, --max-size, --model or --all"),
+        (["clear", "--all", "--older-than", "3d"], "--all clears everything: it cannot be given with --older-than"),
+        (["show", "--all"], "unrecognized arguments: --all"),
     ],
 )
-def test_what_cannot_be_done(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    assert message in store(capsys, arguments[0], folder, *arguments[1:], code=1)
+def test_usage_errors(folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    with pytest.raises(SystemExit) as exit_of:
+        main(["store", arguments[0], str(folder), *arguments[1:]])
+    assert exit_of.value.code == 2
+    assert message in capsys.readouterr().err
     assert texts(folder) == ALL
+
+
+def test_a_model_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no replies of 'gpt'; its models: new, old" in store(capsys, "clear", folder, "--model", "gpt", code=1)
+    assert texts(folder) == ALL
+
+
+def test_the_folder_may_stand_behind_the_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store(capsys, "clear", "--model", "new", folder)
+    store(capsys, "clear", "--all", folder)
+    assert texts(folder) == {}
 
 
 def test_there_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,8 +157,11 @@ def test_there_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_other_files_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is misspelt must not pass for a store that is whole."""
     tmp_path.joinpath("suite.yaml").write_text("suite: a")
-    store(capsys, "clear", tmp_path, "--all")
+    for arguments in (["clear", "--all"], ["verify"], ["show"], ["compact"]):
+        shown = store(capsys, arguments[0], tmp_path, *arguments[1:], code=1)
+        assert "it is not a store of replies (it holds suite.yaml)" in shown
     assert os.listdir(tmp_path) == ["suite.yaml"]
 
 

@@ -504,7 +504,7 @@ def test_what_cannot_be_read_is_told_once_for_all_workers(project: pytest.Pytest
     arguments = [*workers, "--llm-model=python:adder:Adder", "--llm-report=report.json", "--llm-batch-size=1"]
     result = project.runpytest_subprocess(*arguments, "sums.yaml", "--llm-store")
     assert result.ret == 0
-    flaws = "1 file cannot be read (Permission denied); 1 damaged line is not used"
+    flaws = "1 file cannot be read (Permission denied); 1 damaged line is not used, llmeval store compact removes it"
     result.stdout.fnmatch_lines([f"store .llmeval: {flaws}"])
     assert len(asked(project)) == 1
     store = report_of(project.path)["store"]
@@ -537,3 +537,16 @@ def test_a_hand_written_test_is_answered_by_the_store(project: pytest.Pytester, 
         result = project.runpytest(*workers, "--llm-model=python:adder:Adder", "test_tone.py", "--llm-store")
         result.assert_outcomes(passed=1)
         assert len(asked(project)) == number
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_the_ini_files_store_can_be_turned_off(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    project.makeini("[pytest]\nllm_store = kept\n")
+    if how == "environment":
+        monkeypatch.setenv("PYTEST_LLM_STORE", "none")
+    result = run(project, [], store="--llm-store=none" if how == "option" else "")
+    assert result.ret == 0
+    assert "store" not in result.stdout.str().replace("test_the_ini_files_store", "")
+    assert not list(project.path.glob("kept")) + list(project.path.glob("none"))

@@ -100,13 +100,14 @@ def test_parts_of_a_run_are_added() -> None:
             "reused",
             [
                 "store f: 0 of 2 samples reused",
-                "store f: 3 files cannot be read (Permission denied); 2 damaged lines are not used",
+                "store f: 3 files cannot be read (Permission denied); 2 damaged lines are not used, "
+                "llmeval store compact removes them",
             ],
         ),
         (
             StoreUse(folder="f", num_samples=2, num_reused=0, num_damaged=1),
             "reused",
-            ["store f: 0 of 2 samples reused", "store f: 1 damaged line is not used"],
+            ["store f: 0 of 2 samples reused", "store f: 1 damaged line is not used, llmeval store compact removes it"],
         ),
     ],
     ids=["no store", "nothing", "some", "trouble", "flaws", "a damaged line"],

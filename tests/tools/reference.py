@@ -333,13 +333,22 @@ def _commands() -> Iterator[str]:
     helps = {action.dest: action.help for action in commands._choices_actions}
     for name, own in commands.choices.items():
         yield from ("", f"### `llmeval {name}`", "", _text(_capitalized(own.description or helps[name] or "")))
-        rows = [(_argument(action), _text(action.help or "")) for action in own._actions if _is_reported(action)]
-        if rows:
-            yield from _table(("argument", "meaning"), rows)
+        yield from _arguments(own)
+        for actions in (action for action in own._actions if isinstance(action, argparse._SubParsersAction)):
+            for action, parser_of_action in actions.choices.items():
+                yield from ("", f"`llmeval {name} {action}`: {_text(parser_of_action.description or '')}")
+                yield from _arguments(parser_of_action)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
+    rows = [(_argument(action), _text(action.help or "")) for action in parser._actions if _is_reported(action)]
+    if rows:
+        yield from _table(("argument", "meaning"), rows)
 
 
 def _is_reported(action: argparse.Action) -> bool:
-    return action.dest != "help" and action.help != argparse.SUPPRESS
+    is_plain = not isinstance(action, argparse._SubParsersAction)
+    return is_plain and action.dest != "help" and action.help != argparse.SUPPRESS
 
 
 def _argument(action: argparse.Action) -> str:

@@ -45,6 +45,7 @@ __all__ = [
     "new_name",
     "new_session",
     "order_of",
+    "other_file",
     "prepare_folder",
     "rights_of_others",
     "temporary_files",
@@ -87,6 +88,17 @@ def _files(folder: Path, name: re.Pattern[str]) -> list[Path]:
     return [folder / name for name in sorted(found)]
 
 
+def other_file(folder: Path) -> str | None:
+    """The name of a file that no store has; None where there is none. Raises ``OSError``."""
+    ours = (_NAME, _TEMPORARY)
+    others = (
+        name
+        for name in sorted(os.listdir(folder))
+        if not (name.startswith(".") or any(pattern.fullmatch(name) for pattern in ours))
+    )
+    return next(others, None)
+
+
 def prepare_folder(folder: Path) -> None:
     """Make the folder, for this user alone, or see that it is a store. Raises ``OptionError``.
 
@@ -99,9 +111,8 @@ def prepare_folder(folder: Path) -> None:
             folder.mkdir(parents=True, mode=0o700, exist_ok=True)  # another session may make it too
         elif not folder.is_dir():
             raise OptionError(f"--llm-store {folder}: it is a file, expected a folder; {_HINT}")
-        for name in sorted(os.listdir(folder)):
-            if not (name.startswith(".") or _NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)):
-                raise OptionError(f"--llm-store {folder}: it is not a store of replies (it holds {name}); {_HINT}")
+        if (found := other_file(folder)) is not None:
+            raise OptionError(f"--llm-store {folder}: it is not a store of replies (it holds {found}); {_HINT}")
         ignored = folder / ".gitignore"  # it holds prompts
         if not ignored.exists():  # a killed session leaves none that is empty: what a user has written stays
             with temporary_file(folder, prefix=".gitignore-", suffix=".tmp") as file:

@@ -88,6 +88,11 @@ def suite(value: str) -> str:
     return value.strip()
 
 
+def optional_path(value: str) -> Path | None:
+    """A path; ``none`` for no path, though the ini file or the environment gives one."""
+    return None if value == "none" else path(value)
+
+
 def path(value: str) -> Path:
     return Path(text(value))
 

@@ -224,7 +224,7 @@ def _find_in_ini(config: pytest.Config, option: Option) -> _Found | None:
 def _seen_from_ini(config: pytest.Config, text: str) -> str:
     """A path of the ini file, as seen from the folder in which pytest was called."""
     path = Path(text).expanduser()
-    if not text.strip() or config.inipath is None or path.is_absolute():
+    if text.strip() in ("", "none") or config.inipath is None or path.is_absolute():
         return text
     path = config.inipath.parent / path
     try:

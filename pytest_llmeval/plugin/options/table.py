@@ -186,11 +186,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="store",
         metavar="FOLDER",
-        parse=parsers.path,
+        parse=parsers.optional_path,
         without_value=".llmeval",
         is_seen_from_ini=True,
         help="Keep the model's replies in this folder (default: .llmeval), and ask for none of them again. It holds "
-        "prompts and replies, whatever --llm-report-prompts says.",
+        "prompts and replies, whatever --llm-report-prompts says. none: no store, though the ini file names one.",
     ),
     Option(
         name="store_refresh",

@@ -14,7 +14,7 @@ __all__ = ["store_texts"]
 def store_texts(report: Report) -> Iterator[str]:
     """How many samples the store answered, how old their replies are, and what is odd. Not yet ``printable``."""
     store = report.store
-    if store is None:
+    if store is None or not store.num_samples:
         return
     text = f"store {store.folder}: {store.num_reused:,} of {store.num_samples:,} samples reused"
     if store.oldest is not None and store.newest is not None:
@@ -38,7 +38,8 @@ def _flaws(store: StoreUse) -> Iterator[str]:
     if number := store.num_unreadable:
         yield f"{number:,} {'file' if number == 1 else 'files'} cannot be read ({store.why_unreadable})"
     if number := store.num_damaged:
-        yield f"{number:,} damaged {'line is' if number == 1 else 'lines are'} not used"
+        lines, them = ("line is", "it") if number == 1 else ("lines are", "them")
+        yield f"{number:,} damaged {lines} not used, llmeval store compact removes {them}"
 
 
 def _age(created: str, asked_at: str) -> str:
