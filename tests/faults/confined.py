@@ -104,7 +104,7 @@ def soon_again() -> None:
     async def sleep(delay_s: float) -> None:
         await asyncio.sleep(min(delay_s, 0.01))
 
-    defaults = Client.__init__.__kwdefaults__
+    defaults: dict[str, Any] = Client.__init__.__kwdefaults__ or {}
     defaults.update(sleep=sleep, jitter=lambda: 0.0)
 
 

@@ -153,7 +153,7 @@ def numbers_for(judge: str, folder: Path, output: str) -> dict[str, Any] | None:
     if judge == "merged":
         metrics = ((suite["name"], suite["metrics"]) for suite in report["suites"])
         return {f"{suite} {name}": one["value"] for suite, own in metrics for name, one in own.items()}
-    found = {}
+    found: dict[str, Any] = {}
     for record in report["records"]:
         name = f"{record['suite']} {record['id']}"
         if record["status"] != "unscored":

@@ -33,7 +33,7 @@ class Workplace:
         folder.mkdir()
         self.folder, self.server = folder, server
         self.case, self.outside, self.base = folder / "case", folder / "outside", folder / "base"
-        self.bombs = folder / "bombs" if like is None else like.bombs
+        self.bombs: Path = folder / "bombs" if like is None else like.bombs
         self.canary = folder / "ran"
         self.payloads = Payloads(canary=str(self.canary), secret=str(self.outside / "secret.txt"))
         self._clean: dict[Use, Mapping[str, Any] | None] = {}

@@ -154,10 +154,10 @@ _PATHS: Mapping[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
     "a socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
     "a folder": Path.mkdir,
-    "a link to a file": lambda path: (path.parent.joinpath("real").write_text("real"), path.symlink_to("real")),
+    "a link to a file": lambda path: _link_to_file(path, "real"),
     "a link to nothing": lambda path: path.symlink_to("nothing"),
     "a link to itself": lambda path: path.symlink_to(path.name),
-    "a link into a file": lambda path: (path.parent.joinpath("real").write_text("real"), path.symlink_to("real/x")),
+    "a link into a file": lambda path: _link_to_file(path, "real/x"),
     "too long a name": lambda path: None,
     "too long a path": lambda path: None,
     "a file for a folder": lambda path: path.parent.joinpath("file").write_text("file"),
@@ -335,8 +335,13 @@ def _spoil(bench: Bench, case: Case) -> None:
         case "path":
             _PATHS[case.detail](bench.disk / f"out.{'json' if case.reports[0] == 'folder' else case.reports[0]}")
         case "store path":
-            makes = {**_PATHS, "a file": lambda path: path.write_text("file")}
+            makes: dict[str, Callable[[Path], object]] = {**_PATHS, "a file": lambda path: path.write_text("file")}
             makes[case.detail](bench.disk / "store")
+
+
+def _link_to_file(path: Path, target: str) -> None:
+    path.parent.joinpath("real").write_text("real")
+    path.symlink_to(target)
 
 
 def _content(path: Path) -> bytes | None:

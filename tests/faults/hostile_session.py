@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.models.base import ModelIdentity
 from pytest_llmeval.plugin.collection.sample_item import Unscored, WrongAnswer
 from pytest_llmeval.types import (
     GenerateRequest,
@@ -28,6 +27,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Prompt,
 )
 from tests.faults.judges import PYTHON_SCORERS, Judge, judges
@@ -122,7 +122,7 @@ class Watch:
         self._begin(item.name)
         result = yield
         self._end(item.name)
-        return result  # type: ignore[return-value]
+        return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Iterator[None]:

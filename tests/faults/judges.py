@@ -6,7 +6,7 @@ that its settings take, unless ``_SCORERS`` or ``_FILTERS`` has better ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -172,7 +172,7 @@ _SCHEMA: Mapping[str, Any] = {
     },
     "patternProperties": {"^(x+x+)+y$": {"type": "integer"}},
 }
-PYTHON_SCORERS = {
+PYTHON_SCORERS: Mapping[str, Callable[..., Any]] = {
     "near": lambda reply, target: abs(float(reply) - target) < 1,
     "as_number": lambda reply, target: int(reply.strip()) == target,
     "as_json": lambda reply: {"accuracy": float(__import__("json").loads(reply) == 48151)},

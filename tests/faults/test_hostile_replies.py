@@ -11,6 +11,7 @@ from pytest_llmeval.suites.format.filters_spec import FILTERS
 from pytest_llmeval.suites.format.score_settings import SCORERS
 from tests.faults import hostile_replies
 from tests.faults.hostile_replies import Case, judge_pair, judge_session
+from tests.faults.hostile_session import case_random
 from tests.faults.judges import Judge, judges
 from tests.faults.replies import KINDS, MARKER, draw_reply
 
@@ -44,11 +45,11 @@ def test_every_scorer_and_filter_is_there_and_cases_stay_the_same() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_replies_of_each_kind_are_the_same_each_time(kind: str) -> None:
     def drawn() -> str:
-        return KINDS[kind](hostile_replies.case_random(0, 5), JUDGE)
+        return KINDS[kind](case_random(0, 5), JUDGE)
 
     assert drawn() == drawn()
     assert len(drawn()) < 10**7
-    assert draw_reply(hostile_replies.case_random(0, 5), JUDGE, exclude=(kind,))[0] != kind
+    assert draw_reply(case_random(0, 5), JUDGE, exclude=(kind,))[0] != kind
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_one_value_in_many_rows_of_parquet(load: Load, tmp_path: Path) -> None:
         pyarrow.parquet.write_table(table, tmp_path / "made.parquet", compression="snappy", store_schema=shares)
         files = {"a.parquet": (tmp_path / "made.parquet").read_bytes()}
         if shares:
-            rows = [sample.variables["row"] for sample in load(HEAD + "a.parquet\n", files).samples]
+            rows: list[Any] = [sample.variables["row"] for sample in load(HEAD + "a.parquet\n", files).samples]
             assert len({id(row["question"]) for row in rows}) <= 4  # of each batch
         else:
             with pytest.raises(SuiteError, match="more than 200 times as large as compressed"):
