@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import stat
 import threading
@@ -264,6 +265,15 @@ def test_a_file_that_was_cleared_away_is_begun_anew(tmp_path: Path) -> None:
     file.unlink()
     keep(store, ("b", "2"))
     assert [found(Store(tmp_path / "s"), text) for text in "ab"] == [None, "2"]
+
+
+def test_a_folder_that_was_removed_costs_replies_and_not_the_session(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    keep(store, ("q", "a"))
+    shutil.rmtree(tmp_path / "store")
+    keep(store, *((f"q{number}", "b") for number in range(100)))
+    assert store.problem == "No such file or directory"
+    store.close()
 
 
 def test_a_line_that_comes_just_after_its_file_was_removed_is_written_again(

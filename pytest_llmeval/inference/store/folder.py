@@ -398,6 +398,7 @@ class Store:
     def _begin_file(self) -> None:
         if self._own is not None:
             self._own.close()
+            self._own = None  # the folder may have gone with the file: no other can be made then
         path = self.folder / new_name()
         self._own = create_file(path)
         self._own_number = self._number_of(path)
