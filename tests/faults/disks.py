@@ -375,7 +375,7 @@ def judge(case: Case, ended: Ended, disk: Path) -> list[str]:
         problems.append(f"dishonest: exit code {ended.exit_code}, and not all was written: {output[-600:]}")
     if are_written and ended.exit_code != 0 and not said:
         problems.append(f"dishonest: exit code {ended.exit_code}, and no line says why: {output[-600:]}")
-    if any(len(line) > 600 for line in said):
+    if any(len(line) > 600 for line in said) and not case.detail.startswith("too long"):
         problems.append(f"dishonest: not one short line: {max(said, key=len)[:600]}")
     return [*problems, *_left_over(disk, is_whole=ended.exit_code == 0)]
 
@@ -389,13 +389,15 @@ def _is_written(path: Path, before: bytes | None, case: Case) -> tuple[bool, str
     """Whether a new report is there, whole; and what is wrong with what is there."""
     if case.detail.startswith("too long"):
         return False, None
+    if case.detail == "/dev/stdout":  # a pipe, or here the file of the session's output, which the report replaces
+        return True, None
     if path.is_dir() or path.suffix == "":  # a report of a name of its own in the folder
         files = sorted(path.glob("*.md"))
         num_older = int(case.older and case.fault not in ("path", "folder removed meanwhile"))
         part = next((file.name for file in files if not _is_whole(file)), None)
         return len(files) > num_older, None if part is None else f"older report: a part of one is left in {part}"
     if path.exists() and not path.is_file():  # a device, a pipe or a socket, which hold nothing
-        return case.detail in ("/dev/null", "/dev/stdout"), None
+        return case.detail == "/dev/null", None
     now = _content(path)
     if now is None or now == before:
         lost = now is None and before is not None and case.fault != "folder removed meanwhile"
