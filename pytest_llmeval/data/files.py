@@ -104,7 +104,11 @@ def open_bytes(source: Source, *, max_bytes: int, too_large: str) -> BinaryIO:
         if status.st_size > max_bytes:
             raise _too_large_error(source, _megabytes(status.st_size), max_bytes, too_large)
         raw = source.path.open("rb")
-        bounded = _Bounded(_opened(source, raw), raw, source, max_bytes, too_large)
+        try:
+            bounded = _Bounded(_opened(source, raw), raw, source, max_bytes, too_large)
+        except BaseException:
+            raw.close()
+            raise
     except FileNotFoundError:
         raise source.error(f"there is no such file{_similar_file(source.path)}") from None
     except (OSError, ValueError) as error:

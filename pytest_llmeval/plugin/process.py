@@ -6,6 +6,7 @@ the same tests: else pytest-xdist refuses the session.
 
 from __future__ import annotations
 
+import argparse
 import secrets
 import time
 import warnings
@@ -16,6 +17,7 @@ from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.options import settings as options
 
 __all__ = [
+    "asks_for_suites",
     "is_first_process",
     "is_worker",
     "runs_tests",
@@ -58,8 +60,16 @@ def is_worker(config: pytest.Config) -> bool:
 def runs_tests(config: pytest.Config) -> bool:
     """Whether tests are run, and not only looked at (``--collect-only``, ``--fixtures``, …)."""
     option = config.option
-    looks = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test")
+    looks = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
     return not (any(getattr(option, name, False) for name in looks) or wants_prompts(config))
+
+
+def asks_for_suites(options: argparse.Namespace) -> bool:
+    """Whether the command line has an option of ours, or names a file that may be a suite."""
+    given = vars(options)
+    has_options = any(value is not None for name, value in given.items() if name.startswith("llm_"))
+    files = (str(path).partition("::")[0] for path in given.get("file_or_dir") or ())
+    return has_options or any(file.endswith((".yaml", ".yml")) for file in files)
 
 
 def is_first_process(config: pytest.Config) -> bool:

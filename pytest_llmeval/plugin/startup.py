@@ -9,7 +9,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session, take_collected
 from pytest_llmeval.plugin.options.settings import Settings, read_settings, settings_key
-from pytest_llmeval.plugin.process import is_worker, runs_tests
+from pytest_llmeval.plugin.process import asks_for_suites, is_worker, runs_tests
 from pytest_llmeval.plugin.stash import process_key
 
 __all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected"]
@@ -17,10 +17,7 @@ __all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_coll
 
 def refuse_early_exit(early_config: pytest.Config, error: SystemExit) -> None:
     """Raise ``pytest.UsageError`` where a conftest.py ends a session of suites with 0, by ``sys.exit()``."""
-    given = vars(early_config.known_args_namespace)
-    has_options = any(value is not None for name, value in given.items() if name.startswith("llm_"))
-    names_suite = any(str(path).partition("::")[0].endswith((".yaml", ".yml")) for path in given.get("file_or_dir", ()))
-    if not error.code and (has_options or names_suite):
+    if not error.code and asks_for_suites(early_config.known_args_namespace):
         raise pytest.UsageError("a conftest.py or a plugin called sys.exit() when it was loaded: nothing ran")
 
 

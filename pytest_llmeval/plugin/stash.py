@@ -15,6 +15,7 @@ __all__ = [
     "SampleKey",
     "collected_suites_key",
     "has_broken_suite_key",
+    "has_collected_key",
     "has_model_key",
     "is_sample_key",
     "llm_session_key",
@@ -45,6 +46,9 @@ collected_suites_key = pytest.StashKey[dict[str, Any]]()
 
 has_broken_suite_key = pytest.StashKey[bool]()
 """Whether there is a suite that could not be collected, in the process that reports."""
+
+has_collected_key = pytest.StashKey[bool]()
+"""False from the beginning of a session on, and True once all was collected that it named."""
 
 has_model_key = pytest.StashKey[bool]()
 """Whether there is a model for any suite, be it that of a conftest.py; once suites were collected."""

@@ -21,9 +21,6 @@ that sentence, which ``tests/faults/test_exit_zero.py`` looks up. They are print
 What a session cannot notice in its own process is in docs/gates.md ("What a session cannot notice"), with the remedy.
 ``unmeasured.OUT_OF_REACH`` has examples, for the test that executes the remedy.
 
-Open: without gates, a hook that calls ``pytest.exit(returncode=0)`` before anything is collected (such as
-``pytest_sessionstart``) ends the session with 0, which other seeds find (seed 1: ``pytest_sessionstart last``).
-
 What pytest-xdist does, with and without this plugin: a worker that stops while it collects is replaced, eight times
 with ``-n2``. On a busy machine that takes minutes; the ways with such hooks give ``--max-worker-restart=1``.
 

@@ -308,3 +308,26 @@ def test_no_part_of_the_plugin_can_be_switched_off(llm_pytester: pytest.Pytester
     result = llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-strict", "sums.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: -p no:llmeval-{part}: a part cannot be switched off; *"])
+
+
+ENDS_EARLY = "import pytest\n@pytest.hookimpl({how})\ndef {hook}():\n    pytest.exit('x', returncode=0)\n"
+
+
+@pytest.mark.parametrize("hook", ["pytest_sessionstart", "pytest_collection"])
+@pytest.mark.parametrize("how", ["tryfirst=True", "trylast=True"])
+def test_a_hook_that_ends_the_session_before_suites_are_collected(
+    llm_pytester: pytest.Pytester, hook: str, how: str, workers: list[str]
+) -> None:
+    llm_pytester.makeconftest(fake_model_conftest() + ENDS_EARLY.format(hook=hook, how=how))
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    llm_pytester.makepyfile("def test_passes(): pass")
+    run = llm_pytester.runpytest_subprocess
+    assert run(*workers, "sums.yaml").ret == 1
+    assert run(*workers, "--llm-batch-size=3").ret == 1
+    if how == "tryfirst=True":
+        assert run(*workers).ret == 0, "nothing says that there are suites"
+
+
+def test_showing_the_cache_runs_nothing(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest_inprocess("--cache-show", "--llm-batch-size=3").ret == 0

@@ -94,7 +94,7 @@ def test_the_first_ones_whatever_the_order_of_the_run(suites: pytest.Pytester) -
     assert lines[-1].startswith("… and 10 more of long:")
 
 
-def test_an_answer_that_is_right_when_its_test_runs_again_is_not_listed(llm_pytester: pytest.Pytester) -> None:
+def test_the_first_answer_counts_where_a_test_runs_again(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makeconftest("""
         from _pytest.runner import runtestprotocol
 
@@ -117,7 +117,10 @@ def test_an_answer_that_is_right_when_its_test_runs_again_is_not_listed(llm_pyte
     """
     )
     result = llm_pytester.runpytest_inprocess(*ALONE, "-rA", "test_tone.py")
-    assert section(result) == ["WRONG test_tone.py::test_stays - expected '0', found '4'"]
+    assert section(result) == [
+        "WRONG test_tone.py::test_mends - expected '2', found '1'",
+        "WRONG test_tone.py::test_stays - expected '0', found '3'",
+    ]
 
 
 class _Counted(str):

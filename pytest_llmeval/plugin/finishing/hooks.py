@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.plugin.options.settings import settings_key, was_given
-from pytest_llmeval.plugin.process import is_worker, runs_tests
+from pytest_llmeval.plugin.process import asks_for_suites, is_worker, runs_tests
 from pytest_llmeval.plugin.stash import (
     collected_suites_key,
     has_broken_suite_key,
+    has_collected_key,
     has_model_key,
     is_sample_key,
     llm_session_key,
@@ -158,6 +159,17 @@ class FinalHooks:
     """Hooks that run after those of all other plugins and of each conftest.py, and so decide."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, None, None]:
+        session.config.stash[has_collected_key] = False
+        yield
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
+        result = yield
+        session.config.stash[has_collected_key] = True
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
@@ -171,7 +183,7 @@ class FinalHooks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """The record of a test: pytest-retry runs it again in a wrapper of its own, and the last try counts."""
+        """The record of a test, inside of wrappers in which other plugins run it again."""
         report = yield
         stash = item.stash
         if is_sample_key in stash or recorder_key in stash or "llm_record" in getattr(item, "fixturenames", ()):
@@ -206,6 +218,8 @@ def _is_cut_short(config: pytest.Config) -> bool:
         return False
     if settings_key not in config.stash:
         return any(was_given(config, name) for name in ("gate", "baseline", "require_gates"))
+    if not config.stash.get(has_collected_key, True) and asks_for_suites(config.option):
+        return True
     never_began = collected_suites_key in config.stash and has_model_key not in config.stash
     return never_began or config.stash.get(has_broken_suite_key, False)
 
