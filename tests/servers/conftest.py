@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
 
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.servers import client
+from pytest_llmeval.models.servers import client, watch
 from pytest_llmeval.models.settings import ModelSettings
 from tests.servers.stub import StubServer
 
@@ -41,3 +42,12 @@ def connect() -> Iterator[Connect]:
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait a fiftieth of a second before a request is tried again, in sessions of this process. Not in workers."""
     monkeypatch.setattr(client, "_BASE_DELAY_S", 0.02)
+
+
+@pytest.fixture
+def no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a busy machine rests between two requests, the server is not asked again what it is.
+
+    That would be one more of the requests that tests count. Tests of the question set the time themselves.
+    """
+    monkeypatch.setattr(watch, "_SHORTEST_RESTART_S", math.inf)

@@ -14,6 +14,8 @@ from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO
 from tests.servers.stub import StubServer
 
+pytestmark = pytest.mark.usefixtures("no_rests")
+
 
 class Line:
     """Something that answers after its turn has come; turns come one after the other."""

@@ -17,6 +17,8 @@ from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO
 from tests.servers.stub import StubServer
 
+pytestmark = pytest.mark.usefixtures("no_rests")
+
 _CONTEXT = "Question: What do people use to cut paper?\nA. a pair of scissors\nB. a lamp\nAnswer:"
 REQUESTS = [
     # lettered options, which differ in one token

@@ -15,6 +15,8 @@ from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO, Softened
 from tests.servers.stub import StubServer
 
+pytestmark = pytest.mark.usefixtures("no_rests")
+
 _QUESTION = "Question: Which of these animals lives in the sea?\nA. horse\nB. whale\nC. eagle\nAnswer:"
 
 
