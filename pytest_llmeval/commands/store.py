@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,11 +92,14 @@ def run(options: argparse.Namespace) -> int:
 def _check_is_store(folder: Path) -> None:
     from pytest_llmeval.inference.store.folder import other_file
 
-    if not folder.is_dir():
-        raise LLMEvalError(
-            f"{folder}: it is a file, expected a folder" if folder.exists() else f"there is no store {folder}"
-        )
-    if (found := other_file(folder)) is not None:
+    if not os.path.isdir(folder):  # False, too, for a name that no file can have
+        is_file = os.path.exists(folder)
+        raise LLMEvalError(f"{folder}: it is a file, expected a folder" if is_file else f"there is no store {folder}")
+    try:
+        found = other_file(folder)
+    except OSError as error:
+        raise LLMEvalError(f"{folder}: cannot be read: {error.strerror or error}") from None
+    if found is not None:
         raise LLMEvalError(f"{folder}: it is not a store of replies (it holds {found})")
 
 

@@ -150,7 +150,8 @@ def test_the_folder_may_stand_behind_the_options(folder: Path, capsys: pytest.Ca
 
 
 def test_there_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no store" in store(capsys, "show", tmp_path / "none", code=1)
+    for name in ("none", "n" * 300):
+        assert "there is no store" in store(capsys, "show", tmp_path / name, code=1)
     with pytest.raises(SystemExit):
         main(["store", "clear", str(tmp_path), "--older-than", "soon"])
     assert "expected a number with a unit of time" in capsys.readouterr().err
