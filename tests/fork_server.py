@@ -288,7 +288,10 @@ def _serve(files: list[int], server_environment: dict[str, str]) -> None:
     """Fork the process that was asked for, and answer its number and how it ended; ends in both processes."""
     answers = files.pop(3)
     with open(answers, encoding="ascii", closefd=False) as lines:
-        call = json.loads(lines.readline())
+        line = lines.readline()
+    if not line:  # whoever asked for the process was killed meanwhile
+        os._exit(0)
+    call = json.loads(line)
     child = os.fork()
     if child == 0:
         os.close(answers)

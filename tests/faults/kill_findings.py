@@ -43,7 +43,6 @@ FIGURES = (
 
 OLDER_REPORT = '{"older": "report"}\n'
 """What lies in the report's place before some sessions."""
-_SMALL = 1e-9
 
 _NUMBER = re.compile(r"<(\d+)>")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
@@ -51,6 +50,8 @@ _OWN = re.compile(
     r"asked|\.llmeval/(\.gitignore|replies-[0-9a-f]{16}\.jsonl)?|report\.json(\.\d+)?\.journal|report\.(json|csv)"
     r"|suite\.yaml|conftest\.py|planted\.py|\.pytest_cache/.*|__pycache__/([^/]*\.pyc)?"
 )
+_PASSED_THROUGH = re.compile(r"^.*/pytest_llmeval/.*\n.*> +(?:return \()?yield\b.*\n(?:.*> +\^+\n)?", re.MULTILINE)
+"""A hook of ours around another's that failed."""
 _OF_PYTEST = re.compile(r"__pycache__/[^/]*\.pyc\.\d+|pytest-cache-files-[^/]*/.*")
 """pytest writes these before it renames them, and leaves them where it is killed in between. It keeps the folders of
 its last three sessions in the temporary folder."""
@@ -177,15 +178,18 @@ def judge_process(ended: Ended, name: str, findings: Findings) -> None:
     findings.add("hangs", f"{name} did not end: {ended.output[-600:]}", ended.code is None)
     findings.add("processes left", f"{name}: {ended.left}", len(ended.left))
     traceback = "".join(line for line in ended.output.splitlines(keepends=True) if line.startswith("INTERNALERROR>"))
+    traceback = _PASSED_THROUGH.sub("", traceback)
     if "pytest_llmeval" in traceback or (traceback and "xdist" not in traceback):
         findings.add("internal errors", f"{name}: {traceback}")
     elif traceback:
         findings.errors_of_xdist += 1
 
 
-def judge_killed(project: Path, expected: Mapping[str, Any], killed: Ended, findings: Findings) -> set[str]:
+def judge_killed(
+    project: Path, expected: Mapping[str, Any], killed: Ended, findings: Findings, tolerance: float = 0.0
+) -> set[str]:
     """Judge the files that the killed session left, by the report of an undisturbed run; the samples that they show as
-    finished.
+    finished. Numbers may differ by ``tolerance``.
     """
     found = list[dict[str, Any]]()
     for journal in sorted(project.glob("*.journal")):
@@ -200,19 +204,24 @@ def judge_killed(project: Path, expected: Mapping[str, Any], killed: Ended, find
         except (ValueError, KeyError) as error:
             findings.add("damaged reports", f"report.json after the kill: {error!r}")
     if killed.code == 0:
-        wrong = ["no report"] if document is None else _large_differences(expected, comparable(document))
+        wrong = ["no report"] if document is None else _large_differences(expected, comparable(document), tolerance)
         findings.add("dishonest exit codes", f"the killed session ended with 0: {wrong[:3]}", bool(wrong))
     records_expected = {record["id"]: record for record in expected["records"]}
     done = [record for record in found if record["status"] != "unscored"]
     for record in done:
         right = records_expected[record["id"]]
-        wrong = _large_differences(*({key: one[key] for key in ("status", "values")} for one in (right, record)))
+        both = [{key: one[key] for key in ("status", "values")} for one in (right, record)]
+        wrong = _large_differences(*both, tolerance)
         findings.add("wrong numbers", f"{record['id']}: {wrong[:3]}", bool(wrong))
     return {record["id"] for record in done}
 
 
-def judge_rerun(project: Path, finished: set[str], expected: Mapping[str, Any], findings: Findings) -> None:
-    """Whether the rerun's report is that of the undisturbed run, with all samples that had been ``finished``."""
+def judge_rerun(
+    project: Path, finished: set[str], expected: Mapping[str, Any], findings: Findings, tolerance: float = 0.0
+) -> None:
+    """Whether the rerun's report is that of the undisturbed run, with all samples that had been ``finished``. Numbers
+    may differ by ``tolerance``.
+    """
     try:
         report = comparable(json.loads((project / "report.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError) as error:
@@ -221,11 +230,10 @@ def judge_rerun(project: Path, finished: set[str], expected: Mapping[str, Any], 
     scored = {record["id"] for record in report["records"] if record["status"] != "unscored"}
     findings.add("finished and lost", str(sorted(finished - scored)), len(finished - scored))
     by = [_distance(one, other) for _, one, other in differences(expected, report)]
-    findings.greatest_difference = max((small for small in by if small <= _SMALL), default=0.0)
-    wrong = _large_differences(expected, report)
+    findings.greatest_difference = max((small for small in by if small <= tolerance), default=0.0)
+    wrong = _large_differences(expected, report, tolerance)
     findings.add("other reports", f"{len(wrong)} differences, such as {wrong[:3]}", bool(wrong))
 
 
-def _large_differences(expected: Any, found: Any) -> list[Any]:
-    """Those that are more than a last digit."""
-    return [where for where in differences(expected, found) if _distance(*where[1:]) > _SMALL]
+def _large_differences(expected: Any, found: Any, tolerance: float) -> list[Any]:
+    return [where for where in differences(expected, found) if _distance(*where[1:]) > tolerance]

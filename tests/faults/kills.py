@@ -11,7 +11,7 @@ is asked for, a size of journal or store, or a share of the time. The same comma
 undisturbed run; a store keeps replies throughout.
 
 Figures that have to be 0 are those of ``kill_findings.FIGURES``; exit code 1 where one is not. Told and not counted are
-log-likelihoods of a local model that differ in their last digits because a chunk was cut (docs/store.md), and what is
+log-likelihoods of a local model that differ by 1e-5 at most because a chunk was cut (docs/store.md), and what is
 pytest's own: files that it leaves when it is killed between writing and renaming one (byte code, its cache folder), and
 the ``INTERNALERROR`` of pytest-xdist for a worker that dies while it is started. A journal that is empty, since its
 session was killed when it had just made it, is not counted as unreadable: ``llmeval show`` says that it is empty.
@@ -208,7 +208,7 @@ class Campaign:
         project, store = place / "project", place / "project" / ".llmeval"
         requests_per_sample = 3 if case.setting.has_choices else 1
         judge_process(killed, "the killed session", findings)
-        recorded = judge_killed(project, undisturbed.report, killed, findings)
+        recorded = judge_killed(project, undisturbed.report, killed, findings, case.setting.tolerance)
         finished = {f"s{number}" for number in kept(store, requests_per_sample)}
         unkept = sorted(recorded - finished)
         findings.add("finished and lost", f"recorded and not in the store: {unkept}", len(unkept))
@@ -227,7 +227,7 @@ class Campaign:
         findings.add("stores that git sees", "no .gitignore", not is_ignored)
         twice = asked_again(place / "logs" / "asked", kept(store, requests_per_sample))
         findings.add("asked again", str(twice), len(twice))
-        judge_rerun(project, recorded | finished, undisturbed.report, findings)
+        judge_rerun(project, recorded | finished, undisturbed.report, findings, case.setting.tolerance)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
