@@ -210,8 +210,8 @@ def judge_killed(
     done = [record for record in found if record["status"] != "unscored"]
     for record in done:
         right = records_expected[record["id"]]
-        both = [{key: one[key] for key in ("status", "values")} for one in (right, record)]
-        wrong = _large_differences(*both, tolerance)
+        one, other = ({key: of[key] for key in ("status", "values")} for of in (right, record))
+        wrong = _large_differences(one, other, tolerance)
         findings.add("wrong numbers", f"{record['id']}: {wrong[:3]}", bool(wrong))
     return {record["id"] for record in done}
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults import disks
-from tests.faults.disks import Case, Ended, all_cases, judge
+from tests.faults.disk_cases import Case, all_cases
+from tests.faults.disk_findings import Ended, impossible_times, judge
 
 GOOD = "id,status\n" + "".join(f"s{number},correct\n" for number in range(8))
 
@@ -78,7 +79,7 @@ def test_a_journal_that_cannot_be_read_is_found(tmp_path: Path) -> None:
 def test_impossible_times_are_found(tmp_path: Path, output: str, seconds: float, num_problems: int) -> None:
     path = tmp_path / "out.json"
     path.write_text(json.dumps({"seconds": seconds, "records": []}))
-    assert len(list(disks._times(output, path))) == num_problems
+    assert len(list(impossible_times(output, path))) == num_problems
 
 
 def test_each_fault_is_met_with_workers_and_over_an_older_report() -> None:
