@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest_llmeval
 from tests.faults.damaged_formats import KEY, PLAIN, STEADY, Case, Use
 from tests.faults.damaged_judge import MOST_S, Outcome, numbers_for
 from tests.faults.damaged_projects import BOMBS, MODULES, write_bombs, write_outside, write_project
@@ -107,6 +108,7 @@ class Workplace:
             self.case,
             self.bombs,
             REPOSITORY,
+            Path(pytest_llmeval.__file__).parent,  # of another checkout, if it is installed from there
             Path(tempfile.gettempdir()) / "pytest-of-",
             sys.prefix,
             sys.base_prefix,
