@@ -42,8 +42,8 @@ class Setting:
 
     @property
     def tolerance(self) -> float:
-        """By how much numbers may differ from those of an undisturbed run: not at all, or as much as the tree may from plain scoring where
-        other requests share a batch.
+        """By how much numbers may differ from those of an undisturbed run: not at all, or, where other requests share a
+        batch, as those of the tree may from those of plain scoring.
         """
         return 1e-4 if self.model == "demo likelihoods" else 0.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +121,20 @@ def test_no_report_takes_the_place_of_another(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "a" / "new").iterdir()) == sorted(files)
 
 
+def test_sessions_that_end_together_take_two_names(tmp_path: Path) -> None:
+    class Meanwhile(tuple[object, ...]):
+        def __iter__(self) -> Iterator[object]:
+            write_report_file(report(), tmp_path)
+            return super().__iter__()
+
+    first = write_report_file(replace(report(), records=Meanwhile()), tmp_path)  # type: ignore[arg-type]
+    assert first.name == "eval_report_gpt2_20261122_003015.md"
+    names = [f"eval_report_gpt2_20261122_003015-{number}.md" for number in range(2, len(list(tmp_path.iterdir())) + 1)]
+    assert names, "the other session was never in the way"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([first.name, *names])
+    assert all(path.read_text().startswith("# LLM evaluation") for path in tmp_path.iterdir())
+
+
 def test_a_folder_that_has_gone_costs_no_report(tmp_path: Path) -> None:
     assert write_report_file(report(), tmp_path / "gone" / "a.md").exists()
     (tmp_path / "file").touch()
@@ -150,3 +165,6 @@ def test_a_report_that_fails_leaves_the_old_one(name: str, tmp_path: Path) -> No
     with pytest.raises(ReportError, match="damaged"):
         write_report_file(replace(report(), records=Broken()), tmp_path / name)  # type: ignore[arg-type]
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    with pytest.raises(ReportError, match="damaged"):
+        write_report_file(replace(report(), records=Broken()), tmp_path)  # type: ignore[arg-type]
+    assert [path.name for path in tmp_path.iterdir()] == [name], "a name that was taken is given back"

@@ -6,8 +6,10 @@ import os
 import re
 import tempfile
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
@@ -70,18 +72,17 @@ def final_path(path: Path, report: Report) -> Path:
     ``eval_report_mcq_…`` where the scorer of every suite is ``letter``. A file that exists is not written over: the
     name gets a number. The time is UTC.
     """
-    if not is_folder(path):
-        return path
+    return path if not is_folder(path) else next(file for file in _names(path, report) if not file.exists())
+
+
+def _names(folder: Path, report: Report) -> Iterator[Path]:
     lettered = bool(report.suites) and all(suite.info.scorer == "letter" for suite in report.suites)
     models = _models_part([str(model["name"]) for model in report.models])
     parts = ["eval_report", *["mcq"] * lettered, *[models] * bool(models), _time_part(report.created)]
-    stem, number = "_".join(parts), 1
-    suffix = folder_suffix()
-    found = path / f"{stem}{suffix}"
-    while found.exists():
-        number += 1
-        found = path / f"{stem}-{number}{suffix}"
-    return found
+    stem, suffix = "_".join(parts), folder_suffix()
+    yield folder / f"{stem}{suffix}"
+    for number in count(2):
+        yield folder / f"{stem}-{number}{suffix}"
 
 
 def write_report_file(report: Report, path: Path) -> Path:
@@ -93,12 +94,29 @@ def write_report_file(report: Report, path: Path) -> Path:
     file = final_path(path, report)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        if file != path:
+            file = _claimed(path, report)
     except OSError as error:
         raise ReportError(f"cannot write the report {file}: {error.strerror or error}") from None
     if (form := format_of(file)) is None:
         raise ReportError(f"cannot write the report {file}: its format is not installed any more")
-    form.write(report, file)
+    try:
+        form.write(report, file)
+    except BaseException:
+        if file != path:
+            with suppress(OSError):
+                file.unlink()
+        raise
     return file
+
+
+def _claimed(folder: Path, report: Report) -> Path:
+    """The first name that is free, with an empty file that keeps it from sessions that end now. Raises ``OSError``."""
+    for file in _names(folder, report):
+        with suppress(FileExistsError):
+            file.touch(exist_ok=False)
+            return file
+    raise AssertionError("names do not end")
 
 
 def is_folder(path: Path) -> bool:
@@ -110,10 +128,10 @@ def _models_part(models: Sequence[str]) -> str:
     """``gpt2``, ``gpt2_vs_llama``, ``gpt2_vs_llama_and_3_more``; empty where there is no model."""
     names = [_safe(name) for name in short_names([redact(model) for model in models])]
     names = [name for name in names if name]
-    for count in range(len(names), 0, -1):
-        rest = len(names) - count
-        text = "_vs_".join(names[:count]) + (f"_and_{rest}_more" if rest else "")
-        if len(text.encode("utf-8")) <= _MAX_MODEL_BYTES or count == 1:
+    for num_named in range(len(names), 0, -1):
+        rest = len(names) - num_named
+        text = "_vs_".join(names[:num_named]) + (f"_and_{rest}_more" if rest else "")
+        if len(text.encode("utf-8")) <= _MAX_MODEL_BYTES or num_named == 1:
             return text.encode("utf-8")[:_MAX_MODEL_BYTES].decode("utf-8", "ignore")
     return ""
 
