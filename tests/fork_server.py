@@ -301,7 +301,8 @@ def _serve(files: list[int], server_environment: dict[str, str]) -> None:
         _run(call, files)
     for file in files:
         os.close(file)
-    os.write(answers, b"%d\n" % child)
+    with contextlib.suppress(BrokenPipeError, ConnectionError):
+        os.write(answers, b"%d\n" % child)
     status = os.waitpid(child, 0)[1]
     with contextlib.suppress(BrokenPipeError, ConnectionError):
         os.write(answers, b"%d\n" % os.waitstatus_to_exitcode(status))

@@ -57,6 +57,12 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def distributes(config: pytest.Config) -> bool:
+    """Whether tests run in workers of pytest-xdist, whose controller this is."""
+    option = config.option
+    return bool(getattr(option, "tx", None)) and option.dist != "no" and not is_worker(config)
+
+
 def runs_tests(config: pytest.Config) -> bool:
     """Whether tests are run, and not only looked at (``--collect-only``, ``--fixtures``, …)."""
     option = config.option

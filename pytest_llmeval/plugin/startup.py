@@ -8,8 +8,8 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session, take_collected
-from pytest_llmeval.plugin.options.settings import Settings, read_settings, settings_key
-from pytest_llmeval.plugin.process import asks_for_suites, is_worker, runs_tests
+from pytest_llmeval.plugin.options.settings import Settings, check_rules, read_settings, settings_key
+from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
 from pytest_llmeval.plugin.stash import process_key
 
 __all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected"]
@@ -30,6 +30,7 @@ def configure(config: pytest.Config) -> None:
                 f"-p {plugin}: a part cannot be switched off; -p no:llmeval_suites is for the whole"
             )
     try:
+        check_rules(config)
         settings = config.stash[settings_key] = read_settings(config)
         config.stash[process_key] = os.getpid()
         if settings.suite:
@@ -81,7 +82,7 @@ def _register_reporting(config: pytest.Config) -> None:
     """Register what the only process needs, or the controller of pytest-xdist."""
     config.pluginmanager.register(Reporting(config), "llmeval-reporting")
     config.pluginmanager.register(Writing(), "llmeval-writing")
-    if getattr(config.option, "tx", None) and config.option.dist != "no":
+    if distributes(config):
         from pytest_llmeval.plugin.xdist.distribution import Distribution
 
         config.pluginmanager.register(Distribution(config, take_collected), "llmeval-distribution")

@@ -73,7 +73,6 @@ UNREADABLE: dict[str, Content] = {
     "NaN": "NaN",
     "bytes": bytes(range(256)) * 20,
     "zeros": bytes(4000),
-    "UTF-16": lambda known: known["good"].encode("utf-16"),
     "compressed": lambda known: gzip.compress(known["good"].encode()),
     "cut at 1%": _cut(0.01),
     "cut in half": _cut(0.5),

@@ -55,6 +55,8 @@ _PASSED_THROUGH = re.compile(r"^.*/pytest_llmeval/.*\n.*> +(?:return \()?yield\b
 _OF_PYTEST = re.compile(r"__pycache__/[^/]*\.pyc\.\d+|pytest-cache-files-[^/]*/.*")
 """pytest writes these before it renames them, and leaves them where it is killed in between. It keeps the folders of
 its last three sessions in the temporary folder."""
+_OF_PYTHON = re.compile(r"[a-z0-9_]{8}")
+"""``tempfile`` writes one in the temporary folder, to see whether it can; killed meanwhile, it leaves it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +161,9 @@ def _readable(journal: Path) -> tuple[str | None, list[dict[str, Any]]]:
 
 
 def left_files(case: Path) -> tuple[list[str], list[str]]:
-    """Files of ours that should be gone, and those of pytest, in a session's folder and in its temporary folder."""
+    """In a session's folder and in its temporary folder: files of ours that should be gone, and those of pytest and
+    Python.
+    """
     project, temporary = case / "project", case / "tmp"
     names = [
         f"{path.relative_to(project)}{'/' if path.is_dir() and not any(path.iterdir()) else ''}"
@@ -168,9 +172,10 @@ def left_files(case: Path) -> tuple[list[str], list[str]]:
     ]
     foreign = [name for name in names if _OF_PYTEST.fullmatch(name)]
     ours = [name for name in names if not _OWN.fullmatch(name) and name not in foreign]
-    return ours + [
-        f"tmp/{path.name}" for path in sorted(temporary.iterdir()) if not path.name.startswith("pytest-of-")
-    ], foreign
+    in_temporary = [path.name for path in sorted(temporary.iterdir()) if not path.name.startswith("pytest-of-")]
+    of_python = [name for name in in_temporary if _OF_PYTHON.fullmatch(name)]
+    ours += [f"tmp/{name}" for name in in_temporary if name not in of_python]
+    return ours, foreign + [f"tmp/{name}" for name in of_python]
 
 
 def judge_process(ended: Ended, name: str, findings: Findings) -> None:

@@ -12,9 +12,10 @@ undisturbed run; a store keeps replies throughout.
 
 Figures that have to be 0 are those of ``kill_findings.FIGURES``; exit code 1 where one is not. Told and not counted are
 log-likelihoods of a local model that differ by 1e-4 at most because a chunk was cut (docs/store.md), and what is
-pytest's own: files that it leaves when it is killed between writing and renaming one (byte code, its cache folder), and
-the ``INTERNALERROR`` of pytest-xdist for a worker that dies while it is started. A journal that is empty, since its
-session was killed when it had just made it, is not counted as unreadable: ``llmeval show`` says that it is empty.
+pytest's and Python's own: files that these leave when they are killed between writing and renaming one (byte code,
+pytest's cache folder, a probe of the temporary folder), and the ``INTERNALERROR`` of pytest-xdist for a worker that
+dies while it is started. A journal that is empty, since its session was killed when it had just made it, is not counted
+as unreadable: ``llmeval show`` says that it is empty.
 """
 
 from __future__ import annotations
@@ -273,7 +274,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"kills {phases.total()}: " + ", ".join(f"{count} {phase}" for phase, count in phases.most_common()))
     print(", ".join(f"{figure} {totals[figure]}" for figure in FIGURES))
     print(f"log-likelihoods that differ in the last digits: {num_small} cases, by {small:.2g} at most")
-    print(f"of pytest itself: {of_others['files']} files left, {of_others['errors']} internal errors of pytest-xdist")
+    print(
+        f"of pytest and Python: {of_others['files']} files left, {of_others['errors']} internal errors of pytest-xdist"
+    )
     print(f"the slowest case took {slowest:.0f} s")
     return int(totals.total() > 0)
 

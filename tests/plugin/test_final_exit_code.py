@@ -332,3 +332,51 @@ def test_a_hook_that_ends_the_session_before_suites_are_collected(
 def test_showing_the_cache_runs_nothing(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", sums=SUMS)
     assert llm_pytester.runpytest_inprocess("--cache-show", "--llm-batch-size=3").ret == 0
+
+
+def test_no_loop_with_workers(llm_pytester: pytest.Pytester) -> None:
+    """Also where nothing of the workers has reached the session."""
+    conftest(
+        llm_pytester, "\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtestloop():\n    return True\n" + WAYS["always"]
+    )
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest("-n2", "sums.yaml").ret == 1
+    llm_pytester.makepyfile("def test_one(): pass")
+    assert llm_pytester.runpytest("-n2", "test_no_loop_with_workers.py").ret == 0  # not ours
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("--llm-gate=accuracy > 0.9", "None"),
+        ("--llm-gate=accuracy > 0.9", "['accuracy > 0']"),
+        ("--llm-baseline=none.json", "None"),
+        ("--llm-require-gates", "None"),
+        ("--llm-strict", "False"),
+    ],
+)
+def test_a_conftest_that_changes_a_rule(
+    llm_pytester: pytest.Pytester, workers: list[str], rule: str, value: str
+) -> None:
+    flag = rule.partition("=")[0]
+    name = flag.removeprefix("--").replace("-", "_")
+    conftest(llm_pytester, f"\ndef pytest_configure(config):\n    config.option.{name} = {value}\n")
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    result = llm_pytester.runpytest(*workers, rule, "sums.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {flag} was given, and a conftest.py or a plugin has changed it in *"])
+
+
+def test_a_conftest_that_adds_a_rule(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    conftest(llm_pytester, "\ndef pytest_configure(config):\n    config.option.llm_gate = ['accuracy > 0.9']\n")
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest(*workers, "sums.yaml").ret == 1
+
+
+def test_wrong_answers_are_not_forgiven_where_they_fail(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    conftest(llm_pytester, WAYS["always"])
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    assert llm_pytester.runpytest(*workers, "--llm-strict", "sums.yaml").ret == 1
+    assert llm_pytester.runpytest(*workers, "sums.yaml").ret == 0
+    conftest(llm_pytester, WAYS["always"] + HIDES["xfail"])
+    assert llm_pytester.runpytest(*workers, "--llm-strict", "sums.yaml").ret == 0, "expected to fail"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.plugin.options.settings import settings_key, was_given
-from pytest_llmeval.plugin.process import asks_for_suites, is_worker, runs_tests
+from pytest_llmeval.plugin.options.settings import given_key, given_rules, settings_key, was_given
+from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
 from pytest_llmeval.plugin.stash import (
     collected_suites_key,
     has_broken_suite_key,
@@ -166,7 +166,8 @@ class FinalHooks:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
-        session.config.stash[has_collected_key] = True
+        if not distributes(session.config):  # else workers collect
+            session.config.stash[has_collected_key] = True
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -195,6 +196,7 @@ class FinalHooks:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
         """The exit code: a failed gate stays failed, whatever a conftest.py makes of it."""
+        config.stash[given_key] = given_rules(config)
         try:
             code = yield
         except SystemExit as error:  # sys.exit() in a hook

@@ -287,7 +287,8 @@ class LLMSession:
         for suite in report.suites:
             if allowed and suite.summary.num_unscored and not suite.summary.num_scored:
                 self._problem(f"no sample of suite {suite.info.name!r} could be scored")
-        if num_unscored > allowed or gathered.problems:
+        strict = self._settings.strict and any(one.status == "wrong" and one.nodeid in failed for one in records)
+        if num_unscored > allowed or gathered.problems or strict:
             self.fail(session)
         self.report = dataclasses.replace(
             report,

@@ -36,6 +36,9 @@ __all__ = [
     "Settings",
     "Shard",
     "add_options",
+    "check_rules",
+    "given_key",
+    "given_rules",
     "read_models",
     "read_named",
     "read_settings",
@@ -111,6 +114,10 @@ settings_key = pytest.StashKey[Settings]()
 """Where the settings lie in ``config.stash``."""
 
 
+given_key = pytest.StashKey[dict[str, object]]()
+"""In ``config.stash``: ``given_rules`` as they were before a conftest.py was asked."""
+
+
 _LINE_END = re.compile(r"\r?\n")
 _INI_TYPES: dict[str, Literal["bool", "int", "linelist", "string"]] = {
     "flag": "bool",
@@ -170,6 +177,28 @@ def _listed(kinds: object) -> Iterable[object]:
 def was_given(config: pytest.Config, name: str) -> bool:
     """Whether the command line or the environment sets the option called ``name``, which the ini file may set too."""
     return _find_given(config, _named(name)) is not None
+
+
+_RULES = ("gate", "baseline", "max_drop", "alpha", "require_gates", "strict")
+"""Options that can make a session fail."""
+
+
+def given_rules(config: pytest.Config) -> dict[str, object]:
+    """What the command line or the environment says of the options that can make a session fail, by name."""
+    found = {name: _find_given(config, _named(name)) for name in _RULES}
+    return {name: tuple(one.values) for name, one in found.items() if one is not None}
+
+
+def check_rules(config: pytest.Config) -> None:
+    """Refuse a session whose rules are no longer those that were given: a conftest.py has changed ``config.option``.
+
+    Raises ``OptionError``. What one adds where none was given is its own.
+    """
+    given, now = config.stash.get(given_key, {}), given_rules(config)
+    for name, values in given.items():
+        if now.get(name) != values:
+            flag = _named(name).flag
+            raise OptionError(f"{flag} was given, and a conftest.py or a plugin has changed it in config.option")
 
 
 def _named(name: str) -> Option:

@@ -22,7 +22,7 @@ from pytest_llmeval.inference.chunks import KEEPS_FILES, Backlog, plan_bonded, p
 from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
 from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.process import share_session
-from pytest_llmeval.plugin.stash import llm_session_key
+from pytest_llmeval.plugin.stash import has_collected_key, llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
 from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SHARED, _SLOT, Batching, _limit, usage_errors
 
@@ -131,6 +131,7 @@ class Distribution:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         """Learn which tests are samples, and of which suites, from the worker that has collected them."""
+        self._config.stash[has_collected_key] = True
         collected = self._inboxes[node].take()
         if collected is not None:
             nodeids = [ids[place] for place in collected.samples]
