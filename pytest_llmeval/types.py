@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "JSON",
+    "Ask",
     "AskedSample",
     "EngineUse",
     "GenerateRequest",
@@ -25,6 +26,7 @@ __all__ = [
     "Prompt",
     "Request",
     "Response",
+    "Role",
     "Sample",
     "Score",
     "ServerUse",
@@ -144,6 +146,17 @@ class GenerateResponse:
 
 Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest
 Response: TypeAlias = LoglikelihoodResponse | GenerateResponse
+
+Role: TypeAlias = Literal["judge"]
+"""What a scorer asks another model for: a ``judge`` gives verdicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a scorer yields in the midst of its judgement: requests for the model of a role, which are independent."""
+
+    role: Role
+    requests: tuple[Request, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

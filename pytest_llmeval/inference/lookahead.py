@@ -20,6 +20,7 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, ask_samples
 from pytest_llmeval.inference.window import Window
 from pytest_llmeval.models.base import (
+    Asking,
     Failed,
     Listener,
     SampleModel,
@@ -36,7 +37,8 @@ __all__ = ["Lookahead", "Member", "TimeShares"]
 class Member:
     """One sample in the plan. ``key`` is unique in the session; members of different groups never share a chunk.
 
-    ``is_skipped``: known not to run, so that nothing is computed ahead for it. ``sample`` and ``suite`` are for models
+    ``is_skipped``: known not to run, so that nothing is computed ahead for it. ``asking`` judges its responses, where
+    the scorer asks other models. ``sample`` and ``suite`` are for models
     that are asked by sample: this one with its requests, and the whole suite that it belongs to.
     """
 
@@ -44,6 +46,7 @@ class Member:
     group: Hashable
     requests: Callable[[], Sequence[Request]]
     is_skipped: bool = False
+    asking: Callable[[Sequence[Response]], Asking] | None = None
     sample: Callable[[Sequence[Request]], AskedSample] | None = None
     suite: Callable[[], Sequence[AskedSample]] | None = None
 
@@ -163,6 +166,16 @@ class Lookahead:
         """Whether the model has answered this sample, and its responses have not been taken yet."""
         return key in self._ready or (self._window is not None and self._window.is_answered(key))
 
+    def answered(self, member: Member) -> Iterator[tuple[Member, list[Response]]]:
+        """The others of the member's group that the model has answered, and that have not taken their responses."""
+        for key in list(self._ready) if self._window is None else self._window.answered:
+            chunk, place = self._places.get(key, ((), 0))
+            if not chunk or key == member.key or chunk[place].group != member.group:
+                continue
+            found = self._ready.get(key) if self._window is None else self._window.responses(key)
+            if isinstance(found, list):
+                yield chunk[place], found
+
     def stop(self) -> None:
         """No further sample will run: take back what the model has not answered."""
         if self._window is not None:
@@ -218,7 +231,7 @@ class Lookahead:
         same holds for a time limit that this member met while its neighbours were computed. What the model had
         answered by then is not asked for again.
         """
-        members = [member] if answers_one_by_one(model) else [member, *self._following(member)]
+        members = [member] if answers_one_by_one(model) else [member, *self.following(member)]
         if len(members) == 1 or member.key in self._alone:
             return
         try:
@@ -228,7 +241,7 @@ class Lookahead:
         except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
             self._alone.update(other.key for other in members)
 
-    def _following(self, member: Member) -> list[Member]:
+    def following(self, member: Member) -> list[Member]:
         """Members of the chunk that run after this one, were not asked for, and are this process's to compute."""
         chunk, place = self._places.get(member.key, ((), 0))
         following = chunk[place + 1 :]

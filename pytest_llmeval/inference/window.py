@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 
+from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import received
 from pytest_llmeval.models.base import BackgroundModel, Failed
 from pytest_llmeval.types import Request, Response
@@ -61,6 +62,21 @@ class Window:
     def is_answered(self, key: Hashable) -> bool:
         """Whether all replies of a sample are there, and were not taken yet."""
         return key in self._open and all(future.done() and not future.cancelled() for future in self._open[key][1])
+
+    @property
+    def answered(self) -> list[Hashable]:
+        """The samples whose replies are all there, and were not taken yet."""
+        return [key for key in self._open if self.is_answered(key)]
+
+    def responses(self, key: Hashable) -> list[Response] | None:
+        """What was answered of such a sample, which stays open; None where a request failed."""
+        requests, futures = self._open[key]
+        try:
+            found = received(self._model, requests, futures)
+        except Exception:  # the sample will hear of it
+            return None
+        responses = [one for one in found if not isinstance(one, RequestError)]
+        return responses if len(responses) == len(found) else None
 
     def take(self, key: Hashable) -> list[Response | Failed]:
         """Wait for the replies of an open sample, which is open no more. What ends the wait cancels its requests."""

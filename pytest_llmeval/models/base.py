@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.types import (
+    Ask,
     AskedSample,
     GenerateRequest,
     GenerateResponse,
@@ -23,9 +24,11 @@ from pytest_llmeval.types import (
     Prompt,
     Request,
     Response,
+    Score,
 )
 
 __all__ = [
+    "Asking",
     "Backend",
     "BackgroundModel",
     "Failed",
@@ -45,6 +48,10 @@ _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
 
 Failed: TypeAlias = RequestError
 """Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
+
+Asking: TypeAlias = Generator[Ask, Sequence[Response | Failed], Score]
+"""A scorer in the midst of its judgement of one sample: it yields what it asks, is sent one response for each request,
+or the ``RequestError`` in its place, as often as it needs, and returns the score."""
 
 Listener: TypeAlias = Callable[[Mapping[int, Response | Failed | None]], None]
 """Is given responses while a call goes on, by the place of their requests in the call. None takes one back."""

@@ -37,7 +37,7 @@ def configure(config: pytest.Config) -> None:
             from pytest_llmeval.plugin.collection.task_nodes import add_named_suites
 
             add_named_suites(config, settings)
-        if any(spec.kind.imports_from_project for spec in settings.model_specs):
+        if any(spec.kind.imports_from_project for spec in settings.all_specs):
             from pytest_llmeval.plugin.models.loading import make_importable
 
             make_importable(config)
@@ -55,10 +55,10 @@ def configure(config: pytest.Config) -> None:
 def _check(config: pytest.Config, settings: Settings) -> None:
     """Refuse options that cannot be used; where nothing will run, only their wording. Raises ``LLMEvalError``."""
     is_run = runs_tests(config)
-    if settings.models:
+    if settings.all_specs:
         from pytest_llmeval.plugin.models.loading import check_model_options
 
-        if any(spec.kind.is_remote for spec in settings.model_specs):
+        if any(spec.kind.is_remote for spec in settings.all_specs):
             from pytest_llmeval.models.servers.kind import close_connected
 
             config.add_cleanup(close_connected)
@@ -124,14 +124,15 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
 def header_lines(config: pytest.Config) -> list[str]:
     """The session's models and baseline, for its header. Raises ``pytest.UsageError``."""
     settings = config.stash[settings_key]
-    if not settings.models:
+    if not settings.all_specs:
         return []
     from pytest_llmeval.plugin.gate_options import describe_baseline
     from pytest_llmeval.plugin.models.loading import describe_models
     from pytest_llmeval.plugin.models.store import describe_store
 
     try:
-        lines = [f"llm-model: {line}" for line in describe_models(settings)]
+        lines = [f"llm-model: {line}" for line in describe_models(settings, settings.model_specs)]
+        lines += [f"llm-judge: {line}" for line in describe_models(settings, settings.judge_specs)]
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
     described = {"llm-store": describe_store(config), "llm-baseline": describe_baseline(config)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_llmeval.inference.judging import Judging
     from pytest_llmeval.inference.lookahead import Lookahead
     from pytest_llmeval.reporting.report.records import Record
 
@@ -18,6 +19,7 @@ __all__ = [
     "has_collected_key",
     "has_model_key",
     "is_sample_key",
+    "judging_key",
     "llm_session_key",
     "lookahead_key",
     "model_key",
@@ -66,6 +68,8 @@ SampleKey: TypeAlias = tuple[str, str | None, str]
 """Suite, model where several are given (as it was written), sample id."""
 
 lookahead_key: pytest.StashKey[Lookahead] = pytest.StashKey()
+
+judging_key: pytest.StashKey[Judging] = pytest.StashKey()
 
 record_key: pytest.StashKey[Record] = pytest.StashKey()
 

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.targets import several_or_one, target_texts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, GenerateRequest, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, Ask, GenerateRequest, Prompt, Request, Response, Role, Sample, Score
 
-__all__ = ["Better", "Presented", "Scorer", "ScorerWrapper", "SettingsError", "SettingsScorer", "reply_request"]
+__all__ = [
+    "AskingScorer",
+    "Better",
+    "Presented",
+    "Scorer",
+    "ScorerWrapper",
+    "SettingsError",
+    "SettingsScorer",
+    "finished",
+    "reply_request",
+]
 
 S = TypeVar("S", bound=ScorerSettings)
+_T = TypeVar("_T")
 
 Better: TypeAlias = Literal["higher", "lower"]
 
@@ -119,6 +132,16 @@ class Scorer(ABC):
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Judge the responses, one for each request and in their order."""
 
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        """``score``, step by step: of a scorer with ``roles`` it yields what it asks the models of these."""
+        yield from ()
+        return self.score(presented, responses)
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """What it asks other models for, besides the one that is evaluated."""
+        return frozenset()
+
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
         """What of the suite does not go with this scorer, and its keys; None if all does."""
         return None
@@ -169,6 +192,63 @@ class SettingsScorer(Scorer, Generic[S]):
         return self.settings.kind
 
 
+class AskingScorer(SettingsScorer[S]):
+    """Base of the scorers that ask another model in the midst of their judgement, in ``asking``."""
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """What can be said without asking. ``ModelError`` where it asks."""
+        return finished(self.asking(presented, responses))
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        return frozenset(("judge",))
+
+    @abstractmethod
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking: ...
+
+
+def finished(asking: Generator[Ask, Any, _T]) -> _T:
+    """What one returns that asks nothing. ``ModelError`` where it asks."""
+    try:
+        asked = next(asking)
+    except StopIteration as stop:
+        found: _T = stop.value
+        return found
+    asking.close()
+    raise ModelError(f"the scorer asks a {asked.role}, and there is none")
+
+
+def side_by_side(
+    askings: Sequence[Generator[Ask, Sequence[Response | Failed], _T]],
+) -> Generator[Ask, Sequence[Response | Failed], list[_T]]:
+    """What each of them returns: they are run at the same time, and what they ask of one role is asked together."""
+    found: dict[int, _T] = {}
+    waiting: dict[int, Ask] = {}
+
+    def advance(place: int, answers: Sequence[Response | Failed] | None) -> None:
+        asking = askings[place]
+        try:
+            waiting[place] = next(asking) if answers is None else asking.send(answers)
+        except StopIteration as stop:
+            found[place] = stop.value
+
+    try:
+        for place in range(len(askings)):
+            advance(place, None)
+        while waiting:
+            role = next(iter(waiting.values())).role
+            asked = {place: waiting.pop(place) for place, ask in list(waiting.items()) if ask.role == role}
+            answers = yield Ask(role, tuple(request for ask in asked.values() for request in ask.requests))
+            start = 0
+            for place, ask in asked.items():
+                advance(place, answers[start : start + len(ask.requests)])
+                start += len(ask.requests)
+    finally:
+        for asking in askings:
+            asking.close()
+    return [found[place] for place in range(len(askings))]
+
+
 def reply_request(
     prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None, default: int | None = None
 ) -> GenerateRequest:
@@ -215,6 +295,8 @@ class ScorerWrapper(Scorer):
     tells_right_from_wrong = _passed_on("tells_right_from_wrong")
     options = _passed_on("options")
     judges = _passed_on("judges")
+    roles = _passed_on("roles")
+    asking = _passed_on("asking")
 
     @property
     def layer_version(self) -> int:

@@ -15,10 +15,11 @@ from typing import Any, get_args
 
 from pytest_llmeval.data.yaml_reader import read_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError
+from pytest_llmeval.models.base import Asking
+from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, finished
 from pytest_llmeval.scoring.fingerprints import fingerprint_parts
 from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.mapping import unusable_character
@@ -163,8 +164,13 @@ class Evaluation:
         """Judge the responses to the question's requests; where there are several replies, its details hold them.
 
         Unscored is also what a scorer of the user's own gives that is no usable score (see ``checking.checked``).
+        ``ModelError`` where the scorer has to ask another model: see ``asking``.
         """
-        score = judged(self.scorer, question.presented, responses)
+        return finished(self.asking(question, responses))
+
+    def asking(self, question: Question, responses: Sequence[Response]) -> Asking:
+        """``score`` step by step: yields what the scorer asks of other models."""
+        score = yield from judging(self.scorer, question.presented, responses)
         replies: list[JSON] = [response.text for response in responses if isinstance(response, GenerateResponse)]
         return replace(score, details={**score.details, "outputs": replies}) if len(replies) > 1 else score
 

@@ -126,8 +126,8 @@ def _child(folder: str, name: str) -> None:
     from pytest_llmeval.plugin.options.settings import Settings
     from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 
-    spec = "demo" if name == "demo" else folder
-    model = load_configured(Settings(model_specs=(parse_model_spec(spec),)), spec, "cpu")
+    spec = parse_model_spec("demo" if name == "demo" else folder)
+    model = load_configured(Settings(model_specs=(spec,)), spec, "cpu")
     if not isinstance(model, HuggingFaceModel):
         raise TypeError(type(model))
     drawn = random.Random(0)

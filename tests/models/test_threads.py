@@ -160,7 +160,8 @@ def test_a_model_of_the_command_line_follows_the_load(monkeypatch: pytest.Monkey
 
     told: list[str] = []
     monkeypatch.setattr(Threads, "adapt", lambda self: told.append("adapt"))
-    model = load_configured(Settings(model_specs=(parse_model_spec("demo"),)), "demo", "cpu")
+    spec = parse_model_spec("demo")
+    model = load_configured(Settings(model_specs=(spec,)), spec, "cpu")
     assert not told
     model.loglikelihood([LoglikelihoodRequest("a", " b")])
     assert told == ["adapt"]

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
+from pytest_llmeval.inference.judging import Judging
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import answers_in_background, identify
+from pytest_llmeval.models.base import Asking, answers_in_background, identify
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
-from pytest_llmeval.plugin.stash import MODEL_STOPPED, SampleKey, is_sample_key, lookahead_key, model_key, record_key
+from pytest_llmeval.plugin.stash import (
+    MODEL_STOPPED,
+    SampleKey,
+    is_sample_key,
+    judging_key,
+    lookahead_key,
+    model_key,
+    record_key,
+)
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_output
@@ -64,6 +75,8 @@ class SampleSource(Protocol):
     responses: DataResponses | None
     lookahead: Lookahead | None
 
+    def take_judge(self, judge: object) -> None: ...
+
     @property
     def shown_paths(self) -> dict[str, str]: ...
 
@@ -83,6 +96,25 @@ def _signature(llm_model: object) -> None:
 
 def _signature_of_responses() -> None:
     """Where the data contain the replies, no model is needed."""
+
+
+def _signature_judged(llm_model: object, llm_judge: object) -> None:
+    """Where the scorer asks a judge."""
+
+
+def _signature_of_judged_responses(llm_judge: object) -> None:
+    """Where the scorer asks a judge about replies that the data contain."""
+
+
+_SIGNATURES: Mapping[tuple[bool, bool], Callable[..., None]] = MappingProxyType(
+    {
+        (True, False): _signature,
+        (False, False): _signature_of_responses,
+        (True, True): _signature_judged,
+        (False, True): _signature_of_judged_responses,
+    }
+)
+"""What pytest reads of a sample, by whether a model is asked, and a judge."""
 
 
 class SampleItem(pytest.Function):
@@ -112,7 +144,7 @@ class SampleItem(pytest.Function):
         as pytest itself does for the items of a parametrised test. That is a third of the time that an item takes to
         make, and of the memory that it holds.
         """
-        function = _signature if file.responses is None else _signature_of_responses
+        function = _SIGNATURES[file.responses is None, "judge" in file.evaluation.scorer.roles]
         found = None if like is None else getattr(like, "_fixtureinfo", None)
         item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=function, fixtureinfo=found)
         item.obj = item.evaluate  # a fixture ``request``, to know the item by, takes longer than the model's
@@ -168,6 +200,7 @@ class SampleItem(pytest.Function):
             key=self.key,
             group=self.group,
             requests=self._requests,
+            asking=self._asking if self.file.evaluation.scorer.roles else None,
             sample=lambda requests: asked_sample(self.file.evaluation, self.sample, self.number, requests),
             suite=lambda: self.file.samples_asked,
         )
@@ -177,17 +210,23 @@ class SampleItem(pytest.Function):
         self._asked = self.question
         return self._asked.requests
 
-    def evaluate(self, llm_model: object = None) -> None:
+    def _asking(self, responses: Sequence[Response]) -> Asking:
+        return self.file.evaluation.asking(self._asked or self.question, responses)
+
+    def evaluate(self, llm_model: object = None, llm_judge: object = None) -> None:
         """The test function: ask, judge, and stash the record. Raises what makes the test fail."""
         __tracebackhide__ = True
         model = self.file.responses if llm_model is None else llm_model
         asked = "the model"
+        if llm_judge is not None:
+            self.file.take_judge(llm_judge)
         try:
             lookahead = self.file.lookahead or self.config.stash[lookahead_key]
             responses = lookahead.responses(self.member, model)
             asked = "the scorer"
-            question, self._asked = self._asked or self.question, None
-            score = self.file.evaluation.score(question, responses)
+            question = self._asked or self.question
+            score = self._score(question, responses, lookahead, model, llm_judge)
+            self._asked = None
             self.stash[record_key] = self._record(model, question, score, responses)
         except (KeyboardInterrupt, GeneratorExit, pytest.exit.Exception):
             raise
@@ -208,13 +247,43 @@ class SampleItem(pytest.Function):
         if score.status == "wrong" and self.settings.strict:
             raise WrongAnswer(_explain_wrong(question, score, responses))
 
-    def record_waiting(self, lookahead: Lookahead) -> Record | None:
-        """The record of a sample that was answered ahead, and whose test will not run; None where it is left out."""
-        model = lookahead.model
+    def _score(
+        self, question: Question, responses: Sequence[Response], lookahead: Lookahead, model: object, judge: object
+    ) -> Score:
+        """The score; of a scorer that asks a judge those that follow, and were answered, are judged with it."""
+        __tracebackhide__ = True
+        if judge is None:
+            return self.file.evaluation.score(question, responses)
+        judging = self.config.stash[judging_key]
+        if self.key not in judging:
+            judging.begin(self.key, self.file.evaluation.asking(question, responses))
+            if not judging.is_done(self.key):
+                for other, own in self._answered(lookahead, model):
+                    if other.asking is not None and other.key not in judging:
+                        judging.begin(other.key, other.asking(own))
+        return judging.finish(self.key, {"judge": judge})
+
+    def _answered(self, lookahead: Lookahead, model: object) -> Iterator[tuple[Member, Sequence[Response]]]:
+        """Samples that run after this one, with their responses, as far as these are known."""
+        if self.file.lookahead is None:
+            yield from lookahead.answered(self.member)
+            return
+        for other in self.config.stash[lookahead_key].following(self.member):
+            with suppress(Exception):  # its own test will say so
+                yield other, lookahead.responses(other, model)
+
+    def record_waiting(self, lookahead: Lookahead, judging: Judging) -> Record | None:
+        """The record of a sample that was answered ahead, and whose test will not run; None where it is left out, and
+        where a judge has not judged it.
+        """
+        model, has_roles = lookahead.model, bool(self.file.evaluation.scorer.roles)
+        if has_roles and not judging.is_done(self.key):
+            return None
         try:
             responses = lookahead.responses(self.member, model)
             question = self._asked or self.question
-            return self._record(model, question, self.file.evaluation.score(question, responses), responses)
+            score = judging.finish(self.key, {}) if has_roles else self.file.evaluation.score(question, responses)
+            return self._record(model, question, score, responses)
         except LeftOutError:
             return None
         except (Exception, pytest.skip.Exception) as error:

@@ -102,12 +102,20 @@ def collected_in(session: pytest.Session) -> Collected:
     selected = {item.file.info.name: item.file.info for item in samples}
     has_model = bool(config.stash[settings_key].models)
     modelless = [] if has_model else [item for item in samples if not is_overridden(item)]
+    unjudged = (
+        item
+        for item in samples
+        if "judge" in item.file.evaluation.scorer.roles
+        and not config.stash[settings_key].judge_specs
+        and not is_overridden(item, "llm_judge")
+    )
     return Collected(
         samples=[place for place, item in enumerate(session.items) if isinstance(item, SampleItem)],
         suites=list(selected.values()),
         absent=[info for name, info in config.stash[collected_suites_key].items() if name not in selected],
         num_deselected=config.stash.get(num_deselected_key, 0),
         unanswered=next((split_file(item.file.nodeid)[0] for item in modelless if item.file.responses is None), None),
+        unjudged=next((split_file(item.file.nodeid)[0] for item in unjudged), None),
         has_model=has_model or len(modelless) < len(samples),
         categories=_categories(session.items),
         may_have_others=session.testsfailed > 0 or any(is_sample_key not in item.stash for item in session.items),

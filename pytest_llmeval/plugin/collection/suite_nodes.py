@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
+import json
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError, SuiteError
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.lookahead import Lookahead
+from pytest_llmeval.models.base import identify
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
@@ -34,6 +38,7 @@ from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
+from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
 
@@ -67,6 +72,7 @@ class SuiteNode(PlainFailures):
     fingerprints: dict[str, str]
     responses: DataResponses | None = None
     """The replies that the data carry, where there is no model to ask."""
+    _judge: object = None
     lookahead: Lookahead | None = None
     """Its own where no model is needed, so that no other suite's model has to make room."""
 
@@ -137,6 +143,18 @@ class SuiteNode(PlainFailures):
             yield SuiteModel.of(self, name, model)
         if not models:
             yield from self.items(self, None)
+
+    def take_judge(self, judge: object) -> None:
+        """Say in ``info`` which model judges; from then on it is part of what the suite's numbers depend on."""
+        if judge is self._judge:
+            return
+        self._judge, found = judge, identify(judge)
+        named = found.fingerprint[:12] if found.fingerprint else "weights unknown"
+        text = f"{redact(found.name)} ({', '.join(filter(None, (found.backend, found.revision, found.dtype, named)))})"
+        judged_by = (text, *self.evaluation.judged_by)
+        model = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
+        digest = hashlib.sha256(json.dumps([model, *self.evaluation.judged_by]).encode()).hexdigest()
+        self.info = replace(self.info, judge=digest, judged_by=judged_by)
 
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
         """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""

@@ -406,8 +406,8 @@ def _options(settings: Settings) -> dict[str, JSON]:
         value = getattr(settings, field.name)
         if value == field.default:
             continue
-        if field.name == "model_specs":
-            options["model"] = [redact(model) for model in settings.models]
+        if field.name in ("model_specs", "judge_specs"):
+            options[field.name.removesuffix("_specs")] = [redact(spec.name) for spec in value]
         elif isinstance(value, tuple):
             options[field.name] = [redact(str(getattr(one, "text", one))) for one in value]
         else:

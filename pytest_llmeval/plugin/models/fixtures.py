@@ -1,4 +1,4 @@
-"""The fixtures ``llm_model`` and ``llm_device``."""
+"""The fixtures ``llm_model``, ``llm_judge`` and ``llm_device``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pytest_llmeval.plugin.options.settings import settings_key
 if TYPE_CHECKING:
     from pytest_llmeval.models.base import Model
 
-__all__ = ["llm_device", "llm_model"]
+__all__ = ["llm_device", "llm_judge", "llm_model"]
 
 _NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
+
+_NO_JUDGE = "no judge: give --llm-judge, or override the fixture llm_judge in a conftest.py"
 
 
 @pytest.fixture(scope="session")
@@ -44,4 +46,18 @@ def llm_model(request: pytest.FixtureRequest) -> Model:
         return provide(request, settings)
     from pytest_llmeval.plugin.models.loading import load
 
-    return load(request, settings)
+    return load(request, settings.model_specs[0])
+
+
+@pytest.fixture(scope="session")
+def llm_judge(request: pytest.FixtureRequest) -> Model:
+    """The model of ``--llm-judge``, which gives verdicts on replies; session-scoped.
+
+    A conftest.py can override this fixture and return any object of the Protocol.
+    """
+    settings = request.config.stash[settings_key]
+    if not settings.judge_specs:
+        pytest.skip(_NO_JUDGE)
+    from pytest_llmeval.plugin.models.loading import load
+
+    return load(request, settings.judge_specs[0], role="judge")

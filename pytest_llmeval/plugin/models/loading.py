@@ -52,15 +52,15 @@ _early_key = pytest.StashKey[dict[str, Model]]()
 _OUR_FIXTURES = "pytest_llmeval.plugin.models.fixtures"
 
 
-def is_overridden(node: pytest.Collector | pytest.Item) -> bool:
-    """Whether what pytest gives to the tests at ``node`` as ``llm_model`` is not ours.
+def is_overridden(node: pytest.Collector | pytest.Item, fixture: str = "llm_model") -> bool:
+    """Whether what pytest gives to the tests at ``node`` as ``llm_model``, or another fixture, is not ours.
 
     It may be that of a conftest.py, of a plugin that is loaded after ours, of the module or of the class. An
     ``llm_model`` that takes ``llm_model`` wraps what there is, and replaces nothing.
     """
     # pytest has no public way to ask for the fixtures of a node.
-    definitions = node.session._fixturemanager.getfixturedefs("llm_model", node) or ()
-    found = next((one for one in reversed(definitions) if "llm_model" not in one.argnames), None)
+    definitions = node.session._fixturemanager.getfixturedefs(fixture, node) or ()
+    found = next((one for one in reversed(definitions) if fixture not in one.argnames), None)
     return found is not None and getattr(found.func, "__module__", None) != _OUR_FIXTURES
 
 
@@ -90,11 +90,11 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
             other = known.setdefault(spec.kind.key(spec), spec)
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
-    check_model_args(settings.model_specs, model_settings)
+    check_model_args(settings.all_specs, model_settings)
     if loads:
-        for spec in settings.model_specs:
+        for spec in settings.all_specs:
             check_model(spec, model_settings)
-        for spec in settings.model_specs:
+        for spec in settings.all_specs:
             with calling(spec.kind, "connect"), _asking(spec):
                 spec.kind.connect(spec, model_settings)
 
@@ -114,11 +114,11 @@ def _asking(spec: ModelSpec) -> Iterator[None]:
         said.cancel()
 
 
-def describe_models(settings: Settings) -> list[str]:
-    """The models of ``--llm-model``, each with the way in which its log-likelihoods will be computed, or what it is."""
+def describe_models(settings: Settings, specs: Sequence[ModelSpec]) -> list[str]:
+    """These models, each with the way in which its log-likelihoods will be computed, or what it is."""
     model_settings = model_options(settings, settings.device)
     lines = []
-    for spec in settings.model_specs:
+    for spec in specs:
         with calling(spec.kind, "describe"):
             lines.append(f"{spec.name} ({spec.kind.describe(spec, model_settings)})")
     return lines
@@ -131,9 +131,9 @@ def make_importable(config: pytest.Config) -> None:
             sys.path.insert(0, folder)
 
 
-def device_for(request: pytest.FixtureRequest, settings: Settings, model: str) -> str:
+def device_for(request: pytest.FixtureRequest, spec: ModelSpec) -> str:
     """The device that this model is put on; for a model that needs none, none is looked for."""
-    return str(request.getfixturevalue("llm_device")) if settings.spec(model).kind.needs_device else "cpu"
+    return str(request.getfixturevalue("llm_device")) if spec.kind.needs_device else "cpu"
 
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
@@ -150,34 +150,32 @@ def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
     _stop(request, f"device {settings.device} is not available", message)
 
 
-def load(request: pytest.FixtureRequest, settings: Settings) -> Model:
-    """Load the only model of ``--llm-model``. One that cannot be loaded ends the session."""
-    (model,) = settings.models
-    device = device_for(request, settings, model)
+def load(request: pytest.FixtureRequest, spec: ModelSpec, role: str = "model") -> Model:
+    """Load the only model of ``--llm-model``, or the judge. One that cannot be loaded ends the session."""
+    device = device_for(request, spec)
     try:
-        return load_or_take(request.config, model, device)
+        return load_or_take(request.config, spec, device)
     except LLMEvalError as error:
         message = str(error)
-    _stop(request, f"model {model} could not be loaded", message)
+    _stop(request, f"{role} {spec.name} could not be loaded", message)
 
 
-def load_configured(settings: Settings, model: str, device: str, shared: Path | None = None) -> Model:
-    """Load one of the models of ``--llm-model``. Raises ``LLMEvalError``."""
-    return load_model(settings.spec(model), replace(model_options(settings, device), shared_folder=shared))
+def load_configured(settings: Settings, spec: ModelSpec, device: str, shared: Path | None = None) -> Model:
+    """Load one of the session's models. Raises ``LLMEvalError``."""
+    return load_model(spec, replace(model_options(settings, device), shared_folder=shared))
 
 
-def load_or_take(config: pytest.Config, model: str, device: str) -> Model:
+def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
     """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
-    if (known := config.stash.get(_early_key, {}).get(model)) is not None:
+    if (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
         return known
-    loaded = load_configured(config.stash[settings_key], model, device, shared_folder(config))
+    loaded = load_configured(config.stash[settings_key], spec, device, shared_folder(config))
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     if (store := store_of(config)) is None:
         return loaded
     from pytest_llmeval.inference.store.model import with_store
 
-    spec = config.stash[settings_key].spec(model)
     if spec.kind.is_identified:
         return with_store(loaded, store)
     return with_store(loaded, store, spec.kind.name, spec.location, json.dumps(spec.arguments, sort_keys=True))
@@ -202,7 +200,7 @@ def check_replies(node: pytest.Collector, suite: str, samples: Callable[[], Sequ
         if spec.kind.is_remote and not runs_tests(config):
             continue
         if spec.kind.checks_suites and not is_overridden(node):
-            loaded = load_or_take(config, spec.name, "cpu")
+            loaded = load_or_take(config, spec, "cpu")
             config.stash.setdefault(_early_key, {})[spec.name] = loaded
             if answers_samples(loaded):
                 loaded.prepare(suite, samples())

@@ -88,12 +88,13 @@ def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
             "--llm-model: let the test take llm_model as an argument",
             pytrace=False,
         )
-    device = device_for(request, settings, model)
+    spec = settings.spec(model)
+    device = device_for(request, spec)
     config = request.config
     if _pool_key not in config.stash:
         config.stash[_pool_key] = ModelPool(release=lambda: _let_go(config))
     try:
-        return config.stash[_pool_key].get((model, device), lambda: load_or_take(config, model, device))
+        return config.stash[_pool_key].get((model, device), lambda: load_or_take(config, spec, device))
     except LLMEvalError as error:
         message = str(error)
     # Not where the exception is handled: pytest would print that one too.

@@ -54,13 +54,15 @@ ReportRecords: TypeAlias = Literal["all", "wrong", "none"]
 class Settings:
     """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
 
-    ``model_specs`` are those of ``--llm-model``, in order and each once; what they are given may be secret.
+    ``model_specs`` are those of ``--llm-model``, in order and each once, ``judge_specs`` the one of ``--llm-judge``;
+    what they are given may be secret.
     ``gate`` are the gates of the command line or the environment, which always decide; ``project_gate`` those of the
     ini file, which add to them. ``project_baseline`` and ``project_require_gates`` are the ini file's too: they hold
     for sessions with suites alone.
     """
 
     model_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
+    judge_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
     engine: str | None = None
     revision: str | None = None
     device: str | None = None
@@ -100,6 +102,11 @@ class Settings:
     def models(self) -> tuple[str, ...]:
         """The models as they were written, but for secrets: what records and node names are made of."""
         return tuple(spec.name for spec in self.model_specs)
+
+    @property
+    def all_specs(self) -> tuple[ModelSpec, ...]:
+        """Those of the models that are evaluated, and of the judge."""
+        return (*self.model_specs, *self.judge_specs)
 
     @property
     def asks_for_gates(self) -> bool:
@@ -154,9 +161,9 @@ def read_named(config: pytest.Config, name: str) -> Any:
     return _read(config, _named(name))
 
 
-def read_models(config: pytest.Config) -> tuple[ModelSpec, ...]:
+def read_models(config: pytest.Config, name: Literal["model", "judge"] = "model") -> tuple[ModelSpec, ...]:
     """What ``--llm-model`` means, in this table of kinds and those that plugins add. Raises ``OptionError``."""
-    option = _named("model")
+    option = _named(name)
     found = _find(config, option)
     if found is None:
         return ()
@@ -300,10 +307,13 @@ def read_settings(config: pytest.Config) -> Settings:
     for option in OPTIONS:
         if option.ini_field is not None:
             given[option.ini_field] = _parse(option, _find_in_ini(config, option))
-    given["model_specs"] = read_models(config)
+    given["model_specs"], given["judge_specs"] = read_models(config), read_models(config, "judge")
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     models = settings.models
     for place, model in enumerate(models):
         if model in models[:place]:
             raise OptionError(f"--llm-model {model} was given twice: a model is compared with others, not with itself")
+    if len(settings.judge_specs) > 1:
+        judges = ", ".join(spec.name for spec in settings.judge_specs)
+        raise OptionError(f"--llm-judge was given {len(settings.judge_specs)} times ({judges}): give one judge")
     return settings

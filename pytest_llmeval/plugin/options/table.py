@@ -63,6 +63,15 @@ OPTIONS: tuple[Option, ...] = (
         "Given several times, every suite runs on each, and they are compared with the first.",
     ),
     Option(
+        name="judge",
+        field="judge_specs",
+        kind="list",
+        metavar="SPEC",
+        parse=parsers.model,
+        help="The model that gives verdicts on replies where a suite's scorer asks a judge (aspects, rubric, "
+        "equivalence); a SPEC as --llm-model takes it.",
+    ),
+    Option(
         name="engine",
         metavar="HOW",
         parse=parsers.one_of("auto", "tree", "plain"),

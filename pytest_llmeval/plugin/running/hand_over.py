@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.inference.judging import Judging
 from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.running.recording import payload_of
@@ -24,14 +25,15 @@ _KEY = "llmeval_handed_over"
 class HandOver:
     """Registered where samples run: in the only process, or in a worker of pytest-xdist."""
 
-    def __init__(self, session: pytest.Session, lookahead: Lookahead) -> None:
+    def __init__(self, session: pytest.Session, lookahead: Lookahead, judging: Judging) -> None:
         self._session = session
         self._lookahead = lookahead
+        self._judging = judging
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
         """Record what is waiting: in the session's report, or in what a worker tells at its end."""
-        self._lookahead.stop()
+        self._stop()
         config = self._session.config
         worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
         for payload in self._payloads():
@@ -43,12 +45,16 @@ class HandOver:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Take back what ``-x`` has left with the model."""
+        self._stop()
+
+    def _stop(self) -> None:
         self._lookahead.stop()
+        self._judging.close()
 
     def _payloads(self) -> Iterator[Payload]:
         for item in self._session.items:
             if isinstance(item, SampleItem) and self._lookahead.has_answered(item.key):
-                record = item.record_waiting(self._lookahead)
+                record = item.record_waiting(self._lookahead, self._judging)
                 if record is not None:
                     yield payload_of(item, record, self._lookahead.model)
 

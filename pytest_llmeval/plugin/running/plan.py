@@ -12,11 +12,12 @@ import pytest
 
 from pytest_llmeval.inference.audit import choose_audited, choose_spares
 from pytest_llmeval.inference.chunks import plan_chunks
+from pytest_llmeval.inference.judging import Judging
 from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.running.hand_over import HandOver
 from pytest_llmeval.plugin.running.live import start as start_live
-from pytest_llmeval.plugin.stash import lookahead_key
+from pytest_llmeval.plugin.stash import judging_key, lookahead_key
 from pytest_llmeval.plugin.xdist.worker import batching_of
 from pytest_llmeval.reporting.terminal.prompts import prompt_lines
 from pytest_llmeval.text.escaping import without_commands
@@ -61,12 +62,13 @@ def plan(session: pytest.Session) -> None:
             item.keep_hooks(first.setdefault(item.path, item))
     chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode)
     lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
+    judging = config.stash[judging_key] = Judging(lookahead.shares)
     for chunk in chunks:
         members = (items[place] for place in chunk.places)
         lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
     for audited, spares in _audited(items):
         lookahead.audit(audited, spares)
-    config.pluginmanager.register(HandOver(session, lookahead), "llmeval-hand-over")
+    config.pluginmanager.register(HandOver(session, lookahead, judging), "llmeval-hand-over")
     if hasattr(config, "workerinput"):
         queue = FollowQueue(lookahead, session)
         config.pluginmanager.register(queue, "llmeval-queue")

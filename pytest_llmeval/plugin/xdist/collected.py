@@ -27,7 +27,8 @@ class Collected:
 
     ``samples`` are the places of samples among the tests that are to run; ``suites`` those with such samples,
     ``absent`` those that were collected without. ``num_deselected`` tests were left out. ``unanswered`` is the file of
-    the first suite that has neither a model nor replies of its own, None if there is none. ``has_model``: there is a
+    the first suite that has neither a model nor replies of its own, None if there is none, and
+    ``unjudged`` that of the first whose scorer asks a judge that there is not. ``has_model``: there is a
     model, be it that of a conftest.py. ``categories`` are those of each suite's samples. ``may_have_others``: there may
     be more suites, of hand-written tests or in files that could not be collected.
     """
@@ -37,6 +38,7 @@ class Collected:
     absent: Sequence[SuiteInfo]
     num_deselected: int
     unanswered: str | None
+    unjudged: str | None
     has_model: bool
     categories: Mapping[str, Sequence[str]]
     may_have_others: bool

@@ -98,7 +98,7 @@ class Distribution:
         node.workerinput[_SLOT] = slot
         node.workerinput[_BATCHING] = astuple(self._batching())
         share_session(self._config, node.workerinput)
-        if any(spec.kind.is_remote for spec in self._config.stash[settings_key].model_specs):
+        if any(spec.kind.is_remote for spec in self._config.stash[settings_key].all_specs):
             node.workerinput[_SHARED] = self._shared_folder
 
     @cached_property

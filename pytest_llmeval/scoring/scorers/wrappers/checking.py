@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, Response, Score, Status, as_builtin, finite_number
 
-__all__ = ["checked", "contradiction", "judged", "shown_score"]
+__all__ = ["checked", "contradiction", "judging", "shown_score"]
 
 _MAX_REASON = 200
 """Reasons are counted: one that tells a story is a story of one sample."""
@@ -20,9 +21,9 @@ _MAX_REASON = 200
 _STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-def judged(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> Score:
-    """The scorer's score of the responses, checked. What goes around another scorer has checked that one's."""
-    score = scorer.score(presented, responses)
+def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> Asking:
+    """The scorer's ``asking``, with its score checked. What goes around another scorer has checked that one's."""
+    score = yield from scorer.asking(presented, responses)
     return score if isinstance(scorer, ScorerWrapper) else checked(score, scorer.name)
 
 

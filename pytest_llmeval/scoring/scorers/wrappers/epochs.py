@@ -5,22 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError
+from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError, finished, side_by_side
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
-from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judged, shown_score
+from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judging, shown_score
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
 from pytest_llmeval.suites.format.epochs_spec import reduction_parts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, GenerateRequest, Prompt, Request, Response, Score, Status
+from pytest_llmeval.types import JSON, Ask, GenerateRequest, Prompt, Request, Response, Score, Status
 
 __all__ = ["COUNTING_REDUCTIONS", "EpochsScorer", "deciding_epoch", "pass_at_k", "pass_hat_k"]
 
@@ -107,22 +108,22 @@ class EpochsScorer(ScorerWrapper):
         return tuple(dataclasses.replace(request, epoch=epoch) for epoch in range(self.count) for request in asked)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        return finished(self.asking(presented, responses))
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """The reduced score. Unscored where one of the replies is, and where right replies are to be counted and the
         scorer knows none.
         """
         size = len(responses) // self.count
         if size * self.count != len(responses) or not size:
             raise ModelError(f"expected as many responses for each of {self.count} epochs, found {len(responses)}")
-        scores: list[Score] = []
-        votes: list[str | None] = []
-        for epoch in range(self.count):
-            vote, score = self._judged(presented, responses[epoch * size : (epoch + 1) * size])
-            score = self._decided(score)
+        parts = [responses[epoch * size : (epoch + 1) * size] for epoch in range(self.count)]
+        judged = yield from side_by_side([self._judging(presented, part) for part in parts])
+        scores = [self._decided(score) for _, score in judged]
+        for epoch, score in enumerate(scores, 1):
             if score.status == "unscored":
-                return Score(status="unscored", reason=f"epoch {epoch + 1} of {self.count}: {score.reason}")
-            scores.append(score)
-            votes.append(vote)
-        return self._reduced(scores, votes)
+                return Score(status="unscored", reason=f"epoch {epoch} of {self.count}: {score.reason}")
+        return self._reduced(scores, [vote for vote, _ in judged])
 
     def _decided(self, score: Score) -> Score:
         """The score with right or wrong, where it is a number and ``threshold`` says from which one on it is right.
@@ -140,11 +141,13 @@ class EpochsScorer(ScorerWrapper):
             return Score(status="unscored", reason=f"epochs.threshold gave {found}")
         return dataclasses.replace(score, status=status)
 
-    def _judged(self, presented: Presented, responses: Sequence[Response]) -> tuple[str | None, Score]:
+    def _judging(
+        self, presented: Presented, responses: Sequence[Response]
+    ) -> Generator[Ask, Sequence[Response | Failed], tuple[str | None, Score]]:
         """What mode counts of one epoch, None for nothing; and its score."""
         if self.vote == "text" and isinstance(self.inner, FilteredScorer):
-            return self.inner.judged(presented, responses)
-        score = judged(self.inner, presented, responses)
+            return (yield from self.inner.judging(presented, responses))
+        score = yield from judging(self.inner, presented, responses)
         if self.vote == "text":
             return reply(responses), score
         return (score.answer if score.vote is None else score.vote), score

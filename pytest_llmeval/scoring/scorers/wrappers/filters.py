@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError
+from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError, finished
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex, found_text
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.wrappers.checking import judged
+from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.suites.format.filters_spec import (
     AfterFilter,
     BeforeFilter,
@@ -28,7 +29,7 @@ from pytest_llmeval.suites.format.filters_spec import (
 )
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys, dotted
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
 
 __all__ = ["Filter", "FilterError", "FilteredScorer", "Pipeline", "make_pipeline"]
 
@@ -299,9 +300,14 @@ class FilteredScorer(ScorerWrapper):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """The score of what is left; where that is nothing, the sample has no answer."""
-        return self.judged(presented, responses)[1]
+        return finished(self.asking(presented, responses))
 
-    def judged(self, presented: Presented, responses: Sequence[Response]) -> tuple[str | None, Score]:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        return (yield from self.judging(presented, responses))[1]
+
+    def judging(
+        self, presented: Presented, responses: Sequence[Response]
+    ) -> Generator[Ask, Sequence[Response | Failed], tuple[str | None, Score]]:
         """What is left of the reply, None where it holds no answer; and its score."""
         text = reply(responses)
         try:
@@ -314,7 +320,7 @@ class FilteredScorer(ScorerWrapper):
             for response in responses
             if isinstance(response, GenerateResponse)
         ]
-        score = judged(self.inner, presented, filtered)
+        score = yield from judging(self.inner, presented, filtered)
         if left is None:
             score = _never_right(score)
         if score.status not in ("correct", "unscored") and not (left or "").strip():

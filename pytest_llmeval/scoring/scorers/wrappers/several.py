@@ -6,14 +6,15 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
+from pytest_llmeval.models.base import Asking
+from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError, finished, side_by_side
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
-from pytest_llmeval.scoring.scorers.wrappers.checking import judged, shown_score
+from pytest_llmeval.scoring.scorers.wrappers.checking import judging, shown_score
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, Prompt, Request, Response, Role, Sample, Score
 
 __all__ = ["Part", "SeveralScorer"]
 
@@ -122,8 +123,13 @@ class SeveralScorer(Scorer):
         return asked
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        return finished(self.asking(presented, responses))
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored where one of the scorers cannot judge: a number of fewer samples would stand beside the others'."""
-        scores = {part.name: judged(part.scorer, own, responses) for part, own in self._presented(presented)}
+        parts = list(self._presented(presented))
+        judged = yield from side_by_side([judging(part.scorer, own, responses) for part, own in parts])
+        scores = {part.name: score for (part, _), score in zip(parts, judged, strict=True)}
         for name, score in scores.items():
             if score.status == "unscored":
                 return Score(status="unscored", reason=f"{name}: {score.reason}")
@@ -169,6 +175,10 @@ class SeveralScorer(Scorer):
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
         part, own = next(self._presented(presented))
         return part.scorer.options(own)
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        return frozenset(role for part in self.parts for role in part.scorer.roles)
 
     def judges(self) -> list[str]:
         return [text for part in self.parts for text in part.scorer.judges()]

@@ -1,0 +1,155 @@
+"""Judging: scorers that ask other models, many at once.
+
+The scorer of one sample asks, waits and asks again. What those of many samples ask goes to the model together: in one
+call, or each by itself where the model answers in the background.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+
+from pytest_llmeval.inference.dispatch import ask, received
+from pytest_llmeval.inference.lookahead import TimeShares
+from pytest_llmeval.models.base import Asking, Failed, answers_in_background
+from pytest_llmeval.types import Ask, Response, Role, Score
+
+__all__ = ["Judging"]
+
+
+@dataclass(slots=True)
+class _Open:
+    """One sample's judgement: what it has asked, and where that is on its way to a model, what will come of it."""
+
+    asking: Asking
+    asked: Ask
+    futures: list[Future[Response | Failed]] = field(default_factory=list)
+    model: object = None
+
+
+class Judging:
+    """The judgements of samples that have begun, by the samples' keys.
+
+    ``shares`` learns what time each of them took.
+    """
+
+    def __init__(self, shares: TimeShares) -> None:
+        self._shares = shares
+        self._open: dict[Hashable, _Open] = {}
+        self._done: dict[Hashable, Score | BaseException] = {}
+        self._took_s: dict[Hashable, float] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._open or key in self._done
+
+    def begin(self, key: Hashable, asking: Asking) -> None:
+        """Begin the judgement of one more sample, as far as it goes without an answer."""
+        self._open[key] = _Open(asking, Ask("judge", ()))
+        self._advance(key, None)
+
+    def is_done(self, key: Hashable) -> bool:
+        """Whether the sample has been judged, and its score was not taken."""
+        return key in self._done
+
+    def finish(self, key: Hashable, models: Mapping[Role, object]) -> Score:
+        """The score of a sample that has begun. The others that have go on meanwhile. Raises what its judgement raises,
+        or what a model does that is asked for it.
+        """
+        __tracebackhide__ = True
+        started, self._took_s = time.perf_counter(), {key: 0.0}
+        try:
+            while key not in self._done:
+                self._go_on(key, models)
+        finally:
+            self._drop(key)
+            self._shares.share_out(time.perf_counter() - started, self._took_s)
+        score = self._done.pop(key)
+        if isinstance(score, BaseException):
+            raise score
+        return score
+
+    def close(self) -> None:
+        """Give up what is not done."""
+        for key in list(self._open):
+            self._drop(key)
+
+    def _drop(self, key: Hashable) -> None:
+        """Give up a judgement that is not done."""
+        one = self._open.pop(key, None)
+        if one is not None:
+            for future in one.futures:
+                future.cancel()
+            one.asking.close()
+
+    def _go_on(self, key: Hashable, models: Mapping[Role, object]) -> None:
+        """One step of all that are open: it brings some of them an answer, this one among them or another."""
+        __tracebackhide__ = True
+        by_call: dict[Role, list[Hashable]] = {}
+        for other, one in self._open.items():
+            model = models[one.asked.role]
+            if not answers_in_background(model):
+                by_call.setdefault(one.asked.role, []).append(other)
+            elif not one.futures:
+                one.futures, one.model = list(model.submit(one.asked.requests)), model
+        for role, keys in by_call.items():
+            self._call(key, keys, models[role])
+        if not by_call:
+            self._wait()
+
+    def _call(self, key: Hashable, keys: Sequence[Hashable], model: object) -> None:
+        """Ask a model for what all of these want. Where that fails, only what this one wants is asked, to know whether
+        it is to blame.
+        """
+        __tracebackhide__ = True
+        requests = [request for other in keys for request in self._open[other].asked.requests]
+        try:
+            answers = ask(model, requests)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
+            if keys == [key] or key not in keys:
+                raise
+            keys, answers = [key], ask(model, self._open[key].asked.requests)
+        start = 0
+        for other in keys:
+            count = len(self._open[other].asked.requests)
+            self._advance(other, answers[start : start + count])
+            start += count
+
+    def _wait(self) -> None:
+        """Until one of those that a model in the background works on has all of its answers."""
+        __tracebackhide__ = True
+        while True:
+            ready = [key for key, one in self._open.items() if all(future.done() for future in one.futures)]
+            if ready:
+                break
+            pending = [future for one in self._open.values() for future in one.futures if not future.done()]
+            wait(pending, return_when=FIRST_COMPLETED)
+        for key in ready:
+            one = self._open[key]
+            try:
+                answers = received(one.model, one.asked.requests, one.futures)
+            except Exception as error:
+                self._end(key, error)
+            else:
+                self._advance(key, answers)
+
+    def _advance(self, key: Hashable, answers: Sequence[Response | Failed] | None) -> None:
+        """Send a judgement its answers, and take what it asks next, or its score."""
+        one = self._open[key]
+        one.futures = []
+        times = [answer.seconds for answer in answers or () if not isinstance(answer, Exception)]
+        self._took_s[key] = self._took_s.get(key, 0.0) + math.fsum(times)
+        try:
+            one.asked = next(one.asking) if answers is None else one.asking.send(answers)
+        except StopIteration as stop:
+            self._end(key, stop.value)
+        except Exception as error:
+            self._end(key, error)
+
+    def _end(self, key: Hashable, outcome: Score | BaseException) -> None:
+        del self._open[key]
+        self._done[key] = outcome
