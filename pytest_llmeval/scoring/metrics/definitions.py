@@ -168,6 +168,11 @@ _DEFINITIONS = (
     MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
     MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
     MetricDefinition("ties", "count", None, "Samples in which the likeliest options are equally likely."),
+    MetricDefinition("decided_by_exact", "count", None, "Samples that the text of the reply decided."),
+    MetricDefinition("decided_by_math", "count", None, "Samples that mathematics decided."),
+    MetricDefinition("decided_by_judge", "count", None, "Samples that the judge decided."),
+    _gain("rubric", "mean", "Mean share of the weighted points of a rubric: 1 is perfect."),
+    MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
 
@@ -194,6 +199,11 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
             "mean",
             "Mean of the samples' ROUGE-S (pairs of words with at most {} between them), as F1: 1 is perfect.",
         ),
+    ),
+    (r"aspect_([A-Za-z_]\w*)", MetricDefinition("aspect_{}", "mean", True, "Mean of a judge's ratings of {}.")),
+    (
+        r"criterion_([A-Za-z_]\w*)",
+        _gain("criterion_{}", "mean", "Mean of how far replies meet the criterion {}: 1 is perfect."),
     ),
     (r"pass@([1-9]\d*)", _gain("pass@{}", "proportion", "Mean of the probability that one of {} replies is right.")),
     (r"pass\^([1-9]\d*)", _gain("pass^{}", "proportion", "Mean of the probability that {} replies are all right.")),
@@ -238,7 +248,8 @@ def shown_order(name: str) -> tuple[int, str, int, int, str]:
         return (int(bool(prefix)), prefix, list(METRICS).index(base), 0, "")
     for place, (pattern, _) in enumerate(_FAMILIES):
         if found := regex.fullmatch(pattern, base):
-            return (int(bool(prefix)), prefix, len(METRICS) + place, int(found[1]), "")
+            number = int(found[1]) if found[1].isdecimal() else 0
+            return (int(bool(prefix)), prefix, len(METRICS) + place, number, "" if number else found[1])
     return (2, "", 0, 0, name)
 
 

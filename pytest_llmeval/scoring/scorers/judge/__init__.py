@@ -1,0 +1,1 @@
+"""Scorers that ask a judge: a second model, which gives verdicts on replies."""

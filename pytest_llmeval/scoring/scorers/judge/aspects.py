@@ -1,0 +1,101 @@
+"""A judge rates a reply on aspects: accuracy, completeness, clarity, or others that a suite describes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.models.base import Asking
+from pytest_llmeval.scoring.base import Better, Presented, side_by_side
+from pytest_llmeval.scoring.scorers.judge.judged_scorer import JudgedScorer, checked_keys, reason_in
+from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.suites.format.score_settings.judged import AspectsSettings
+from pytest_llmeval.types import JSON, Response, Score
+
+__all__ = ["AspectsScorer"]
+
+MEAN = "aspects"
+"""The metric that is the mean of a sample's aspects."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rating:
+    score: int
+    reason: str
+
+
+class AspectsScorer(JudgedScorer[AspectsSettings]):
+    """``aspect_clarity`` is the mean rating of clarity over the askings, ``aspects`` the mean over the aspects."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (MEAN, *map(_metric, self.settings.aspects))
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        return dict.fromkeys(self.metrics, "higher")
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        """Unscored unless each of the askings gives a rating of each aspect."""
+        text, settings = reply(responses), self.settings
+        low, high = settings.scale
+        domain = [] if settings.domain is None else [f"The question is from the field of {settings.domain}."]
+        task = "\n".join(
+            [
+                f"You rate a reply to a question on some aspects, each with a whole number from {low} (the worst) to "
+                f"{high} (the best). First give your reason in a sentence or two.",
+                *domain,
+                *(f"- {name}: {description}" for name, description in settings.aspects.items()),
+            ]
+        )
+        form: dict[str, JSON] = {name: {"reason": "…", "score": high} for name in settings.aspects}
+        requests = [self.request(presented, text, task, form, number=number) for number in range(settings.n_iter)]
+        found = yield from side_by_side([verdict(request, self._read) for request in requests])
+        shown: list[JSON] = [
+            {**_shown(one.value), **one.shown, **({} if one.problem is None else {"problem": one.problem})}
+            for one in found
+        ]
+        problem = next((one.problem for one in found if one.problem is not None), None)
+        if problem is not None:
+            return no_verdict(problem, {"verdicts": shown})
+        ratings = [one.value for one in found if one.value is not None]
+        of_aspect = {name: [rating[name].score for rating in ratings] for name in settings.aspects}
+        means = {name: math.fsum(scores) / len(scores) for name, scores in of_aspect.items()}
+        spread: dict[str, JSON] = {name: statistics.pstdev(scores) for name, scores in of_aspect.items()}
+        return Score(
+            status="scored",
+            answer=", ".join(f"{name} {mean:.3g}" for name, mean in means.items()),
+            values={
+                MEAN: math.fsum(means.values()) / len(means),
+                **{_metric(name): mean for name, mean in means.items()},
+            },
+            details={"verdicts": shown, "spread": spread},
+        )
+
+    def _read(self, found: Mapping[str, JSON]) -> dict[str, _Rating]:
+        checked_keys(found, list(self.settings.aspects))
+        return {name: self._rating(name, found[name]) for name in self.settings.aspects}
+
+    def _rating(self, name: str, entry: JSON) -> _Rating:
+        one = reason_in(entry)
+        checked_keys(one, ("reason", "score"))
+        score, (low, high) = one["score"], self.settings.scale
+        if isinstance(score, bool) or not isinstance(score, int) or not low <= score <= high:
+            raise ValueError(f"the rating of {name} is no whole number from {low} to {high}")
+        return _Rating(score, str(one["reason"]))
+
+
+def _metric(aspect: str) -> str:
+    return f"aspect_{aspect}"
+
+
+def _shown(ratings: Mapping[str, _Rating] | None) -> dict[str, JSON]:
+    if ratings is None:
+        return {}
+    return {
+        "value": {name: one.score for name, one in ratings.items()},
+        "reasons": {name: one.reason for name, one in ratings.items()},
+    }

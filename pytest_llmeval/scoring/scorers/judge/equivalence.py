@@ -1,0 +1,103 @@
+"""Does a reply mean the same as a target? As text, then as mathematics; a judge decides what these leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypeAlias
+
+from pytest_llmeval.models.base import Asking
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.mathematics.scorer import MathScorer
+from pytest_llmeval.scoring.scorers.judge.judged_scorer import JudgedScorer, checked_keys, reason_in
+from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.scorers.replies.exact import normalized
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
+from pytest_llmeval.suites.format.score_settings.judged import EquivalenceSettings
+from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
+from pytest_llmeval.suites.format.score_settings.replies import Normalization
+from pytest_llmeval.types import JSON, Response, Sample, Score
+
+__all__ = ["EquivalenceScorer"]
+
+_By: TypeAlias = Literal["exact", "math", "judge"]
+_STEPS: tuple[Normalization, ...] = ("unicode", "lower", "collapse_whitespace")
+_TASK = (
+    "You decide whether a reply to a question gives the same answer as a reference answer. How it is written, what "
+    "stands beside it, and steps on the way to it do not matter; every part of the answer does. Where there are "
+    "several reference answers, one of them is enough. First give your reason in a sentence or two."
+)
+_FORM: dict[str, JSON] = {"reason": "…", "equivalent": True}
+
+
+@dataclass(frozen=True, slots=True)
+class _Equivalent:
+    is_equivalent: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
+    """Right where the reply means the same as a target; ``decided_by_judge`` counts what the judge had to decide.
+
+    Made by ``of``. ``math`` compares by value, None where the suite does without, or Math-Verify is not installed.
+    """
+
+    math: MathScorer | None = None
+
+    @classmethod
+    def of(cls, settings: EquivalenceSettings) -> Self:
+        if not settings.math:
+            return cls(settings)
+        try:
+            return cls(settings, MathScorer.of(MathSettings()))
+        except ValueError:  # not installed
+            return cls(settings)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", "no_answer", "decided_by_exact", "decided_by_math", "decided_by_judge")
+
+    def present(self, sample: Sample) -> Presented:
+        """As other scorers do: a target is a text or a list of texts."""
+        if sample.target is None:
+            raise ValueError("the sample has no target to compare the reply with")
+        return super(EquivalenceScorer, self).present(sample)
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        """An empty reply is wrong. Unscored where the judge has to decide and does not."""
+        text = reply(responses)
+        if not text.strip():
+            return _decided(False, None, "exact")
+        if any(normalized(text, _STEPS) == normalized(target, _STEPS) for target in presented.references):
+            return _decided(True, text.strip(), "exact")
+        if self.math is not None and (answer := self._equal_in_value(presented, responses)) is not None:
+            return _decided(True, answer, "math")
+        found = yield from verdict(self.request(presented, text, _TASK, _FORM), _read)
+        if found.value is None:
+            return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
+        shown: JSON = {"value": found.value.is_equivalent, "reasons": found.value.reason, **found.shown}
+        score = _decided(found.value.is_equivalent, text.strip(), "judge")
+        return replace(score, details={**score.details, "verdicts": [shown]})
+
+    def _equal_in_value(self, presented: Presented, responses: Sequence[Response]) -> str | None:
+        """The answer in the reply, where mathematics says that it equals a target's; None where it does not say so."""
+        assert self.math is not None
+        try:
+            score = self.math.score(self.math.present(presented.sample), responses)
+        except ValueError:  # a target without an answer, for it
+            return None
+        return score.answer or "" if score.status == "correct" else None
+
+
+def _read(found: Mapping[str, JSON]) -> _Equivalent:
+    checked_keys(found, tuple(_FORM))
+    one = reason_in(found)
+    if not isinstance(one["equivalent"], bool):
+        raise ValueError("equivalent is neither true nor false")
+    return _Equivalent(one["equivalent"], str(one["reason"]))
+
+
+def _decided(is_right: bool, answer: str | None, by: _By) -> Score:
+    values = {f"decided_by_{name}": float(name == by) for name in ("exact", "math", "judge")}
+    return right_or_wrong(is_right, answer, values=values, details={"decided_by": by})

@@ -1,0 +1,71 @@
+"""What the scorers have in common that ask a judge about a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from pytest_llmeval.scoring.base import AskingScorer, Presented
+from pytest_llmeval.scoring.scorers.judge.prompts import PROMPT_VERSION, judge_prompt, question_of
+from pytest_llmeval.scoring.targets import several_or_one, target_texts
+from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
+from pytest_llmeval.types import JSON, GenerateRequest, Sample
+
+__all__ = ["JudgedScorer", "checked_keys", "reason_in"]
+
+S = TypeVar("S", bound=JudgedSettings)
+
+_MAX_REPLY = 200_000
+"""Characters of a reply that a judge is shown."""
+
+
+class JudgedScorer(AskingScorer[S]):
+    """A scorer that shows a judge the question, the reference answer where there is one, and the reply."""
+
+    @property
+    def version(self) -> int:
+        return PROMPT_VERSION
+
+    def present(self, sample: Sample) -> Presented:
+        """As other scorers do, but that a sample may have no target."""
+        if sample.target is None:
+            return Presented(sample=sample)
+        texts = target_texts(sample)
+        return Presented(sample=sample, references=texts, target=several_or_one(texts))
+
+    def request(
+        self,
+        presented: Presented,
+        reply: str,
+        task: str,
+        form: Mapping[str, JSON],
+        *,
+        number: int = 0,
+        more: Sequence[tuple[str, str]] = (),
+    ) -> GenerateRequest:
+        """The request for the verdict of one asking, the ``number``-th of this sample from 0."""
+        references = [("Reference answer", text) for text in presented.references]
+        parts = [*more, ("Question", question_of(presented)), *references, ("Reply", reply[:_MAX_REPLY])]
+        settings = self.settings
+        return GenerateRequest(
+            judge_prompt(task, form, parts),
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            seed=settings.seed,
+            epoch=number,
+        )
+
+
+def checked_keys(found: Mapping[str, object], expected: Sequence[str]) -> None:
+    """``ValueError`` unless these names are there, and no others."""
+    if missing := [name for name in expected if name not in found]:
+        raise ValueError(f"the verdict lacks {', '.join(missing)}")
+    if others := [name for name in found if name not in expected]:
+        raise ValueError(f"the verdict has {', '.join(others)[:60]}, which was not asked for")
+
+
+def reason_in(found: object) -> Mapping[str, JSON]:
+    """A verdict's entry that has to be a mapping with a reason. ``ValueError`` for anything else."""
+    if not isinstance(found, dict) or not isinstance(found.get("reason"), str):
+        raise ValueError("the verdict has an entry without a reason")
+    return found

@@ -1,0 +1,99 @@
+"""A judge says of each criterion of a rubric how far a reply meets it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.models.base import Asking
+from pytest_llmeval.scoring.base import Better, Presented
+from pytest_llmeval.scoring.scorers.judge.judged_scorer import JudgedScorer, checked_keys, reason_in
+from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.suites.format.score_settings.judged import Criterion, RubricSettings
+from pytest_llmeval.types import JSON, Response, Score
+
+__all__ = ["RubricScorer"]
+
+SHARE = "rubric"
+"""The metric that is the share of a sample's points."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    label: str
+    reason: str
+
+
+class RubricScorer(JudgedScorer[RubricSettings]):
+    """``rubric`` is the share of the weighted points, ``criterion_polite`` that of one criterion.
+
+    A reply is right (``accuracy``) where its share reaches ``pass``.
+    """
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("accuracy", SHARE, *map(_metric, self.settings.criteria))
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        return dict.fromkeys(self.metrics[1:], "higher")
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        """Unscored unless there is a label for each criterion."""
+        criteria = self.settings.criteria
+        task = "\n".join(
+            [
+                "You say of a reply to a question how far it meets some criteria. For each criterion give your reason "
+                "in a sentence or two, and then one of its labels.",
+                *(f"- {name} ({' or '.join(one.labels)}): {one.text}" for name, one in criteria.items()),
+            ]
+        )
+        form: dict[str, JSON] = {name: {"reason": "…", "label": one.labels[-1]} for name, one in criteria.items()}
+        found = yield from verdict(self.request(presented, reply(responses), task, form), self._read)
+        if found.value is None:
+            return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
+        shown: JSON = {
+            "value": {name: one.label for name, one in found.value.items()},
+            "reasons": {name: one.reason for name, one in found.value.items()},
+            **found.shown,
+        }
+        points = {name: _points(criteria[name], one.label) for name, one in found.value.items()}
+        weights = {name: one.weight for name, one in criteria.items()}
+        share = math.fsum(points[name] * weights[name] for name in criteria) / math.fsum(weights.values())
+        is_right = share >= self.settings.pass_ - _ROUNDING
+        return Score(
+            status="correct" if is_right else "wrong",
+            answer=", ".join(f"{name}: {one.label}" for name, one in found.value.items()),
+            values={
+                "accuracy": float(is_right),
+                SHARE: share,
+                **{_metric(name): value for name, value in points.items()},
+            },
+            details={"verdicts": [shown]},
+        )
+
+    def _read(self, found: Mapping[str, JSON]) -> dict[str, _Label]:
+        criteria = self.settings.criteria
+        checked_keys(found, list(criteria))
+        return {name: _read_label(name, criterion, found[name]) for name, criterion in criteria.items()}
+
+
+def _read_label(name: str, criterion: Criterion, entry: JSON) -> _Label:
+    one = reason_in(entry)
+    checked_keys(one, ("reason", "label"))
+    label = one["label"]
+    if not isinstance(label, str) or label not in criterion.labels:
+        raise ValueError(f"the label of {name} is {quote(label)}, expected {' or '.join(criterion.labels)}")
+    return _Label(label, str(one["reason"]))
+
+
+def _points(criterion: Criterion, label: str) -> float:
+    return criterion.labels.index(label) / (len(criterion.labels) - 1)
+
+
+def _metric(criterion: str) -> str:
+    return f"criterion_{criterion}"

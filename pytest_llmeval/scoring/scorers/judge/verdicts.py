@@ -1,0 +1,120 @@
+"""Verdicts of a judge: asked for as JSON, read strictly, and asked for again where they cannot be read.
+
+A verdict that did not come is never a number: the sample is unscored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeAlias, TypeVar
+
+import regex
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.base import Failed
+from pytest_llmeval.text.escaping import first_line
+from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, Response, Score
+
+__all__ = ["NUM_TRIES", "AskingVerdict", "Verdict", "json_object", "no_verdict", "verdict"]
+
+T = TypeVar("T")
+
+NUM_TRIES = 3
+"""How often a verdict is asked for that cannot be read."""
+_MAX_CHARACTERS = 100_000
+"""Of a verdict that is read at all."""
+_DRAWN_AT = 0.7
+"""The temperature of the later tries, if the first one's is lower: the likeliest reply would be the same again."""
+_FENCED = regex.compile(r"```(?:json)?[ \t]*\n(.*)\n```", regex.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Generic[T]):
+    """What a judge said. ``value`` is None where it could not be read, and ``problem`` says why.
+
+    ``replies`` are all tries; the last one counts.
+    """
+
+    value: T | None
+    problem: str | None
+    replies: tuple[GenerateResponse, ...]
+
+    @property
+    def shown(self) -> dict[str, JSON]:
+        """What a report says of it beside what it means: its text, and what it took of all tries together."""
+        return {
+            "raw": self.replies[-1].text if self.replies else None,
+            "num_prompt_tokens": sum(one.num_prompt_tokens for one in self.replies),
+            "num_tokens": sum(one.num_tokens for one in self.replies),
+            "seconds": math.fsum(one.seconds for one in self.replies),
+            "tries": len(self.replies),
+        }
+
+
+AskingVerdict: TypeAlias = Generator[Ask, Sequence[Response | Failed], Verdict[T]]
+
+
+def verdict(request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T]) -> AskingVerdict[T]:
+    """Ask a judge, and twice more with other seeds where ``read`` raises ``ValueError`` for what it says.
+
+    A request that fails is not tried again: its model has done that where it helps.
+    """
+    replies: list[GenerateResponse] = []
+    problem = ""
+    for number in range(NUM_TRIES):
+        (response,) = yield Ask("judge", (_again(request, number),))
+        if isinstance(response, RequestError):
+            problem = first_line(str(response))
+            break
+        if not isinstance(response, GenerateResponse):
+            problem = f"found a {type(response).__name__}, expected a reply"
+            break
+        replies.append(response)
+        try:
+            return Verdict(value=read(json_object(response.text)), problem=None, replies=tuple(replies))
+        except ValueError as error:
+            problem = str(error)
+    return Verdict(value=None, problem=problem, replies=tuple(replies))
+
+
+def _again(request: GenerateRequest, number: int) -> GenerateRequest:
+    if number == 0:
+        return request
+    return replace(request, temperature=max(request.temperature, _DRAWN_AT), seed=request.seed + number)
+
+
+def json_object(text: str) -> dict[str, JSON]:
+    """The JSON object that a reply is, bare or in one fence: the whole of it, for prose around it may say otherwise.
+
+    ``ValueError`` for anything else, for a name that stands twice, and for what is no JSON (NaN).
+    """
+    text = text.strip()
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(f"the verdict has {len(text):,} characters, expected at most {_MAX_CHARACTERS:,}")
+    fenced = _FENCED.fullmatch(text)
+    try:
+        found = json.loads(text if fenced is None else fenced[1], object_pairs_hook=_once, parse_constant=_refused)
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("the verdict is not one JSON object") from None
+    if not isinstance(found, dict):
+        raise ValueError("the verdict is not a JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("the verdict has a name twice")
+    return found
+
+
+def _refused(constant: str) -> JSON:
+    raise ValueError(f"the verdict holds {constant}, which is no JSON")
+
+
+def no_verdict(problem: str | None, details: Mapping[str, JSON]) -> Score:
+    """The score of a sample on which there is no verdict."""
+    return Score(status="unscored", reason=f"no verdict: {problem}", details=details)

@@ -1,0 +1,156 @@
+"""Settings of the scorers that ask a judge, a second model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, each_once, refuse_here
+from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+
+__all__ = ["ASPECTS", "AspectsSettings", "Criterion", "EquivalenceSettings", "JudgedSettings", "RubricSettings"]
+
+ASPECTS: Mapping[str, str] = {
+    "accuracy": "What the reply says is true, and agrees with the reference answer where there is one.",
+    "completeness": "The reply answers all of the question, and leaves out nothing that matters.",
+    "clarity": "The reply is easy to understand, well ordered, and says nothing twice.",
+}
+"""The aspects that need no description in a suite."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_NAMES_IN_SCHEMA: dict[str, Any] = {"minProperties": 1, "propertyNames": {"pattern": f"^{_NAME.pattern}$"}}
+
+
+def _check_names(what: str, names: Mapping[str, object]) -> None:
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            message = f"found the name {quoted(name)}, expected a letter and then letters, digits and '_'"
+            raise refuse_here(message, name)
+    if not names:
+        raise refuse_here(f"found none, expected one {what} or more")
+
+
+class JudgedSettings(ScorerSettings):
+    """What the scorers share that ask a judge."""
+
+    kind: str
+    max_tokens: int = Field(1024, ge=1, description="Tokens that a verdict may have, its reasons included.")
+    temperature: float = Field(
+        0.0, ge=0, le=10, description="Of the judge: 0 takes the likeliest verdict, more draws one."
+    )
+    seed: int = Field(0, ge=0, description="Of what is drawn.")
+
+
+def _aspects(value: object) -> object:
+    """``[accuracy, clarity]`` as a mapping, each with its own description."""
+    if isinstance(value, list):
+        names = each_once("aspect")(tuple(value))
+        for place, name in enumerate(names):
+            if not isinstance(name, str) or name not in ASPECTS:
+                advice = f"{expected_one_of(str(name), ASPECTS)}; describe one of your own: {{{name}: …}}"
+                raise refuse_here(f"there is no aspect {quoted(str(name))}{advice}", place)
+        return {name: ASPECTS[name] for name in names}
+    return value
+
+
+class AspectsSettings(JudgedSettings):
+    """A judge rates the reply on aspects, each with a whole number."""
+
+    kind: Literal["aspects"] = "aspects"
+    scorer = "scorers.judge.aspects:AspectsScorer"
+    aspects: Annotated[dict[str, str], BeforeValidator(_aspects)] = Field(
+        default_factory=lambda: dict(ASPECTS),
+        json_schema_extra=_NAMES_IN_SCHEMA,
+        description="What is rated: names of accuracy, completeness and clarity in a list, or names with descriptions.",
+    )
+    scale: Annotated[tuple[int, int], FROM_LIST] = Field((1, 5), description="The lowest and the highest rating.")
+    n_iter: int = Field(
+        3, ge=1, le=100, description="How often the judge is asked, each time with a seed of its own; the mean counts."
+    )
+    temperature: float = Field(
+        0.7, ge=0, le=10, description="Of the judge: 0 takes the likeliest verdict, which is the same each time."
+    )
+    domain: str | None = Field(None, description="The field that the question is from, told to the judge.")
+
+    @field_validator("aspects")
+    @classmethod
+    def _named(cls, aspects: dict[str, str]) -> dict[str, str]:
+        _check_names("aspect", aspects)
+        return aspects
+
+    @field_validator("scale")
+    @classmethod
+    def _rising(cls, scale: tuple[int, int]) -> tuple[int, int]:
+        if not scale[0] < scale[1]:
+            raise refuse_here(f"found {list(scale)}, expected two whole numbers, the lower one first")
+        return scale
+
+
+class Criterion(Spec):
+    """One line of a rubric."""
+
+    text: str = Field(min_length=1, description="What is asked of the reply, in words.")
+    labels: Annotated[tuple[str, ...], FROM_LIST] = Field(
+        ("fail", "pass"),
+        json_schema_extra={"minItems": 2, "uniqueItems": True},
+        description="What the judge can say, from the worst, which is worth 0, to the best, which is worth 1.",
+    )
+    weight: float = Field(1.0, gt=0, description="How much it counts.")
+
+    @field_validator("labels")
+    @classmethod
+    def _two(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        each_once("label")(labels)
+        if len(labels) < 2:
+            raise refuse_here(f"found {list(labels)}, expected two labels or more")
+        return labels
+
+
+def _criterion(value: object) -> object:
+    """A text alone is a criterion that is met or not."""
+    if isinstance(value, str):
+        return {"text": value}
+    if isinstance(value, dict | Criterion):
+        return value
+    raise refuse_here(f"found {describe(value)}, expected a text, or a mapping with text, labels and weight")
+
+
+OneCriterion: TypeAlias = Annotated[Criterion, BeforeValidator(_criterion)]
+
+
+class RubricSettings(JudgedSettings):
+    """A judge says of each criterion how far the reply meets it."""
+
+    kind: Literal["rubric"] = "rubric"
+    scorer = "scorers.judge.rubric:RubricScorer"
+    criteria: dict[str, OneCriterion] = Field(
+        json_schema_extra=_NAMES_IN_SCHEMA,
+        description="The criteria by name: a text, which is met (pass) or not (fail), or text with labels and weight.",
+    )
+    pass_: float = Field(
+        1.0,
+        alias="pass",
+        gt=0,
+        le=1,
+        description="The share of the weighted points from which on the reply is right.",
+    )
+
+    @field_validator("criteria")
+    @classmethod
+    def _named(cls, criteria: dict[str, Criterion]) -> dict[str, Criterion]:
+        _check_names("criterion", criteria)
+        return criteria
+
+
+class EquivalenceSettings(JudgedSettings):
+    """The reply means the same as a target: as text, as mathematics, else by the verdict of a judge."""
+
+    kind: Literal["equivalence"] = "equivalence"
+    scorer = "scorers.judge.equivalence:EquivalenceScorer"
+    math: bool = Field(
+        True, description="Compare the final answers with Math-Verify first, where it is installed and reads them."
+    )
