@@ -87,7 +87,8 @@ class GenerateRequest:
     ``temperature`` 0 is greedy decoding; above 0 tokens are sampled with ``seed``, so that the same request gives the
     same text; ``top_p`` keeps the likeliest tokens whose probabilities reach that sum, and leaves out the others.
     Requests that differ in ``epoch`` alone are askings of one question: each draws tokens of its own. Generation ends
-    at the end-of-text token, before the first string of ``stop``, or after ``max_tokens`` tokens.
+    at the end-of-text token, before the first string of ``stop``, or after ``max_tokens`` tokens. ``json_schema`` is
+    the schema, as text, that the reply is wanted to follow: a model that cannot be held to one leaves it aside.
     """
 
     prompt: Prompt
@@ -97,6 +98,7 @@ class GenerateRequest:
     seed: int = 0
     top_p: float = 1.0
     epoch: int = 0
+    json_schema: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from pytest_llmeval.suites.loading.mapping import unusable_character
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.suites.templates.templates import TemplateError
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, GenerateResponse, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import JSON, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
 
 __all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_output"]
 
@@ -321,6 +321,8 @@ def _sample_fingerprint(scorer: str, question: Question) -> str:
     asked = []
     for request in question.requests:
         prompt, *others = _VALUES_OF[type(request)](request)
+        if isinstance(request, GenerateRequest) and not request.json_schema:
+            others.pop()  # as it was before there was such a field
         asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
     judged = _judged(presented)
     if presented.parts:

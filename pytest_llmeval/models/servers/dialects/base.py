@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Dialect",
     "Found",
+    "JSONWay",
     "NextLogprobs",
     "ReasoningOnlyError",
     "Sampled",
@@ -157,11 +158,16 @@ class Written:
         )
 
 
+JSONWay: TypeAlias = Literal["json_schema", "json_object", "text"]
+"""How a server is held to JSON, the strictest way first: by the schema, to any object, by the prompt alone."""
+
+
 class Dialect(ABC):
     """One server's way of being asked. An object belongs to one server, whose model it has chosen in ``identify``.
 
     A setting that the server's API refuses by name is left out from then on and kept in ``left_out``.
-    ``forces_tokens``: the self-test has found that ``score_forced`` gives the numbers of ``score``.
+    ``forces_tokens``: the self-test has found that ``score_forced`` gives the numbers of ``score``. ``json_way`` is how
+    the server is asked for a reply that follows a JSON schema.
     """
 
     name: ClassVar[str]
@@ -185,6 +191,8 @@ class Dialect(ABC):
         self.max_tokens_field = max_tokens_field or "max_tokens"
         self.left_out: dict[str, str] = {}
         self.sends_stop_to_chats = True
+        self.json_way: JSONWay = "text" if "response_format" in self.extra_body else "json_schema"
+        self.is_json_way_known = False
         self.forces_tokens = False
         self.max_length: int | None = None
         self.tries: int | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialects.base import (
     Dialect,
     Found,
+    JSONWay,
     ReasoningOnlyError,
     Sampled,
     Written,
@@ -94,7 +97,10 @@ class CompletionsDialect(Dialect):
         fields = {"messages": as_messages(request.prompt), **self.settings(request), **self.chat_fields(request)}
         if not self.sends_stop_to_chats:
             fields.pop("stop", None)
-        reply, seconds = await self.post(client, "/chat/completions", fields)
+        if request.json_schema:
+            reply, seconds = await self._post_formatted(client, fields, request.json_schema)
+        else:
+            reply, seconds = await self.post(client, "/chat/completions", fields)
         choice = only_choice(reply)
         message = choice.get("message")
         if not isinstance(message, dict):
@@ -109,6 +115,28 @@ class CompletionsDialect(Dialect):
         if is_empty and (reasoning or has_reasoned(reply)):
             raise ReasoningOnlyError(request.max_tokens)
         return self.written(reply, choice, text_of(message, "content"), seconds, reasoning)
+
+    async def _post_formatted(
+        self, client: Client, fields: Mapping[str, JSON], schema: str
+    ) -> tuple[dict[str, Any], float]:
+        """The reply to a chat that is to follow a JSON schema, in the strictest way that the server takes.
+
+        Which one that is, the first reply decides. Raises ``RequestError``.
+        """
+        while True:
+            way = self.json_way
+            wanted = {} if way == "text" else {"response_format": _response_format(way, schema)}
+            try:
+                reply = await self.post(client, "/chat/completions", {**fields, **wanted})
+            except RequestRefused as error:
+                is_about_format = any(word in str(error).lower() for word in _FORMAT_WORDS)
+                if self.is_json_way_known or way == "text" or error.may_pass or not is_about_format:
+                    raise
+                if self.json_way == way:  # another request may have found out meanwhile
+                    self.json_way = _WEAKER[way]
+            else:
+                self.is_json_way_known = True
+                return reply
 
     async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
         fields: dict[str, JSON] = {
@@ -144,6 +172,17 @@ class CompletionsDialect(Dialect):
             seconds=seconds,
             reasoning=reasoning,
         )
+
+
+_WEAKER: Mapping[JSONWay, JSONWay] = {"json_schema": "json_object", "json_object": "text"}
+_FORMAT_WORDS = ("response_format", "json_schema", "json_object", "json schema", "grammar", "guided", "structured")
+
+
+def _response_format(way: JSONWay, schema: str) -> JSON:
+    """OpenAI's ``response_format``."""
+    if way == "json_object":
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": json.loads(schema)}}
 
 
 async def listed_models(client: Client, wanted: str | None) -> list[dict[str, Any]]:

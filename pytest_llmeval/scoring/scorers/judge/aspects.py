@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
-from pytest_llmeval.scoring.scorers.judge.judged_scorer import JudgedScorer, checked_keys, reason_in
+from pytest_llmeval.scoring.scorers.judge.judged_scorer import (
+    REASON,
+    JudgedScorer,
+    checked_keys,
+    object_schema,
+    reason_in,
+)
 from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.suites.format.score_settings.judged import AspectsSettings
@@ -52,7 +58,11 @@ class AspectsScorer(JudgedScorer[AspectsSettings]):
             ]
         )
         form: dict[str, JSON] = {name: {"reason": "…", "score": high} for name in settings.aspects}
-        requests = [self.request(presented, text, task, form, number=number) for number in range(settings.n_iter)]
+        rating = object_schema({**REASON, "score": {"type": "integer", "minimum": low, "maximum": high}})
+        schema = object_schema(dict.fromkeys(settings.aspects, rating))
+        requests = [
+            self.request(presented, text, task, form, schema, number=number) for number in range(settings.n_iter)
+        ]
         found = yield from side_by_side([verdict(request, self._read) for request in requests])
         shown: list[JSON] = [
             {**_shown(one.value), **one.shown, **({} if one.problem is None else {"problem": one.problem})}

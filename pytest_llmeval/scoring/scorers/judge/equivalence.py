@@ -9,7 +9,13 @@ from typing import Literal, Self, TypeAlias
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.mathematics.scorer import MathScorer
-from pytest_llmeval.scoring.scorers.judge.judged_scorer import JudgedScorer, checked_keys, reason_in
+from pytest_llmeval.scoring.scorers.judge.judged_scorer import (
+    REASON,
+    JudgedScorer,
+    checked_keys,
+    object_schema,
+    reason_in,
+)
 from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.replies.exact import normalized
 from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
@@ -28,6 +34,7 @@ _TASK = (
     "several reference answers, one of them is enough. First give your reason in a sentence or two."
 )
 _FORM: dict[str, JSON] = {"reason": "…", "equivalent": True}
+_SCHEMA = object_schema({**REASON, "equivalent": {"type": "boolean"}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
             return _decided(True, text.strip(), "exact")
         if self.math is not None and (answer := self._equal_in_value(presented, responses)) is not None:
             return _decided(True, answer, "math")
-        found = yield from verdict(self.request(presented, text, _TASK, _FORM), _read)
+        found = yield from verdict(self.request(presented, text, _TASK, _FORM, _SCHEMA), _read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
         shown: JSON = {"value": found.value.is_equivalent, "reasons": found.value.reason, **found.shown}

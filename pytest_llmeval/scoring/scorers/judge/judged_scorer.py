@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -11,10 +12,12 @@ from pytest_llmeval.scoring.targets import several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
 from pytest_llmeval.types import JSON, GenerateRequest, Sample
 
-__all__ = ["JudgedScorer", "checked_keys", "reason_in"]
+__all__ = ["REASON", "JudgedScorer", "checked_keys", "object_schema", "reason_in"]
 
 S = TypeVar("S", bound=JudgedSettings)
 
+REASON: Mapping[str, JSON] = {"reason": {"type": "string"}}
+"""The property that stands first in each entry of a verdict: a judge that has given its reason judges by it."""
 _MAX_REPLY = 200_000
 """Characters of a reply that a judge is shown."""
 
@@ -39,11 +42,15 @@ class JudgedScorer(AskingScorer[S]):
         reply: str,
         task: str,
         form: Mapping[str, JSON],
+        schema: Mapping[str, JSON],
         *,
         number: int = 0,
         more: Sequence[tuple[str, str]] = (),
     ) -> GenerateRequest:
-        """The request for the verdict of one asking, the ``number``-th of this sample from 0."""
+        """The request for the verdict of one asking, the ``number``-th of this sample from 0.
+
+        ``form`` is an example of the JSON that is wanted, ``schema`` what it has to follow.
+        """
         references = [("Reference answer", text) for text in presented.references]
         parts = [*more, ("Question", question_of(presented)), *references, ("Reply", reply[:_MAX_REPLY])]
         settings = self.settings
@@ -53,7 +60,18 @@ class JudgedScorer(AskingScorer[S]):
             temperature=settings.temperature,
             seed=settings.seed,
             epoch=number,
+            json_schema=json.dumps(schema),
         )
+
+
+def object_schema(properties: Mapping[str, JSON]) -> dict[str, JSON]:
+    """JSON Schema of an object with these properties, all of them and no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def checked_keys(found: Mapping[str, object], expected: Sequence[str]) -> None:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented
-from pytest_llmeval.scoring.scorers.judge.judged_scorer import JudgedScorer, checked_keys, reason_in
+from pytest_llmeval.scoring.scorers.judge.judged_scorer import (
+    REASON,
+    JudgedScorer,
+    checked_keys,
+    object_schema,
+    reason_in,
+)
 from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.scoring.targets import quote
@@ -53,7 +59,13 @@ class RubricScorer(JudgedScorer[RubricSettings]):
             ]
         )
         form: dict[str, JSON] = {name: {"reason": "…", "label": one.labels[-1]} for name, one in criteria.items()}
-        found = yield from verdict(self.request(presented, reply(responses), task, form), self._read)
+        schema = object_schema(
+            {
+                name: object_schema({**REASON, "label": {"type": "string", "enum": list(one.labels)}})
+                for name, one in criteria.items()
+            }
+        )
+        found = yield from verdict(self.request(presented, reply(responses), task, form, schema), self._read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
         shown: JSON = {
