@@ -12,12 +12,41 @@ from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
+from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
 from pytest_llmeval.models.base import Asking, Failed, answers_in_background
-from pytest_llmeval.types import Ask, Response, Role, Score
+from pytest_llmeval.types import Ask, GenerateResponse, Response, Role, Score
 
-__all__ = ["Judging"]
+__all__ = ["JudgeUse", "Judging"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeUse:
+    """Requests that were answered, the tokens that were read and written for them, and the models' time (s)."""
+
+    num_requests: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: JudgeUse) -> JudgeUse:
+        return JudgeUse(
+            num_requests=self.num_requests + other.num_requests,
+            num_tokens=self.num_tokens + other.num_tokens,
+            seconds=self.seconds + other.seconds,
+        )
+
+
+def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
+    responses = [answer for answer in answers if not isinstance(answer, RequestError)]
+    read = sum(
+        one.num_prompt_tokens if isinstance(one, GenerateResponse) else one.num_context_tokens for one in responses
+    )
+    return JudgeUse(
+        num_requests=len(responses),
+        num_tokens=read + sum(one.num_tokens for one in responses),
+        seconds=math.fsum(one.seconds for one in responses),
+    )
 
 
 @dataclass(slots=True)
@@ -41,6 +70,7 @@ class Judging:
         self._open: dict[Hashable, _Open] = {}
         self._done: dict[Hashable, Score | BaseException] = {}
         self._took_s: dict[Hashable, float] = {}
+        self._uses: dict[Hashable, JudgeUse] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._open or key in self._done
@@ -70,6 +100,10 @@ class Judging:
         if isinstance(score, BaseException):
             raise score
         return score
+
+    def take_use(self, key: Hashable) -> JudgeUse:
+        """What a sample's judgement has taken of the models, once it is done."""
+        return self._uses.pop(key, JudgeUse())
 
     def close(self) -> None:
         """Give up what is not done."""
@@ -141,8 +175,9 @@ class Judging:
         """Send a judgement its answers, and take what it asks next, or its score."""
         one = self._open[key]
         one.futures = []
-        times = [answer.seconds for answer in answers or () if not isinstance(answer, Exception)]
-        self._took_s[key] = self._took_s.get(key, 0.0) + math.fsum(times)
+        use = _use_of(answers or ())
+        self._uses[key] = self._uses.get(key, JudgeUse()) + use
+        self._took_s[key] = self._took_s.get(key, 0.0) + use.seconds
         try:
             one.asked = next(one.asking) if answers is None else one.asking.send(answers)
         except StopIteration as stop:

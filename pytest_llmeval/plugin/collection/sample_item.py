@@ -318,7 +318,19 @@ class SampleItem(pytest.Function):
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
             asked_at=_asked_at(responses),
+            **self._judge_use(),
         )
+
+    def _judge_use(self) -> dict[str, Any]:
+        """What a record says of the judge's share."""
+        if not self.file.evaluation.scorer.roles or judging_key not in self.config.stash:
+            return {}
+        use = self.config.stash[judging_key].take_use(self.key)
+        return {
+            "num_judge_requests": use.num_requests,
+            "num_judge_tokens": use.num_tokens,
+            "judge_seconds": use.seconds,
+        }
 
     def unscored(self, reason: str, model: object = None) -> Record:
         """The record of this sample when there is no score."""

@@ -32,6 +32,8 @@ class Record:
     the sample shares with others (a passage), None where samples are independent of each other. ``not_measurable``
     gives the reason for each metric that has no meaning for the sample, as ``Score`` does. ``asked_at``, of a session
     with a store: when the last of its replies was asked for, ISO 8601 in UTC; of one that is reused, long ago.
+    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are what a judge took: they are
+    in none of the other numbers.
     """
 
     suite: str
@@ -61,6 +63,9 @@ class Record:
     cluster: str | None = None
     not_measurable: Mapping[str, str] = field(default_factory=dict)
     asked_at: str | None = None
+    num_judge_requests: int = 0
+    num_judge_tokens: int = 0
+    judge_seconds: float = 0.0
 
     @property
     def score(self) -> Score:

@@ -153,6 +153,12 @@ def _suite(suite: SuiteReport, records: Sequence[Record], report: Report, recoun
         raise _Misfit(f"{described_group(group_of_suite(suite, compared_models(report)))}: {error}") from None
 
 
+_SUMS = (
+    *("num_prompt_tokens", "num_tokens", "seconds"),
+    *("num_judge_requests", "num_judge_tokens", "judge_seconds"),
+)
+
+
 def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report) -> None:
     summary, info = suite.summary, suite.info
     is_short = report.stopped is None and len(records) < summary.num_expected
@@ -172,7 +178,7 @@ def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report)
     models = {record.model for record in records if record.model is not None}
     if not models <= set(suite.models):
         raise _Misfit(f"its models are {_listed(suite.models)}, and those of its records {_listed(models)}")
-    for name in ("num_prompt_tokens", "num_tokens", "seconds"):
+    for name in _SUMS:
         value, found = getattr(suite, name), math.fsum(getattr(record, name) for record in records)
         if not _same(value, found):
             _differ(name, value, found)

@@ -89,6 +89,9 @@ class SuiteReport:
     num_prompt_tokens: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
+    num_judge_requests: int = 0
+    num_judge_tokens: int = 0
+    judge_seconds: float = 0.0
     engine: EngineUse | None = None
     reliability: tuple[ReliabilityBin, ...] | None = None
     latency: Percentiles | None = None

@@ -10,6 +10,7 @@ from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.model_names import short_names
+from pytest_llmeval.text.quantities import time_text
 
 __all__ = [
     "category_section",
@@ -78,6 +79,8 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
     for name, reasons in summary.not_measurable.items():
         shown = name.removesuffix(WILDCARD).removesuffix(".")  # all metrics, of the suite or of one of several scorers
         yield f"{shown} not measurable {sum(reasons.values())} ({reasons_text(reasons)})".lstrip()
+    if suite.num_judge_requests:
+        yield judged_text(suite)
     if suite.info.interval is not None:
         yield f"intervals by {suite.info.interval}"
     missing: dict[str, list[str]] = {}
@@ -86,6 +89,13 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
             missing.setdefault(why, []).append(name)
     for why, names in missing.items():
         yield f"no interval for {', '.join(names)} ({why})"
+
+
+def judged_text(suite: SuiteReport) -> str:
+    """Who judged a suite's replies, and what that took."""
+    count, tokens = suite.num_judge_requests, suite.num_judge_tokens
+    used = [f"{count:,} request{'' if count == 1 else 's'}", *([f"{tokens:,} tokens"] if tokens else [])]
+    return f"judged by {'; '.join(suite.info.judged_by)}: {', '.join(used)}, {time_text(suite.judge_seconds)}"
 
 
 def reasons_text(reasons: Mapping[str, int]) -> str:
