@@ -149,12 +149,13 @@ class SuiteNode(PlainFailures):
         if judge is self._judge:
             return
         self._judge, found = judge, identify(judge)
-        named = found.fingerprint[:12] if found.fingerprint else "weights unknown"
-        text = f"{redact(found.name)} ({', '.join(filter(None, (found.backend, found.revision, found.dtype, named)))})"
-        judged_by = (text, *self.evaluation.judged_by)
         model = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
-        digest = hashlib.sha256(json.dumps([model, *self.evaluation.judged_by]).encode()).hexdigest()
-        self.info = replace(self.info, judge=digest, judged_by=judged_by)
+        digest = hashlib.sha256(json.dumps(model).encode()).hexdigest()
+        known = (found.backend, found.revision, found.dtype, digest[:8])
+        text = f"{redact(found.name)} ({', '.join(part for part in known if part is not None)})"
+        others = self.evaluation.judged_by
+        whole = hashlib.sha256(json.dumps([digest, *others]).encode()).hexdigest()
+        self.info = replace(self.info, judge=whole, judged_by=(text, *others))
 
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
         """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""

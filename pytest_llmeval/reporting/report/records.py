@@ -32,8 +32,8 @@ class Record:
     the sample shares with others (a passage), None where samples are independent of each other. ``not_measurable``
     gives the reason for each metric that has no meaning for the sample, as ``Score`` does. ``asked_at``, of a session
     with a store: when the last of its replies was asked for, ISO 8601 in UTC; of one that is reused, long ago.
-    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are what a judge took: they are
-    in none of the other numbers.
+    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are what a judge took, and in
+    none of the other numbers.
     """
 
     suite: str

@@ -61,7 +61,7 @@ class AspectsSettings(JudgedSettings):
     """A judge rates the reply on aspects, each with a whole number."""
 
     kind: Literal["aspects"] = "aspects"
-    scorer = "scorers.judge.aspects:AspectsScorer"
+    scorer = "judge.aspects:AspectsScorer"
     aspects: Annotated[dict[str, str], BeforeValidator(_aspects)] = Field(
         default_factory=lambda: dict(ASPECTS),
         json_schema_extra=_NAMES_IN_SCHEMA,
@@ -126,7 +126,7 @@ class RubricSettings(JudgedSettings):
     """A judge says of each criterion how far the reply meets it."""
 
     kind: Literal["rubric"] = "rubric"
-    scorer = "scorers.judge.rubric:RubricScorer"
+    scorer = "judge.rubric:RubricScorer"
     criteria: dict[str, OneCriterion] = Field(
         json_schema_extra=_NAMES_IN_SCHEMA,
         description="The criteria by name: a text, which is met (pass) or not (fail), or text with labels and weight.",
@@ -150,7 +150,7 @@ class EquivalenceSettings(JudgedSettings):
     """The reply means the same as a target: as text, as mathematics, else by the verdict of a judge."""
 
     kind: Literal["equivalence"] = "equivalence"
-    scorer = "scorers.judge.equivalence:EquivalenceScorer"
+    scorer = "judge.equivalence:EquivalenceScorer"
     math: bool = Field(
         True, description="Compare the final answers with Math-Verify first, where it is installed and reads them."
     )

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented
-from pytest_llmeval.scoring.scorers.judge.judged_scorer import (
+from pytest_llmeval.scoring.judge.judged_scorer import (
     REASON,
     JudgedScorer,
     checked_keys,
     object_schema,
     reason_in,
 )
-from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.score_settings.judged import Criterion, RubricSettings

@@ -8,15 +8,15 @@ from typing import Literal, Self, TypeAlias
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.mathematics.scorer import MathScorer
-from pytest_llmeval.scoring.scorers.judge.judged_scorer import (
+from pytest_llmeval.scoring.judge.judged_scorer import (
     REASON,
     JudgedScorer,
     checked_keys,
     object_schema,
     reason_in,
 )
-from pytest_llmeval.scoring.scorers.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.mathematics.scorer import MathScorer
 from pytest_llmeval.scoring.scorers.replies.exact import normalized
 from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
 from pytest_llmeval.suites.format.score_settings.judged import EquivalenceSettings

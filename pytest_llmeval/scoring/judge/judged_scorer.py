@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from pytest_llmeval.scoring.base import AskingScorer, Presented
-from pytest_llmeval.scoring.scorers.judge.prompts import PROMPT_VERSION, judge_prompt, question_of
+from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION, judge_prompt, question_of
 from pytest_llmeval.scoring.targets import several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
 from pytest_llmeval.types import JSON, GenerateRequest, Sample
