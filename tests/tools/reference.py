@@ -28,6 +28,7 @@ from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.score_settings import SCORERS, PartSettings
+from pytest_llmeval.suites.format.score_settings.judged import Criterion
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 
@@ -60,7 +61,7 @@ _TYPES: Mapping[str, str] = {
 }
 """Types that the schema says at length."""
 
-_METRIC_FAMILIES = ("bleu_4", "sentence_bleu_4", "rouge_2", "pass@4", "pass^4")
+_METRIC_FAMILIES = ("bleu_4", "sentence_bleu_4", "rouge_2", "aspect_clarity", "criterion_polite", "pass@4", "pass^4")
 """An example of each family of metrics with a number in their names."""
 
 _KINDS = {
@@ -124,6 +125,9 @@ def _scorers() -> Iterator[str]:
         if name == "several":
             yield from ("", "Each of `scorers`:")
             yield from settings_table(PartSettings)
+        if name == "rubric":
+            yield from ("", "Each of `criteria`; a text alone is its `text`:")
+            yield from settings_table(Criterion)
 
 
 def _filters() -> Iterator[str]:
@@ -248,7 +252,7 @@ def _metrics() -> Iterator[str]:
     rows = [(f"`{one.name}`", _KINDS[one.kind], _better(one), _range(one), _text(one.description)) for one in known]
     yield from _table(("metric", "kind", "better", "from, to", "meaning"), rows)
     yield ""
-    yield f"{', '.join(f'`{name}`' for name in _METRIC_FAMILIES)} stand for these names with other numbers."
+    yield f"{', '.join(f'`{name}`' for name in _METRIC_FAMILIES)} stand for these names with other numbers or words."
 
 
 def _better(metric: MetricDefinition) -> str:

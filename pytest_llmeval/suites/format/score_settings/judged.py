@@ -45,6 +45,10 @@ class JudgedSettings(ScorerSettings):
     seed: int = Field(0, ge=0, description="Of what is drawn.")
 
 
+_Known: TypeAlias = Literal["accuracy", "completeness", "clarity"]
+_Described: TypeAlias = Annotated[dict[str, str], Field(json_schema_extra=_NAMES_IN_SCHEMA)]
+
+
 def _aspects(value: object) -> object:
     """``[accuracy, clarity]`` as a mapping, each with its own description."""
     if isinstance(value, list):
@@ -62,10 +66,11 @@ class AspectsSettings(JudgedSettings):
 
     kind: Literal["aspects"] = "aspects"
     scorer = "judge.aspects:AspectsScorer"
-    aspects: Annotated[dict[str, str], BeforeValidator(_aspects)] = Field(
-        default_factory=lambda: dict(ASPECTS),
-        json_schema_extra=_NAMES_IN_SCHEMA,
-        description="What is rated: names of accuracy, completeness and clarity in a list, or names with descriptions.",
+    aspects: Annotated[dict[str, str], BeforeValidator(_aspects, json_schema_input_type=list[_Known] | _Described)] = (
+        Field(
+            default_factory=lambda: dict(ASPECTS),
+            description="What is rated: a list of accuracy, completeness and clarity, or names with descriptions.",
+        )
     )
     scale: Annotated[tuple[int, int], FROM_LIST] = Field((1, 5), description="The lowest and the highest rating.")
     n_iter: int = Field(
@@ -119,7 +124,7 @@ def _criterion(value: object) -> object:
     raise refuse_here(f"found {describe(value)}, expected a text, or a mapping with text, labels and weight")
 
 
-OneCriterion: TypeAlias = Annotated[Criterion, BeforeValidator(_criterion)]
+OneCriterion: TypeAlias = Annotated[Criterion, BeforeValidator(_criterion, json_schema_input_type=str | Criterion)]
 
 
 class RubricSettings(JudgedSettings):
