@@ -388,3 +388,65 @@ def test_a_top_logprob_that_is_no_number(value: object) -> None:
     assert is_greedy([-0.5], [{"a": -0.5, "b": -2.0}])
     with pytest.raises(RequestError, match="in a logprob's place"):
         is_greedy([-0.5], [{"a": -0.5, "b": value}])
+
+
+FORMATTED = GenerateRequest(CHAT, json_schema='{"type": "object"}')
+REFUSALS = {
+    "openai": "400: Invalid parameter: 'response_format' of type '{way}' is not supported with this model.",
+    "llama-cpp-python": "422: body.response_format.type: Input should be 'text' or 'json_object', found '{way}'",
+    "vllm": "400: guided decoding is not available for {way}",
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.parametrize(("taken", "num_refused"), [("json_schema", 0), ("json_object", 1), ("text", 2)])
+def test_a_server_is_held_to_json_as_strictly_as_it_takes(name: str, taken: str, num_refused: int) -> None:
+    def answer(body: Mapping[str, Any]) -> Any:
+        way = body.get("response_format", {"type": "text"})["type"]
+        return chat_reply(content="{}") if way == taken else RequestRefused(REFUSALS[name].format(way=way), 400)
+
+    dialect, client = dialect_of(name), FakeClient(answer)
+    for _ in range(2):
+        assert asyncio.run(dialect.generate(cast("Client", client), FORMATTED)).text == "{}"
+    ways = [body.get("response_format", {"type": "text"})["type"] for body in client.bodies]
+    assert ways == [*["json_schema", "json_object"][:num_refused], taken, taken], "found out once"
+    if taken == "json_schema":
+        schema = client.bodies[0]["response_format"]["json_schema"]
+        assert (schema["schema"], schema["strict"]) == ({"type": "object"}, True)
+
+
+def test_requests_whose_schema_is_refused_at_the_same_time_all_go_on() -> None:
+    def answer(body: Mapping[str, Any]) -> Any:
+        way = body.get("response_format", {}).get("type", "text")
+        return RequestRefused("400: response_format", 400) if way == "json_schema" else chat_reply(content="{}")
+
+    client, dialect = FakeClient(answer), dialect_of("openai")
+
+    async def ask_all() -> list[GenerateResponse]:
+        return await asyncio.gather(*(dialect.generate(cast("Client", client), FORMATTED) for _ in range(4)))
+
+    assert [found.text for found in asyncio.run(ask_all())] == ["{}"] * 4
+    assert dialect.json_way == "json_object"
+
+
+def test_an_error_of_a_sample_is_not_taken_for_a_refusal_of_the_schema() -> None:
+    for message in ("400: the prompt has 9 tokens too many", "400: maximum context length exceeded"):
+        with pytest.raises(RequestError, match="400"):
+            generate("openai", RequestRefused(message, 400), FORMATTED)
+    replies = iter([chat_reply(content="{}"), RequestRefused("400: the json_schema is too large", 400)])
+    dialect, client = dialect_of("openai"), FakeClient(lambda body: next(replies))
+    asyncio.run(dialect.generate(cast("Client", client), FORMATTED))
+    with pytest.raises(RequestError, match="too large"):
+        asyncio.run(dialect.generate(cast("Client", client), FORMATTED))
+    assert dialect.json_way == "json_schema"
+
+
+def test_a_response_format_of_the_users_own_stays() -> None:
+    own = {"response_format": {"type": "json_object"}}
+    _, client = generate("openai", chat_reply(content="{}"), FORMATTED, extra_body=own)
+    assert client.bodies[0]["response_format"] == own["response_format"]
+
+
+def test_requests_without_a_schema_have_no_response_format() -> None:
+    _, client = generate("openai", chat_reply(content="{}"), GenerateRequest(CHAT))
+    assert "response_format" not in client.bodies[0]

@@ -129,11 +129,12 @@ class CompletionsDialect(Dialect):
             try:
                 reply = await self.post(client, "/chat/completions", {**fields, **wanted})
             except RequestRefused as error:
+                if self.json_way != way:  # another request has found out meanwhile
+                    continue
                 is_about_format = any(word in str(error).lower() for word in _FORMAT_WORDS)
                 if self.is_json_way_known or way == "text" or error.may_pass or not is_about_format:
                     raise
-                if self.json_way == way:  # another request may have found out meanwhile
-                    self.json_way = _WEAKER[way]
+                self.json_way = _WEAKER[way]
             else:
                 self.is_json_way_known = True
                 return reply
