@@ -61,7 +61,8 @@ class AspectsScorer(JudgedScorer[AspectsSettings]):
         rating = object_schema({**REASON, "score": {"type": "integer", "minimum": low, "maximum": high}})
         schema = object_schema(dict.fromkeys(settings.aspects, rating))
         requests = [
-            self.request(presented, text, task, form, schema, number=number) for number in range(settings.n_iter)
+            self.request(presented, task, form, schema, ("Reply", text), number=number)
+            for number in range(settings.n_iter)
         ]
         found = yield from side_by_side([verdict(request, self._read) for request in requests])
         shown: list[JSON] = [

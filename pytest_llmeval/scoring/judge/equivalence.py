@@ -80,7 +80,7 @@ class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
             return _decided(True, text.strip(), "exact")
         if self.math is not None and (answer := self._equal_in_value(presented, responses)) is not None:
             return _decided(True, answer, "math")
-        found = yield from verdict(self.request(presented, text, _TASK, _FORM, _SCHEMA), _read)
+        found = yield from verdict(self.request(presented, _TASK, _FORM, _SCHEMA, ("Reply", text)), _read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
         shown: JSON = {"value": found.value.is_equivalent, "reasons": found.value.reason, **found.shown}

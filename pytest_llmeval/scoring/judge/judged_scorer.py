@@ -39,23 +39,22 @@ class JudgedScorer(AskingScorer[S]):
     def request(
         self,
         presented: Presented,
-        reply: str,
         task: str,
         form: Mapping[str, JSON],
         schema: Mapping[str, JSON],
-        *,
+        *replies: tuple[str, str],
         number: int = 0,
-        more: Sequence[tuple[str, str]] = (),
     ) -> GenerateRequest:
         """The request for the verdict of one asking, the ``number``-th of this sample from 0.
 
-        ``form`` is an example of the JSON that is wanted, ``schema`` what it has to follow.
+        ``form`` is an example of the JSON that is wanted, ``schema`` what it has to follow; ``replies`` are shown under
+        their titles.
         """
         references = [("Reference answer", text) for text in presented.references]
-        parts = [*more, ("Question", question_of(presented)), *references, ("Reply", reply[:_MAX_REPLY])]
+        shown = [(title, text[:_MAX_REPLY]) for title, text in replies]
         settings = self.settings
         return GenerateRequest(
-            judge_prompt(task, form, parts),
+            judge_prompt(task, form, [("Question", question_of(presented)), *references, *shown]),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             seed=settings.seed,

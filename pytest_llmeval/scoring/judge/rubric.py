@@ -65,7 +65,8 @@ class RubricScorer(JudgedScorer[RubricSettings]):
                 for name, one in criteria.items()
             }
         )
-        found = yield from verdict(self.request(presented, reply(responses), task, form, schema), self._read)
+        request = self.request(presented, task, form, schema, ("Reply", reply(responses)))
+        found = yield from verdict(request, self._read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
         shown: JSON = {

@@ -1,5 +1,6 @@
 """Corpus metrics of classification: the class that was answered against the one that is right, over all samples.
 
+Beside them the agreement of a judge's verdicts in two orders, ``order_kappa``, of ``first_order`` and ``second_order``.
 A sample's ingredients are ``gold`` and ``predicted``, two class numbers; samples without both are left out. The metrics
 are ``mcc``, ``f1_binary``, ``f1_macro``, ``f1_micro`` and ``f1_weighted``.
 """
@@ -15,16 +16,17 @@ from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredi
 __all__ = ["CLASSIFICATION"]
 
 _NEEDS = ("gold", "predicted")
+_ORDERS = ("first_order", "second_order")
 
 
-def _per_class(samples: Sequence[Ingredients]) -> list[list[float]]:
+def _per_class(samples: Sequence[Ingredients], needs: tuple[str, str] = _NEEDS) -> list[list[float]]:
     """For each sample and class, three numbers: answered and right, right, answered; each 1 or 0."""
-    classes = sorted({sample[need] for sample in samples for need in _NEEDS})
+    classes = sorted({sample[need] for sample in samples for need in needs})
     place = {label: index for index, label in enumerate(classes)}
     rows = []
     for sample in samples:
         row = [0.0] * (3 * len(classes))
-        gold, predicted = place[sample["gold"]], place[sample["predicted"]]
+        gold, predicted = (place[sample[need]] for need in needs)
         row[3 * gold] = float(gold == predicted)
         row[3 * gold + 1] = row[3 * predicted + 2] = 1.0
         rows.append(row)
@@ -105,6 +107,21 @@ def _micro(samples: Sequence[Ingredients]) -> Sums:
     return Sums(rows, lambda total: total[0] / total[1])
 
 
+def _kappa_of_orders(samples: Sequence[Ingredients]) -> Sums:
+    """Cohen's kappa of the verdicts in the two orders of a pair (J. Cohen, 1960, doi:10.1177/001316446002000104).
+
+    None where all verdicts of both orders are the same one.
+    """
+
+    def value(total: Sequence[float]) -> float | None:
+        same, first, second = total[0::3], total[1::3], total[2::3]
+        n = math.fsum(first)
+        by_chance = math.fsum(map(float.__mul__, first, second)) / (n * n)
+        return None if by_chance == 1.0 else (math.fsum(same) / n - by_chance) / (1.0 - by_chance)
+
+    return Sums(_per_class(samples, _ORDERS), value)
+
+
 CLASSIFICATION: Mapping[str, CorpusFormula] = MappingProxyType(
     {
         "mcc": CorpusFormula(_NEEDS, _matthews),
@@ -112,6 +129,7 @@ CLASSIFICATION: Mapping[str, CorpusFormula] = MappingProxyType(
         "f1_macro": CorpusFormula(_NEEDS, _macro),
         "f1_micro": CorpusFormula(_NEEDS, _micro),
         "f1_weighted": CorpusFormula(_NEEDS, _weighted),
+        "order_kappa": CorpusFormula(_ORDERS, _kappa_of_orders),
     }
 )
 """Corpus metrics of classification by name. ``mcc`` and ``f1_binary`` are lm-eval 0.4.13's aggregations

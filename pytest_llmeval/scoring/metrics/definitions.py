@@ -171,6 +171,14 @@ _DEFINITIONS = (
     MetricDefinition("decided_by_exact", "count", None, "Samples that the text of the reply decided."),
     MetricDefinition("decided_by_math", "count", None, "Samples that mathematics decided."),
     MetricDefinition("decided_by_judge", "count", None, "Samples that the judge decided."),
+    _gain("win_rate", "mean", "Share of the pairs whose reply is better; a tie or a contradiction is a half."),
+    _gain("order_consistency", "proportion", "Share of the pairs with one verdict in both orders of the replies."),
+    MetricDefinition(
+        "order_kappa", "corpus", True, "Cohen's kappa of the verdicts in the two orders of the replies.", -1.0, 1.0
+    ),
+    _gain("first_order_right", "proportion", "Share of the verdicts that people share, with the reply first."),
+    _gain("second_order_right", "proportion", "Share of the verdicts that people share, with the other reply first."),
+    _gain("both_orders_right", "proportion", "Share of the samples on which both verdicts are those of people."),
     _gain("rubric", "mean", "Mean share of the weighted points of a rubric: 1 is perfect."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),

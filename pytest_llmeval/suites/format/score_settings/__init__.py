@@ -55,6 +55,7 @@ OneOf: TypeAlias = (
     | judged.AspectsSettings
     | judged.RubricSettings
     | judged.EquivalenceSettings
+    | judged.PairwiseSettings
     | CustomSettings
 )
 """Settings of any one scorer: what stands here can stand in a suite, in this order in its schema."""

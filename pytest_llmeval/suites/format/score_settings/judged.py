@@ -12,7 +12,15 @@ from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSe
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
-__all__ = ["ASPECTS", "AspectsSettings", "Criterion", "EquivalenceSettings", "JudgedSettings", "RubricSettings"]
+__all__ = [
+    "ASPECTS",
+    "AspectsSettings",
+    "Criterion",
+    "EquivalenceSettings",
+    "JudgedSettings",
+    "PairwiseSettings",
+    "RubricSettings",
+]
 
 ASPECTS: Mapping[str, str] = {
     "accuracy": "What the reply says is true, and agrees with the reference answer where there is one.",
@@ -149,6 +157,22 @@ class RubricSettings(JudgedSettings):
     def _named(cls, criteria: dict[str, Criterion]) -> dict[str, Criterion]:
         _check_names("criterion", criteria)
         return criteria
+
+
+class PairwiseSettings(JudgedSettings):
+    """A judge says whether the reply or another one is better, in both orders."""
+
+    kind: Literal["pairwise"] = "pairwise"
+    scorer = "judge.pairwise:PairwiseScorer"
+    against: str = Field(description="The column with the other reply.")
+    criterion: str | None = Field(None, description="By what they are compared, in words told to the judge.")
+    ties: bool = Field(True, description="Whether the judge may say that neither is better.")
+    recorded: Annotated[tuple[str, str] | None, FROM_LIST] = Field(
+        None,
+        description="The columns with verdicts (reply, other or tie) that a judge gave before, in the order reply, "
+        "other and in the opposite one: they are read, and no judge is asked.",
+    )
+    human: str | None = Field(None, description="The column with the verdict of people: reply, other or tie.")
 
 
 class EquivalenceSettings(JudgedSettings):

@@ -1,0 +1,148 @@
+"""A judge says which of two replies is better, in both orders: one that prefers the first place contradicts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast, get_args
+
+from pytest_llmeval.models.base import Asking
+from pytest_llmeval.scoring.base import Better, Presented, side_by_side
+from pytest_llmeval.scoring.judge.judged_scorer import REASON, JudgedScorer, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings
+from pytest_llmeval.types import JSON, Response, Role, Sample, Score
+
+__all__ = ["PairwiseScorer"]
+
+_Winner: TypeAlias = Literal["reply", "other", "tie"]
+_POINTS: Mapping[_Winner, float] = {"reply": 1.0, "tie": 0.5, "other": 0.0}
+_BY_LABEL: tuple[Mapping[str, _Winner], ...] = (
+    {"A": "reply", "B": "other", "tie": "tie"},
+    {"A": "other", "B": "reply", "tie": "tie"},
+)
+"""What a label means in each of the two orders."""
+
+_NO_DETAILS: Mapping[str, JSON] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    winner: _Winner
+    reason: str
+
+
+class PairwiseScorer(JudgedScorer[PairwiseSettings]):
+    """``win_rate`` is 1 where the reply wins in both orders, 0 where it loses in both, else a half.
+
+    ``order_consistency`` is the share of samples with one verdict in both orders, ``order_kappa`` Cohen's kappa of the
+    two orders. With ``human`` the verdict of each order is compared with that of people.
+    """
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        people = ("first_order_right", "second_order_right", "both_orders_right") if self.settings.human else ()
+        return ("win_rate", "order_consistency", "order_kappa", *people)
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        return {}
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        return frozenset() if self.settings.recorded is not None else frozenset(("judge",))
+
+    def present(self, sample: Sample) -> Presented:
+        """``ValueError`` where the sample lacks a column that the settings name, or has another verdict in one."""
+        settings = self.settings
+        _column(sample, settings.against)
+        for name in (*(settings.recorded or ()), *filter(None, (settings.human,))):
+            _winner_in(sample, name)
+        return super().present(sample)
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        """Unscored unless there is a verdict in each order."""
+        settings, sample = self.settings, presented.sample
+        if settings.recorded is not None:
+            return self._score(sample, [_winner_in(sample, name) for name in settings.recorded])
+        mine, other = reply(responses), str(_column(sample, settings.against))
+        labels = [*("A", "B"), *(["tie"] if settings.ties else [])]
+        task = (
+            "You compare two replies to a question and say which one is better: A, B"
+            + (", or tie where neither is." if settings.ties else ".")
+            + " Their order means nothing. First give your reason in a sentence or two."
+            + (f"\n{settings.criterion}" if settings.criterion else "")
+        )
+        form: dict[str, JSON] = {"reason": "…", "better": "A"}
+        schema = object_schema({**REASON, "better": {"type": "string", "enum": list(labels)}})
+        askings = []
+        for number, (one, two) in enumerate(((mine, other), (other, mine))):
+            request = self.request(presented, task, form, schema, ("Reply A", one), ("Reply B", two), number=number)
+            askings.append(verdict(request, _Reader(number, tuple(labels))))
+        found = yield from side_by_side(askings)
+        shown: list[JSON] = [
+            {
+                **({"problem": one.problem} if one.value is None else _shown(one.value)),
+                "order": ["reply", "other"] if number == 0 else ["other", "reply"],
+                **one.shown,
+            }
+            for number, one in enumerate(found)
+        ]
+        winners = [one.value.winner for one in found if one.value is not None]
+        if len(winners) < len(found):
+            problem = next(one.problem for one in found if one.value is None)
+            return no_verdict(problem, {"verdicts": shown})
+        return self._score(sample, winners, {"verdicts": shown})
+
+    def _score(self, sample: Sample, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
+        """Of the verdicts in the two orders."""
+        first, second = winners
+        values = {
+            "win_rate": _POINTS[first] if first == second else 0.5,
+            "order_consistency": float(first == second),
+            "first_order": _POINTS[first],
+            "second_order": _POINTS[second],
+        }
+        if self.settings.human is not None:
+            people = _winner_in(sample, self.settings.human)
+            values["first_order_right"] = float(first == people)
+            values["second_order_right"] = float(second == people)
+            values["both_orders_right"] = float(first == second == people)
+        answer = first if first == second else f"{first}, then {second}"
+        return Score(status="scored", answer=answer, values=values, details=details)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the verdict of one order."""
+
+    order: int
+    labels: tuple[str, ...]
+
+    def __call__(self, found: Mapping[str, JSON]) -> _Verdict:
+        checked_keys(found, ("reason", "better"))
+        one = reason_in(found)
+        label = one["better"]
+        if not isinstance(label, str) or label not in self.labels:
+            raise ValueError(f"better is {quote(label)}, expected {' or '.join(self.labels)}")
+        return _Verdict(_BY_LABEL[self.order][label], str(one["reason"]))
+
+
+def _shown(one: _Verdict) -> dict[str, JSON]:
+    return {"value": one.winner, "reasons": one.reason}
+
+
+def _column(sample: Sample, name: str) -> object:
+    if name not in sample.variables:
+        raise ValueError(f"the sample has no column {quote(name)}")
+    return sample.variables[name]
+
+
+def _winner_in(sample: Sample, name: str) -> _Winner:
+    found = _column(sample, name)
+    if found not in get_args(_Winner):
+        raise ValueError(f"{name} is {quote(found)}, expected reply, other or tie")
+    return cast("_Winner", found)
