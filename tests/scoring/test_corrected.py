@@ -104,9 +104,10 @@ def test_values_without_an_interval() -> None:
     assert (found.value, found.ci_low) == (1, None)
     assert found.reason is not None
     assert "could give: the two sets differ" in found.reason
-    few = rogan_gladen(3, 10, counts(1, 1, 1, 50))
-    assert (few.value, few.ci_low) == (0, None)
-    assert few.reason == "people rated too few samples to tell the judge from a coin"
+    # Two samples more add up to 1 or less; and put the whole interval beyond 1.
+    for few, value in ((rogan_gladen(3, 10, counts(1, 1, 1, 50)), 0), (rogan_gladen(99, 99, counts(2, 2, 99, 99)), 1)):
+        assert (few.value, few.ci_low) == (value, None)
+        assert few.reason == "people rated too few samples to tell the judge from a coin"
 
 
 def test_counts_that_cannot_be() -> None:
