@@ -360,6 +360,13 @@ def test_bootstrap_of_alpha_draws_samples(level: Level) -> None:
     assert (found.ci_low, found.ci_high) == pytest.approx(np.quantile(values, [0.025, 0.975]), abs=0.03)
 
 
+def test_an_interval_of_few_samples_reaches_alpha() -> None:
+    """Nearly all resamples of these five have a lower alpha."""
+    found = krippendorff_alpha([[0, -1], [0, 1], [2, 3], [0, 1], [2, 3]], "nominal", num_resamples=20)
+    check(found, -1, 1)
+    assert found.ci_high == found.value
+
+
 def test_panels_that_define_no_alpha() -> None:
     for level in LEVELS:
         for rows in ([], [[1, None], [None, 2]], [[1], [2]]):

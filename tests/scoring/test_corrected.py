@@ -110,6 +110,14 @@ def test_values_without_an_interval() -> None:
         assert few.reason == "people rated too few samples to tell the judge from a coin"
 
 
+def test_an_interval_of_few_samples_reaches_the_value() -> None:
+    """By the formula it would begin at 0.025 and at 0.564, above what was found."""
+    none = rogan_gladen(0, 1, counts(1, 1, 20, 20))
+    assert (none.value, none.ci_low) == (0, 0)
+    some = rogan_gladen(56, 100, counts(1, 1, 96, 100))
+    assert some.value == some.ci_low == pytest.approx(0.52 / 0.96)
+
+
 def test_counts_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="11 positives among 10 samples"):
         rogan_gladen(11, 10, counts(9, 10, 9, 10))

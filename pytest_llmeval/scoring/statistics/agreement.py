@@ -187,8 +187,9 @@ def krippendorff_alpha(
     Alpha-Reliability (2011).
 
     Interval and standard error are those of a bootstrap over samples, always the same for the same ratings and
-    ``seed`` (``intervals.bootstrap_of_counts``): of the judges at hand, not of others that might have been asked. Where
-    all judges agree on every sample, the interval reaches down to the alpha of a share of
+    ``seed`` (``intervals.bootstrap_of_counts``): of the judges at hand, not of others that might have been asked. The
+    interval is made to reach the value, which that of a handful of samples can miss. Where all judges agree on every
+    sample, it reaches down to the alpha of a share of
     ``estimate.share_never_drawn`` of samples that differ as much as ratings do. Not defined where no sample has two
     ratings, and where all of these are equal. ``ValueError`` for rows of different lengths, and for ratings that are
     not numbers where the level is not nominal.
@@ -211,7 +212,8 @@ def krippendorff_alpha(
     interval = with_width((found.low, found.high))
     if interval is None:
         return Estimate(value=alpha, n=n, stderr=found.stderr, reason="all bootstrap samples have the same value")
-    return Estimate(value=alpha, n=n, stderr=found.stderr, ci_low=interval[0], ci_high=interval[1])
+    low, high = min(interval[0], alpha), max(interval[1], alpha)
+    return Estimate(value=alpha, n=n, stderr=found.stderr, ci_low=low, ci_high=high)
 
 
 def check_labels(labels: Sequence[Label | float], categories: Collection[Label] | None = None) -> None:
