@@ -18,6 +18,7 @@ __all__ = [
     "CONFIDENCE",
     "NUM_RESAMPLES",
     "Bootstrapped",
+    "bootstrap_of_counts",
     "bootstrap_of_sums",
     "check_finite",
     "mean",
@@ -156,6 +157,26 @@ def bootstrap_of_sums(
     values: list[float | None] = []
     for counts in drawn(n, num_resamples, seed):
         values += map(statistic, (counts.astype(float) @ table).tolist())
+    return _bootstrapped(values, n)
+
+
+def bootstrap_of_counts(
+    n: int,
+    statistic: Callable[[NDArray[np.float64]], float | None],
+    *,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = _SEED,
+) -> Bootstrapped | None:
+    """``bootstrap_of_sums`` for a statistic that sums do not give: it takes how often each of ``n`` samples is drawn.
+
+    The draws are the same as those for a table of as many rows.
+    """
+    if n < 2:
+        return None
+    drawn = _kept_resamples if n * num_resamples <= _MAX_HELD else _resamples
+    values: list[float | None] = []
+    for counts in drawn(n, num_resamples, seed):
+        values += map(statistic, counts.astype(float))
     return _bootstrapped(values, n)
 
 

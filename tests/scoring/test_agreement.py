@@ -1,0 +1,385 @@
+"""Agreement against statsmodels, scikit-learn, published examples, and definitions written out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import cohen_kappa_score, recall_score
+from statsmodels.stats.inter_rater import cohens_kappa
+from statsmodels.stats.proportion import proportion_confint
+
+from pytest_llmeval.scoring.statistics.agreement import (
+    Level,
+    base_rate,
+    cohen_kappa,
+    krippendorff_alpha,
+    raw_agreement,
+    sensitivity,
+    specificity,
+    weighted_kappa,
+)
+from pytest_llmeval.scoring.statistics.estimate import Estimate, proportion, share_never_drawn
+from tests.properties import examples
+
+Rating = float | str | None
+
+LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval")
+
+DIAGNOSES = ((75, 1, 4), (5, 4, 1), (0, 0, 10))
+"""Two raters of 100 patients: J. L. Fleiss, Statistical Methods for Rates and Proportions, 2nd ed., 1981, 13.1."""
+
+FOUR_JUDGES: list[list[int | None]] = [
+    [1, 1, None, 1],
+    [2, 2, 3, 2],
+    [3, 3, 3, 3],
+    [3, 3, 3, 3],
+    [2, 2, 2, 2],
+    [1, 2, 3, 4],
+    [4, 4, 4, 4],
+    [1, 1, 2, 1],
+    [2, 2, 2, 2],
+    [None, 5, 5, 5],
+    [None, None, 1, 1],
+    [None, 3, None, None],
+]
+"""Example C of K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011)."""
+
+
+def unfolded(table: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    cells = [(row, column) for row, counts in enumerate(table) for column, n in enumerate(counts) for _ in range(n)]
+    return [row for row, _ in cells], [column for _, column in cells]
+
+
+def pairs(values: st.SearchStrategy[int], min_size: int = 0) -> st.SearchStrategy[tuple[list[int], list[int]]]:
+    return st.lists(st.tuples(values, values), min_size=min_size, max_size=40).map(
+        lambda rows: ([first for first, _ in rows], [second for _, second in rows])
+    )
+
+
+def panels(values: st.SearchStrategy[int]) -> st.SearchStrategy[list[list[int | None]]]:
+    return st.integers(1, 4).flatmap(
+        lambda judges: st.lists(st.lists(st.none() | values, min_size=judges, max_size=judges), max_size=15)
+    )
+
+
+def check(found: Estimate, lowest: float, highest: float) -> None:
+    """No field is NaN, the interval holds the value, and what there is none of has a reason."""
+    numbers = (found.value, found.stderr, found.ci_low, found.ci_high)
+    assert all(number is None or math.isfinite(number) for number in numbers)
+    assert (found.ci_low is None) == (found.ci_high is None) == (found.reason is not None)
+    if found.value is None:
+        assert found.stderr is None
+        assert found.ci_low is None
+    else:
+        assert lowest <= found.value <= highest
+    if found.value is not None and found.ci_low is not None and found.ci_high is not None:
+        assert lowest <= found.ci_low <= found.value + 1e-12
+        assert found.value - 1e-12 <= found.ci_high <= highest
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        DIAGNOSES,
+        ((44, 5, 1), (7, 20, 3), (9, 5, 6)),
+        ((20, 5, 0), (10, 15, 2), (0, 1, 0)),
+        ((1, 30, 0), (25, 2, 7), (0, 0, 9)),
+    ],
+)
+def test_kappas_are_those_of_statsmodels(table: Sequence[Sequence[int]]) -> None:
+    """Value and standard error; statsmodels sums over the cells of the table."""
+    people, judge = unfolded(table)
+    for found, weights in ((cohen_kappa(people, judge), None), (weighted_kappa(people, judge), "quadratic")):
+        expected = cohens_kappa(np.array(table), wt=weights)
+        assert found.value == pytest.approx(float(expected.kappa), rel=1e-12)
+        assert found.stderr == pytest.approx(float(expected.std_kappa), rel=1e-12)
+        assert found.n == sum(map(sum, table))
+        assert found.value is not None
+        assert found.stderr is not None
+        distance = stats.norm.ppf(0.975) * found.stderr / (1 - found.value)
+        limits = [1 - math.exp(math.log(1 - found.value) + side * distance) for side in (1, -1)]
+        assert (found.ci_low, found.ci_high) == pytest.approx((max(-1, limits[0]), limits[1]), rel=1e-9)
+
+
+def test_kappa_of_published_diagnoses() -> None:
+    """Fleiss gives 0.68 with a standard error of 0.087, from terms of three or four digits."""
+    found = cohen_kappa(*unfolded(DIAGNOSES))
+    assert found.value == pytest.approx((0.89 - 0.66) / (1 - 0.66), rel=1e-12)
+    assert found.value == pytest.approx(0.68, abs=0.005)
+    assert found.stderr == pytest.approx(0.087, abs=0.001)
+
+
+@settings(max_examples=examples(100))
+@given(pairs(st.integers(0, 4), min_size=2))
+def test_kappas_are_those_of_scikit_learn(ratings: tuple[list[int], list[int]]) -> None:
+    people, judge = ratings
+    labels = list(range(5))
+    if len({*people, *judge}) > 1:
+        expected = cohen_kappa_score(people, judge, labels=labels)
+        assert cohen_kappa(people, judge).value == pytest.approx(expected, abs=1e-12)
+        expected = cohen_kappa_score(people, judge, labels=labels, weights="quadratic")
+        assert weighted_kappa(people, judge).value == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=examples(100))
+@given(pairs(st.integers(0, 3)))
+def test_kappas_by_enumeration(ratings: tuple[list[int], list[int]]) -> None:
+    """Of all pairs of a human's and a judge's rating."""
+    people, judge = ratings
+    costs: tuple[tuple[Callable[..., Estimate], Callable[[int, int], float]], ...] = (
+        (cohen_kappa, lambda x, y: float(x != y)),
+        (weighted_kappa, lambda x, y: float(x - y) ** 2),
+    )
+    for function, cost in costs:
+        found = function(people, judge)
+        check(found, -1, 1)
+        by_chance = [cost(x, y) for x, y in itertools.product(people, judge)]
+        if not any(by_chance):
+            assert found.value is None
+            assert found.reason == ("all ratings by both are the same" if people else "no samples")
+        else:
+            observed = [cost(x, y) for x, y in zip(people, judge, strict=True)]
+            expected = 1 - (sum(observed) / len(observed)) / (sum(by_chance) / len(by_chance))
+            assert found.value == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=examples(60))
+@given(pairs(st.integers(0, 3)), st.permutations(["a", "b", "c", "d"]), st.randoms(use_true_random=False))
+def test_names_order_and_sides_do_not_matter(
+    ratings: tuple[list[int], list[int]], names: list[str], random: Random
+) -> None:
+    people, judge = ratings
+    found = cohen_kappa(people, judge)
+    renamed = cohen_kappa([names[label] for label in people], [names[label] for label in judge])
+    assert renamed == found
+    swapped, scores = cohen_kappa(judge, people), weighted_kappa(people, judge)
+    assert (swapped.value, swapped.stderr) == pytest.approx((found.value, found.stderr), abs=1e-12)
+    turned = weighted_kappa([5 - 2 * score for score in judge], [5 - 2 * score for score in people])
+    assert (turned.value, turned.stderr) == pytest.approx((scores.value, scores.stderr), abs=1e-12)
+    places = list(range(len(people)))
+    random.shuffle(places)
+    shuffled = cohen_kappa([people[place] for place in places], [judge[place] for place in places])
+    assert shuffled == found
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=60).filter(lambda labels: len(set(labels)) > 1))
+def test_identical_raters_have_a_kappa_of_one_and_an_interval(labels: list[int]) -> None:
+    for function in (cohen_kappa, weighted_kappa):
+        found = function(labels, labels)
+        assert (found.value, found.stderr, found.ci_high) == (1, 0, 1)
+        assert found.ci_low is not None
+        assert -1 <= found.ci_low < 1
+    rows = [[label, label] for label in labels]
+    for level in LEVELS:
+        alpha = krippendorff_alpha(rows, level)
+        assert (alpha.value, alpha.stderr, alpha.ci_high) == (1, 0, 1)
+        assert alpha.ci_low is not None
+        assert -1 <= alpha.ci_low < 1
+
+
+def test_interval_of_identical_raters_by_hand() -> None:
+    """Of 100 samples none differs: at most 3.6% do, where 50% would by chance, or 1/2 of 1/(1 - 1/200) for alpha."""
+    labels = [0, 1] * 50
+    share = stats.beta.ppf(0.975, 1, 100)
+    assert share_never_drawn(100) == pytest.approx(share, rel=1e-9)
+    assert cohen_kappa(labels, labels).ci_low == pytest.approx(1 - share / 0.5, rel=1e-9)
+    assert weighted_kappa(labels, labels).ci_low == pytest.approx(1 - share / 0.5, rel=1e-9)
+    for level in LEVELS:
+        low = krippendorff_alpha([[label, label] for label in labels], level).ci_low
+        assert low == pytest.approx(1 - share / (0.5 / (1 - 1 / 200)), rel=1e-9)
+
+
+@pytest.mark.parametrize("function", [cohen_kappa, weighted_kappa])
+def test_one_rating_for_all(function: Callable[[Sequence[int], Sequence[int]], Estimate]) -> None:
+    assert function([1, 1], [1, 1]) == Estimate(value=None, n=2, reason="all ratings by both are the same")
+    assert function([1], [1]) == Estimate(value=None, n=1, reason="all ratings by both are the same")
+    assert function([], []) == Estimate(value=None, n=0, reason="no samples")
+    reason = "all ratings by the judge are the same: nothing else is possible"
+    assert function([0, 1, 1], [1, 1, 1]) == Estimate(value=0.0, n=3, reason=reason)
+    reason = "all ratings by people are the same: nothing else is possible"
+    assert function([1, 1, 1], [0, 1, 0]) == Estimate(value=0.0, n=3, reason=reason)
+
+
+def test_scores_of_any_size() -> None:
+    small = weighted_kappa([1, 2, 4, 4], [1, 3, 4, 2])
+    for factor in (1e-300, 1e-9, 1e300):
+        found = weighted_kappa([factor * score for score in (1, 2, 4, 4)], [factor * score for score in (1, 3, 4, 2)])
+        assert (found.value, found.stderr) == pytest.approx((small.value, small.stderr), rel=1e-9)
+    with pytest.raises(ValueError, match="scores inf apart have no squared difference"):
+        weighted_kappa([1e308, 0.0], [-1e308, 0.0])
+
+
+@settings(max_examples=examples(60))
+@given(pairs(st.integers(0, 1)))
+def test_shares_are_those_of_scikit_learn_and_statsmodels(ratings: tuple[list[int], list[int]]) -> None:
+    people, judge = ratings
+    for label, function in ((1, sensitivity), (0, specificity)):
+        found, n = function(people, judge, 1), people.count(label)
+        check(found, 0, 1)
+        assert found.n == n
+        if n == 0:
+            which = "the" if label else "another"
+            than = "" if label else " than"
+            assert found.reason == f"people gave no sample {which} label{than} 1"
+            continue
+        assert found.value == pytest.approx(recall_score(people, judge, pos_label=label))
+        successes = sum(first == second == label for first, second in zip(people, judge, strict=True))
+        expected = proportion_confint(successes, n, method="wilson")
+        assert (found.ci_low, found.ci_high) == pytest.approx(expected, abs=1e-9)
+    equal, rate = raw_agreement(people, judge), base_rate(people, 1)
+    if people:
+        assert equal.value == pytest.approx(np.mean(np.array(people) == np.array(judge)))
+        assert rate.value == pytest.approx(np.mean(people))
+        if len(people) > 1:
+            assert rate.stderr == pytest.approx(np.std(people, ddof=1) / math.sqrt(len(people)))
+    else:
+        assert equal == rate == Estimate(value=None, n=0, reason="no samples")
+
+
+def test_one_sample_has_no_standard_error() -> None:
+    found = proportion(1, 1, "none")
+    assert (found.value, found.stderr, found.ci_high) == (1, None, 1)
+    assert found.ci_low == pytest.approx(0.2065, abs=1e-4)
+    with pytest.raises(ValueError, match="1 successes in 0 trials"):
+        proportion(1, 0, "none")
+
+
+def test_ratings_that_cannot_be_compared() -> None:
+    with pytest.raises(ValueError, match="people rated 2 samples and the judge 1: the same are needed"):
+        cohen_kappa(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="found None among the ratings"):
+        raw_agreement(["a", None], ["a", "b"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="found nan among the ratings"):
+        weighted_kappa([1.0, math.nan], [1.0, 2.0])
+    calls: tuple[Callable[[], Estimate], ...] = (
+        lambda: cohen_kappa(["a", "b"], ["a", "c"], categories=("a", "b")),
+        lambda: raw_agreement(["a", "c"], ["a", "a"], categories=("a", "b")),
+        lambda: base_rate(["c"], "a", categories=("a", "b")),
+        lambda: sensitivity(["a"], ["c"], "a", categories=("a", "b")),
+        lambda: specificity(["a"], ["c"], "a", categories=("a", "b")),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="found 'c' among the ratings, which is none of 'a', 'b'"):
+            call()
+
+
+@pytest.mark.parametrize(("level", "expected"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
+def test_alpha_is_that_which_krippendorff_gives(level: Level, expected: float) -> None:
+    found = krippendorff_alpha(FOUR_JUDGES, level)
+    assert found.value == pytest.approx(expected, abs=5e-4)
+    assert found.n == 11  # the last sample has one rating
+
+
+def alpha_by_coincidences(ratings: Sequence[Sequence[int | None]], level: Level) -> float | None:
+    """By the matrix of coincidences and Krippendorff's differences, one pair of ratings at a time."""
+    coincidences: dict[tuple[int, int], float] = {}
+    for row in ratings:
+        given = [rating for rating in row if rating is not None]
+        for first, second in itertools.permutations(range(len(given)), 2):
+            cell = given[first], given[second]
+            coincidences[cell] = coincidences.get(cell, 0.0) + 1 / (len(given) - 1)
+    values = sorted({value for value, _ in coincidences})
+    counts = {value: sum(n for (own, _), n in coincidences.items() if own == value) for value in values}
+    total = sum(counts.values())
+
+    def difference(first: int, second: int) -> float:
+        if level == "nominal":
+            return float(first != second)
+        if level == "interval":
+            return float(first - second) ** 2
+        low, high = sorted((first, second))
+        between = sum(counts[value] for value in values if low <= value <= high)
+        return (between - (counts[low] + counts[high]) / 2) ** 2
+
+    observed = sum(n * difference(*cell) for cell, n in coincidences.items())
+    expected = sum(counts[x] * counts[y] * difference(x, y) for x, y in itertools.product(values, values))
+    return None if expected == 0 else 1 - (total - 1) * observed / expected
+
+
+@settings(max_examples=examples(100))
+@given(panels(st.integers(-2, 3)), st.sampled_from(LEVELS))
+def test_alpha_by_coincidences(ratings: list[list[int | None]], level: Level) -> None:
+    found = krippendorff_alpha(ratings, level, num_resamples=20)
+    check(found, -1, 1)
+    expected = alpha_by_coincidences(ratings, level)
+    if expected is None:
+        assert found.value is None
+        assert found.reason in ("no sample was rated by two judges", "all ratings are equal")
+    else:
+        assert found.value == pytest.approx(expected, abs=1e-12)
+    assert found.n == sum(len(row) - row.count(None) > 1 for row in ratings)
+
+
+@settings(max_examples=examples(40))
+@given(panels(st.integers(0, 3)), st.permutations(range(4)), st.permutations(range(4)))
+def test_alpha_does_not_depend_on_names_and_judges(
+    ratings: list[list[int | None]], names: list[int], judges: list[int]
+) -> None:
+    order = [judge for judge in judges if ratings and judge < len(ratings[0])]
+    turned = [[row[judge] for judge in order] for row in ratings]
+
+    def values(rows: Sequence[Sequence[Rating]], level: Level) -> tuple[float | None, ...]:
+        found = krippendorff_alpha(rows, level, num_resamples=20)
+        return found.value, found.stderr, found.ci_low, found.ci_high
+
+    for level in LEVELS:
+        assert values(turned, level) == pytest.approx(values(ratings, level), abs=1e-9)
+    named = [[None if rating is None else "abcd"[names[rating]] for rating in row] for row in ratings]
+    assert values(named, "nominal") == pytest.approx(values(ratings, "nominal"), abs=1e-9)
+    stretched = [[None if rating is None else 3.0 - rating**3 for rating in row] for row in ratings]
+    assert values(stretched, "ordinal") == pytest.approx(values(ratings, "ordinal"), abs=1e-9)
+    scaled = [[None if rating is None else 0.1 * rating - 7 for rating in row] for row in ratings]
+    assert values(scaled, "interval") == pytest.approx(values(ratings, "interval"), abs=1e-9)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_bootstrap_of_alpha_draws_samples(level: Level) -> None:
+    """Against resamples that repeat rows; they are drawn by another generator, so that quantiles are near, not equal.
+
+    The same seed gives the same interval, another seed another one.
+    """
+    random = np.random.default_rng(4)
+    truth = random.integers(0, 4, 150)
+    ratings = [[int(own) if random.random() < 0.7 else int(random.integers(4)) for _ in range(3)] for own in truth]
+    found = krippendorff_alpha(ratings, level)
+    assert found == krippendorff_alpha(ratings, level)
+    assert found != krippendorff_alpha(ratings, level, seed=1)
+    resampled = [alpha_by_coincidences([ratings[place] for place in random.integers(150, size=150)], level)
+                 for _ in range(400)]  # fmt: skip
+    values = [value for value in resampled if value is not None]
+    assert found.stderr == pytest.approx(np.std(values), rel=0.12)
+    assert (found.ci_low, found.ci_high) == pytest.approx(np.quantile(values, [0.025, 0.975]), abs=0.03)
+
+
+def test_an_interval_of_few_samples_reaches_alpha() -> None:
+    """Nearly all resamples of these five have a lower alpha."""
+    found = krippendorff_alpha([[0, -1], [0, 1], [2, 3], [0, 1], [2, 3]], "nominal", num_resamples=20)
+    check(found, -1, 1)
+    assert found.ci_high == found.value
+
+
+def test_panels_that_define_no_alpha() -> None:
+    for level in LEVELS:
+        for rows in ([], [[1, None], [None, 2]], [[1], [2]]):
+            expected = Estimate(value=None, n=0, reason="no sample was rated by two judges")
+            assert krippendorff_alpha(rows, level) == expected
+        assert krippendorff_alpha([[1, 1], [1, 1]], level).reason == "all ratings are equal"
+        assert krippendorff_alpha([[1, 2]], level) == Estimate(value=0.0, n=1, reason="too few samples for a bootstrap")
+        with pytest.raises(ValueError, match="row 1 has 1 ratings, and row 0 has 2: one for each judge"):
+            krippendorff_alpha([[1, 2], [1]], level)
+        with pytest.raises(ValueError, match="found nan among the ratings"):
+            krippendorff_alpha([[1, math.nan]], level)
+    assert krippendorff_alpha([["a", "b"], ["a", "a"]], "nominal").value is not None
+    with pytest.raises(ValueError, match="ordinal ones are numbers"):
+        krippendorff_alpha([["a", "b"]], "ordinal")
+    with pytest.raises(ValueError, match="ratings inf apart have no squared difference"):
+        krippendorff_alpha([[1e308, -1e308]], "interval")
