@@ -20,7 +20,7 @@ from pytest_llmeval.suites.presets import all_presets
 def test_score_has_both_forms() -> None:
     score: Any = json_schema()["properties"]["score"]  # type: ignore[index, call-overload]
     name, settings, *_ = score["anyOf"]
-    assert set(name["enum"]) == set(SCORERS) - {"pattern", "rubric", "several"}  # which need settings
+    assert set(name["enum"]) == set(SCORERS) - {"pairwise", "pattern", "rubric", "several"}  # which need settings
     assert set(settings["properties"]) == set(SCORERS)
     assert settings["maxProperties"] == 1
 

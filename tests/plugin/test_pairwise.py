@@ -1,0 +1,141 @@
+"""``score: pairwise``: two replies in both orders, by a judge or by verdicts that were recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from tests.support import REPOSITORY
+
+PAIRS = """
+suite: pairs
+score: {{pairwise: {{against: other, {more}}}}}
+samples:
+  - {{id: shorter, question: "1 + 1 =", response: "2", other: "two, two", people: reply, one: reply, two: reply}}
+  - {{id: longer, question: "2 + 1 =", response: "It is three", other: "3", people: reply, one: reply, two: other}}
+  - {{id: same, question: "2 + 2 =", response: "same", other: "same", people: tie, one: other, two: other}}
+"""
+
+SHORTER = """
+import json, re
+def judge(prompt):
+    system, user = (turn["content"] for turn in prompt)
+    first, second = (re.search(rf"Reply {name}:\\n```\\n(.*?)\\n```", user, re.S)[1] for name in "AB")
+    label = "A" if len(first) <= len(second) else "B"
+    return json.dumps({"reason": "the shorter one, else the first", "better": label})
+def vague(prompt):
+    return json.dumps({"reason": "none", "better": "A or B"})
+"""
+
+
+def report_of(pytester: pytest.Pytester) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((pytester.path / "out.json").read_text("utf-8"))
+    return report
+
+
+def metrics_of(pytester: pytest.Pytester) -> dict[str, Any]:
+    return {name: metric["value"] for name, metric in report_of(pytester)["suites"][0]["metrics"].items()}
+
+
+def test_both_orders_are_asked(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makepyfile(shorter=SHORTER)
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="criterion: The shorter one is better."))
+    result = llm_pytester.runpytest(
+        *workers, "--llm-judge=python:shorter:judge", "--llm-report=out.json", "pairs.yaml", "--llm-gate=win_rate > 0.4"
+    )
+    assert result.ret == 0, result.stdout.str()
+    records = {record["id"]: record for record in report_of(llm_pytester)["records"]}
+    assert {name: record["answer"] for name, record in records.items()} == {
+        "shorter": "reply",
+        "longer": "other",
+        "same": "reply, then other",
+    }
+    assert metrics_of(llm_pytester)["win_rate"] == pytest.approx(0.5)
+    assert metrics_of(llm_pytester)["order_consistency"] == pytest.approx(2 / 3)
+    kappa = cohen_kappa_score(["reply", "other", "reply"], ["reply", "other", "other"])
+    assert metrics_of(llm_pytester)["order_kappa"] == pytest.approx(kappa)
+    verdicts = records["same"]["details"]["verdicts"]
+    assert [one["order"] for one in verdicts] == [["reply", "other"], ["other", "reply"]]
+    assert [one["value"] for one in verdicts] == ["reply", "other"]
+    assert records["same"]["num_judge_requests"] == 2
+    result.stdout.fnmatch_lines(["pairs: judged by python:shorter:judge (python, *): 6 requests, *"])
+
+
+def test_a_label_that_was_not_offered_is_no_verdict(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile(shorter=SHORTER)
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="ties: false"))
+    result = llm_pytester.runpytest_inprocess("--llm-judge=python:shorter:vague", "--llm-report=out.json", "pairs.yaml")
+    assert result.ret == 1
+    record = report_of(llm_pytester)["records"][0]
+    assert record["reason"] == "no verdict: better is 'A or B', expected A or B"
+    assert record["num_judge_requests"] == 6, "each order is asked three times"
+
+
+def test_recorded_verdicts_are_read(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one, two], human: people"))
+    assert llm_pytester.runpytest(*workers, "--llm-report=out.json", "pairs.yaml").ret == 0
+    assert metrics_of(llm_pytester) == pytest.approx(
+        {
+            "win_rate": 0.5,
+            "order_consistency": 2 / 3,
+            "order_kappa": cohen_kappa_score([1, 1, 0], [1, 0, 0]),
+            "first_order_right": 2 / 3,
+            "second_order_right": 1 / 3,
+            "both_orders_right": 1 / 3,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("human: nobody", "*the sample has no column 'nobody'*"),
+        ("human: question", "*question is '1 + 1 =', expected reply, other or tie*"),
+        ("recorded: [one]", "*recorded*"),
+    ],
+)
+def test_a_column_that_is_not_there(llm_pytester: pytest.Pytester, more: str, message: str) -> None:
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more=more))
+    result = llm_pytester.runpytest_inprocess("pairs.yaml")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+LLMBAR = REPOSITORY.parent / "shared" / "data" / "llmbar"
+RECORDED = """
+suite: llmbar
+dataset:
+  path: {path}
+  fields:
+    question: input
+    response: output_1
+    label: "{{{{ ['', 'reply', 'other'][label] }}}}"
+    first: "{{{{ {{'1': 'reply', '2': 'other'}}[results[0]['swap = False'].winner] }}}}"
+    second: "{{{{ {{'1': 'reply', '2': 'other'}}[results[0]['swap = True'].winner] }}}}"
+score: {{pairwise: {{against: output_2, recorded: [first, second], human: label}}}}
+"""
+
+
+@pytest.mark.skipif(not LLMBAR.is_dir(), reason="the published verdicts are not here")
+@pytest.mark.parametrize("part", ["Natural", "GPTOut"])
+@pytest.mark.parametrize("judge", ["GPT-4.CoT", "ChatGPT.Vanilla"])
+def test_the_authors_figures_of_llmbar(llm_pytester: pytest.Pytester, part: str, judge: str) -> None:
+    """From their own files of verdicts, as their files of statistics give them."""
+    statistics = json.loads((LLMBAR / part / f"{judge}.statistics.json").read_text("utf-8"))
+    llm_pytester.makefile(".yaml", llmbar=RECORDED.format(path=LLMBAR / part / f"{judge}.json"))
+    assert llm_pytester.runpytest_inprocess("-p", "no:xdist", "--llm-report=out.json", "llmbar.yaml").ret == 0
+    found, metrics = report_of(llm_pytester)["suites"][0], metrics_of(llm_pytester)
+    shares = {
+        "correct_False": metrics["first_order_right"],
+        "correct_True": metrics["second_order_right"],
+        "correct_both": metrics["both_orders_right"],
+        "equal": metrics["order_consistency"],
+    }
+    for name, share in shares.items():
+        right, _, total = statistics[name].partition(" = ")[0].partition(" / ")
+        assert (round(share * found["num_scored"]), found["num_scored"]) == (int(right), int(total)), name
+    assert metrics["order_kappa"] == pytest.approx(statistics["kappa_agreement"], abs=1e-12)
