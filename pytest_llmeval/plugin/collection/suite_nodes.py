@@ -148,13 +148,14 @@ class SuiteNode(PlainFailures):
         """Say in ``info`` which model judges; from then on it is part of what the suite's numbers depend on."""
         if judge is self._judge:
             return
-        self._judge, found = judge, identify(judge)
-        named = found.fingerprint[:12] if found.fingerprint else "weights unknown"
+        found = identify(judge)
+        named = str(found.fingerprint)[:12] if found.fingerprint else "weights unknown"
         text = f"{redact(found.name)} ({', '.join(filter(None, (found.backend, found.revision, found.dtype, named)))})"
         judged_by = (text, *self.evaluation.judged_by)
         model = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
         digest = hashlib.sha256(json.dumps([model, *self.evaluation.judged_by]).encode()).hexdigest()
         self.info = replace(self.info, judge=digest, judged_by=judged_by)
+        self._judge = judge
 
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
         """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
