@@ -26,6 +26,9 @@ SCORES = {
     "rubric": "{rubric: {criteria: {kind: It is kind.}}}",
 }
 
+MOSTLY_SLOW = ["equivalence", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("aspects", "rubric"))]
+"""What one kind of scorer shows of all of them; the others are in the slow tier."""
+
 Say = Callable[[dict[str, Any]], str]
 
 
@@ -114,7 +117,7 @@ def is_right(record: dict[str, Any]) -> bool:
     return set(values.values()) == {float(good)} and record["status"] == ("correct" if good else "wrong")
 
 
-@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("kind", MOSTLY_SLOW)
 def test_a_judge_without_faults(llm_pytester: pytest.Pytester, workers: list[str], kind: str) -> None:
     result, stub = judged(llm_pytester, workers, kind, lambda body: json.dumps(verdict(body)))
     assert result.ret == 0, result.stdout.str()
@@ -148,7 +151,7 @@ def test_no_fault_becomes_a_number(llm_pytester: pytest.Pytester, workers: list[
     assert (found["num_expected"], found["num_scored"]) == (COUNT, len(FAULTS))
 
 
-@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("kind", MOSTLY_SLOW)
 def test_a_fault_that_passes_gives_the_right_number(
     llm_pytester: pytest.Pytester, workers: list[str], kind: str
 ) -> None:
@@ -181,7 +184,7 @@ def test_the_tries_are_other_draws(llm_pytester: pytest.Pytester) -> None:
         assert draws[1][0] != draws[2][0]
 
 
-@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("kind", MOSTLY_SLOW)
 def test_errors_of_the_server_are_no_numbers(llm_pytester: pytest.Pytester, workers: list[str], kind: str) -> None:
     """Three in ten requests fail, and are asked again by the model itself."""
     result, stub = judged(
