@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
-from pytest_llmeval.models.base import Asking, Failed, answers_in_background
+from pytest_llmeval.models.base import Asking, BackgroundModel, Failed, answers_in_background
 from pytest_llmeval.types import Ask, GenerateResponse, Response, Role, Score
 
 __all__ = ["JudgeUse", "Judging"]
@@ -69,6 +69,7 @@ class Judging:
         self._shares = shares
         self._open: dict[Hashable, _Open] = {}
         self._done: dict[Hashable, Score | BaseException] = {}
+        self._alone: set[Hashable] = set()
         self._took_s: dict[Hashable, float] = {}
         self._uses: dict[Hashable, JudgeUse] = {}
 
@@ -112,6 +113,7 @@ class Judging:
 
     def _drop(self, key: Hashable) -> None:
         """Give up a judgement that is not done."""
+        self._alone.discard(key)
         one = self._open.pop(key, None)
         if one is not None:
             for future in one.futures:
@@ -122,20 +124,31 @@ class Judging:
         """One step of all that are open: it brings some of them an answer, this one among them or another."""
         __tracebackhide__ = True
         by_call: dict[Role, list[Hashable]] = {}
-        for other, one in self._open.items():
+        for other, one in list(self._open.items()):
             model = models[one.asked.role]
             if not answers_in_background(model):
                 by_call.setdefault(one.asked.role, []).append(other)
             elif not one.futures:
-                one.futures, one.model = list(model.submit(one.asked.requests)), model
+                self._submit(other, model)
         for role, keys in by_call.items():
-            self._call(key, keys, models[role])
-        if not by_call:
+            together = [other for other in keys if other not in self._alone]
+            self._call(key, [key] if key in self._alone and key in keys else together, models[role])
+        if not by_call and key in self._open:
             self._wait()
+
+    def _submit(self, key: Hashable, model: BackgroundModel) -> None:
+        """Give the model what this one wants. Where that fails, it fails when its own sample runs."""
+        one = self._open[key]
+        try:
+            one.futures, one.model = list(model.submit(one.asked.requests)), model
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
+            self._end(key, error)
 
     def _call(self, key: Hashable, keys: Sequence[Hashable], model: object) -> None:
         """Ask a model for what all of these want. Where that fails, only what this one wants is asked, to know whether
-        it is to blame.
+        it is to blame; the others are from then on asked one by one, too.
         """
         __tracebackhide__ = True
         requests = [request for other in keys for request in self._open[other].asked.requests]
@@ -146,6 +159,7 @@ class Judging:
         except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
             if keys == [key] or key not in keys:
                 raise
+            self._alone.update(keys)
             keys, answers = [key], ask(model, self._open[key].asked.requests)
         start = 0
         for other in keys:
@@ -166,7 +180,9 @@ class Judging:
             one = self._open[key]
             try:
                 answers = received(one.model, one.asked.requests, one.futures)
-            except Exception as error:
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
                 self._end(key, error)
             else:
                 self._advance(key, answers)
@@ -182,9 +198,13 @@ class Judging:
             one.asked = next(one.asking) if answers is None else one.asking.send(answers)
         except StopIteration as stop:
             self._end(key, stop.value)
-        except Exception as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            del self._open[key]
+            raise
+        except BaseException as error:  # a scorer of a user's can skip or fail, which are no Exceptions
             self._end(key, error)
 
     def _end(self, key: Hashable, outcome: Score | BaseException) -> None:
         del self._open[key]
+        self._alone.discard(key)
         self._done[key] = outcome

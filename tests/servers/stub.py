@@ -154,6 +154,7 @@ class StubServer:
     (``errors-30:0.5``). ``instant`` answers from a table and not with the demo model. ``delay_s`` is slept before each
     answer to a question. ``key`` is the key that is asked for (None: any, or none). ``max_length`` is the context in
     tokens (Ollama's ``num_ctx``). ``elsewhere`` is where ``redirect`` sends to. ``keep`` False keeps no requests.
+    ``says`` makes the text of a chat's reply from its request's body, where that begins with a system message.
     """
 
     def __init__(
@@ -172,6 +173,7 @@ class StubServer:
         port: int = 0,
         keep: bool = True,
         on_death: Callable[[], None] | None = None,
+        says: Callable[[dict[str, Any]], str] | None = None,
     ) -> None:
         self.faults = parse_faults(faults)
         self.delay_s = delay_s
@@ -182,6 +184,7 @@ class StubServer:
         settings: dict[str, Any] = {"num_slots": num_slots} if dialect == "llama-server" else {}
         if instant:
             settings["root"] = "/no/such/folder"  # so that no tokenizer is loaded from it
+        self._says = says
         self.wire = WIRES[dialect](numbers, name=name, max_length=max_length, key=key, **settings)
         self._record = _Record(keep)
         self._on_death = on_death
@@ -297,7 +300,7 @@ class StubServer:
         status, more, payload = 200, dict[str, str](), None
         try:
             self._refuse(hit, headers)
-            payload = self.wire.answer(method, path, headers, _parsed(raw))
+            payload = self._payload(method, path, headers, _parsed(raw))
         except Refused as refused:
             status, more, payload = refused.status, refused.headers, refused.payload
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -310,6 +313,16 @@ class StubServer:
             body += body
         kind = "text/plain" if is_text else "application/json"
         return _Reply(status=status, body=body, headers=more, kind=kind, cut="cut-body" in hit)
+
+    def _payload(self, method: str, path: str, headers: dict[str, str], body: dict[str, Any]) -> Any:
+        """What the server answers; in words of ``says``, but for where nobody instructs it: a client's self-test."""
+        messages = body.get("messages")
+        if self._says is None or not messages or messages[0]["role"] != "system":
+            return self.wire.answer(method, path, headers, body)
+        payload = self.wire.answer(method, path, headers, {**body, "max_tokens": 1})
+        choice = payload["choices"][0]
+        choice["message"]["content"], choice["finish_reason"] = self._says(body), "stop"
+        return payload
 
     def _refuse(self, hit: set[str], headers: dict[str, str]) -> None:
         """Raise ``Refused`` for the faults that are errors."""

@@ -148,14 +148,15 @@ class SuiteNode(PlainFailures):
         """Say in ``info`` which model judges; from then on it is part of what the suite's numbers depend on."""
         if judge is self._judge:
             return
-        self._judge, found = judge, identify(judge)
+        found = identify(judge)
         model = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
-        digest = hashlib.sha256(json.dumps(model).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(model, default=str).encode()).hexdigest()
         known = (found.backend, found.revision, found.dtype, digest[:8])
-        text = f"{redact(found.name)} ({', '.join(part for part in known if part is not None)})"
+        text = f"{redact(found.name)} ({', '.join(str(part) for part in known if part is not None)})"
         others = self.evaluation.judged_by
         whole = hashlib.sha256(json.dumps([digest, *others]).encode()).hexdigest()
         self.info = replace(self.info, judge=whole, judged_by=(text, *others))
+        self._judge = judge
 
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
         """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""

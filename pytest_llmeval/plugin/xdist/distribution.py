@@ -113,18 +113,19 @@ class Distribution:
     def _batching(self) -> Batching:
         mode = self._config.getoption("dist")
         limit = _limit(self._config)
-        if mode in _MODES and self._has_model:
+        if mode in _MODES and self._asks_models:
             return Batching(limit, num_workers=self._num_workers, shares_chunks=True, mode=mode)
         if mode in (*KEEPS_FILES, "each") and not self._restarts.num_deaths:
             return Batching(limit)  # a worker runs whole suites
         return Batching(1)
 
     @property
-    def _has_model(self) -> bool:
-        """Whether ``--llm-model`` or a fixture in a conftest.py that is loaded already gives a model."""
+    def _asks_models(self) -> bool:
+        """Whether an option or a fixture in a conftest.py that is loaded already gives a model, or a judge."""
         plugins = self._config.pluginmanager.get_plugins()
-        return bool(self._config.stash[settings_key].models) or any(
-            hasattr(plugin, "llm_model") and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
+        return bool(self._config.stash[settings_key].all_specs) or any(
+            (hasattr(plugin, "llm_model") or hasattr(plugin, "llm_judge"))
+            and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
             for plugin in plugins
         )
 
@@ -185,7 +186,7 @@ class Distribution:
 
         pytest-xdist's own deal samples singly, or begin a file anew, with the sample that its worker died of.
         """
-        if config.getoption("dist") not in _MODES or not self._has_model:
+        if config.getoption("dist") not in _MODES or not self._asks_models:
             return None
         others = config.pluginmanager.subset_hook_caller("pytest_xdist_make_scheduler", remove_plugins=[self])
         self._scheduling = ChunkScheduling(

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pytest_llmeval.scoring.base import AskingScorer, Presented
 from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION, judge_prompt, question_of
-from pytest_llmeval.scoring.targets import several_or_one, target_texts
+from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
 from pytest_llmeval.types import JSON, GenerateRequest, Sample
 
@@ -78,7 +78,7 @@ def checked_keys(found: Mapping[str, object], expected: Sequence[str]) -> None:
     if missing := [name for name in expected if name not in found]:
         raise ValueError(f"the verdict lacks {', '.join(missing)}")
     if others := [name for name in found if name not in expected]:
-        raise ValueError(f"the verdict has {', '.join(others)[:60]}, which was not asked for")
+        raise ValueError(f"the verdict has {quote(others[0])}, which was not asked for")
 
 
 def reason_in(found: object) -> Mapping[str, JSON]:

@@ -28,7 +28,7 @@ _MAX_CHARACTERS = 100_000
 """Of a verdict that is read at all."""
 _DRAWN_AT = 0.7
 """The temperature of the later tries, if the first one's is lower: the likeliest reply would be the same again."""
-_FENCED = regex.compile(r"```(?:json)?[ \t]*\n(.*)\n```", regex.DOTALL)
+_FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", regex.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +89,21 @@ def _again(request: GenerateRequest, number: int) -> GenerateRequest:
 def json_object(text: str) -> dict[str, JSON]:
     """The JSON object that a reply is, bare or in one fence: the whole of it, for prose around it may say otherwise.
 
-    ``ValueError`` for anything else, for a name that stands twice, and for what is no JSON (NaN).
+    ``ValueError`` for anything else, for a name that stands twice, for what is no JSON (NaN), and for a number that
+    Python cannot hold.
     """
     text = text.strip()
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"the verdict has {len(text):,} characters, expected at most {_MAX_CHARACTERS:,}")
     fenced = _FENCED.fullmatch(text)
     try:
-        found = json.loads(text if fenced is None else fenced[1], object_pairs_hook=_once, parse_constant=_refused)
+        found = json.loads(
+            text if fenced is None else fenced[1],
+            object_pairs_hook=_once,
+            parse_constant=_refused,
+            parse_int=_whole,
+            parse_float=_finite,
+        )
     except (json.JSONDecodeError, RecursionError):
         raise ValueError("the verdict is not one JSON object") from None
     if not isinstance(found, dict):
@@ -113,6 +120,19 @@ def _once(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 def _refused(constant: str) -> JSON:
     raise ValueError(f"the verdict holds {constant}, which is no JSON")
+
+
+def _whole(digits: str) -> JSON:
+    try:
+        return int(digits)
+    except ValueError:  # Python's own words advise to change the interpreter
+        raise ValueError(f"the verdict holds a number of {len(digits):,} digits") from None
+
+
+def _finite(digits: str) -> JSON:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError("the verdict holds a number that is too large")
+    return number
 
 
 def no_verdict(problem: str | None, details: Mapping[str, JSON]) -> Score:

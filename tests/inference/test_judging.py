@@ -1,0 +1,367 @@
+"""Judging: what many judgements ask goes out together, and each ends as it would alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.inference.judging import Judging
+from pytest_llmeval.inference.lookahead import TimeShares
+from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Request, Response, Score
+
+
+class Echo:
+    """Answers with the prompt; ``raises`` fail the whole call, ``refuses`` only themselves."""
+
+    def __init__(self, raises: Sequence[str] = (), refuses: Sequence[str] = ()) -> None:
+        self.raises, self.refuses = set(raises), set(refuses)
+        self.calls: list[list[str]] = []
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | RequestError]:
+        prompts = [str(request.prompt) for request in requests]
+        self.calls.append(prompts)
+        if broken := self.raises.intersection(prompts):
+            raise RuntimeError(f"cannot read {min(broken)}")
+        return [self.answer(prompt) for prompt in prompts]
+
+    def answer(self, prompt: str) -> GenerateResponse | RequestError:
+        return RequestError(f"refused {prompt}") if prompt in self.refuses else GenerateResponse(text=prompt)
+
+
+class Background(Echo):
+    """Has the futures that it promised, for a test to fill; with ``is_quick`` they are filled at once."""
+
+    num_concurrent = 4
+
+    def __init__(self, raises: Sequence[str] = (), refuses: Sequence[str] = (), *, is_quick: bool = False) -> None:
+        super().__init__(raises, refuses)
+        self.is_quick = is_quick
+        self.promised: dict[str, Future[Response | Failed]] = {}
+        self.when_submitted: Callable[[], None] = lambda: None
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
+        prompts = [str(request.prompt) for request in requests if isinstance(request, GenerateRequest)]
+        self.calls.append(prompts)
+        made: list[Future[Response | Failed]] = []
+        for prompt in prompts:
+            self.promised[prompt] = Future()
+            made.append(self.promised[prompt])
+            if self.is_quick:
+                self.fill(prompt)
+        self.when_submitted()
+        return made
+
+    def fill(self, prompt: str) -> None:
+        if prompt in self.raises:
+            self.promised[prompt].set_exception(RuntimeError(f"cannot read {prompt}"))
+        else:
+            self.promised[prompt].set_result(self.answer(prompt))
+
+
+def asking(name: str, rounds: Sequence[int], end: BaseException | None = None) -> Asking:
+    """Asks as often as there are ``rounds``, each time for so many replies; then the score, which holds all of them."""
+    heard: list[str] = []
+    for number, count in enumerate(rounds):
+        prompts = [f"{name}.{number}.{place}" for place in range(count)]
+        answers = yield Ask("judge", tuple(GenerateRequest(prompt) for prompt in prompts))
+        assert len(answers) == count
+        heard += [one.text if isinstance(one, GenerateResponse) else f"({one})" for one in answers]
+    if end is not None:
+        raise end
+    return Score(status="scored", answer=" ".join(heard))
+
+
+def begun(askings: dict[str, Asking]) -> Judging:
+    judging = Judging(TimeShares())
+    for key, one in askings.items():
+        judging.begin(key, one)
+    return judging
+
+
+def outcome(judging: Judging, key: str, model: object) -> str:
+    try:
+        return str(judging.finish(key, {"judge": model}).answer)
+    except (RuntimeError, ModelError, RequestError, pytest.fail.Exception) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_many_askings_go_out_in_one_call() -> None:
+    judging, model = begun({key: asking(key, [1, 2]) for key in "abc"}), Echo()
+    assert outcome(judging, "b", model) == "b.0.0 b.1.0 b.1.1"
+    assert model.calls == [
+        ["a.0.0", "b.0.0", "c.0.0"],
+        ["a.1.0", "a.1.1", "b.1.0", "b.1.1", "c.1.0", "c.1.1"],
+    ]
+    assert [judging.is_done(key) for key in "abc"] == [True, False, True]
+    assert outcome(judging, "a", model) == "a.0.0 a.1.0 a.1.1"
+    assert outcome(judging, "c", model) == "c.0.0 c.1.0 c.1.1"
+    assert len(model.calls) == 2
+    assert not any(key in judging for key in "abc")
+
+
+def test_one_that_asks_nothing_needs_no_model() -> None:
+    judging = begun({"a": asking("a", [])})
+    assert judging.is_done("a")
+    assert judging.finish("a", {}).answer == ""
+
+
+@pytest.mark.parametrize("model", [Echo(), Background(is_quick=True)], ids=["calls", "background"])
+def test_asking_for_no_reply_goes_on(model: Echo) -> None:
+    judging = begun({"a": asking("a", [0, 1]), "b": asking("b", [0])})
+    assert outcome(judging, "a", model) == "a.1.0"
+    assert outcome(judging, "b", model) == ""
+
+
+def test_one_that_fails_alone_is_to_blame_alone() -> None:
+    judging, model = begun({key: asking(key, [1, 1]) for key in "abc"}), Echo(raises=["b.0.0"])
+    assert outcome(judging, "a", model) == "a.0.0 a.1.0"
+    assert outcome(judging, "b", model) == "RuntimeError: cannot read b.0.0"
+    assert outcome(judging, "c", model) == "c.0.0 c.1.0"
+    assert "b" not in judging
+
+
+def test_one_that_fails_does_not_make_the_others_work_again_and_again() -> None:
+    """A call that fails may have taken as long as one that does not: each is asked with others once at the most."""
+    keys = [f"k{number}" for number in range(20)]
+    judging, model = begun({key: asking(key, [1]) for key in keys}), Echo(raises=["k19.0.0"])
+    found = [outcome(judging, key, model) for key in keys]
+    assert found == [*(f"{key}.0.0" for key in keys[:-1]), "RuntimeError: cannot read k19.0.0"]
+    assert sum(map(len, model.calls)) <= 2 * len(keys)
+
+
+def test_a_request_that_fails_is_an_answer() -> None:
+    judging, model = begun({key: asking(key, [2]) for key in "ab"}), Echo(refuses=["a.0.1"])
+    assert outcome(judging, "a", model) == "a.0.0 (refused a.0.1)"
+    assert outcome(judging, "b", model) == "b.0.0 b.0.1"
+
+
+@pytest.mark.parametrize("rounds", [[], [1]])
+@pytest.mark.parametrize("make", [RuntimeError, pytest.fail.Exception])
+@pytest.mark.parametrize("is_background", [False, True])
+def test_what_a_judgement_raises_is_its_own(
+    rounds: list[int], make: Callable[[str], BaseException], is_background: bool
+) -> None:
+    """Pytest's own outcomes, which a scorer of a user's may raise, are no Exceptions."""
+    judging = begun({"a": asking("a", [1]), "b": asking("b", rounds, make("mine")), "c": asking("c", [1])})
+    model = Background(is_quick=True) if is_background else Echo()
+    assert outcome(judging, "a", model) == "a.0.0"
+    assert outcome(judging, "c", model) == "c.0.0"
+    assert outcome(judging, "b", model).endswith(": mine")
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, GeneratorExit])
+def test_an_interrupt_of_the_model_ends_the_wait(end: type[BaseException]) -> None:
+    class Interrupted:
+        num_calls = 0
+
+        def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse]:
+            self.num_calls += 1
+            raise end
+
+    judging, model = begun({key: asking(key, [1]) for key in "ab"}), Interrupted()
+    with pytest.raises(end):
+        judging.finish("a", {"judge": model})
+    assert model.num_calls == 1, "it is not asked again"
+
+
+def test_each_goes_on_as_soon_as_its_own_answers_are_there() -> None:
+    judging, model = begun({"a": asking("a", [1]), "b": asking("b", [1, 1])}), Background()
+    rounds: list[list[str]] = []
+
+    def submitted() -> None:
+        rounds.append(model.calls[-1])
+        if model.calls[-1] == ["b.0.0"]:
+            model.fill("b.0.0")
+        if model.calls[-1] == ["b.1.0"]:  # the second round of b, while a has no answer to its first
+            assert not model.promised["a.0.0"].done()
+            model.fill("a.0.0")
+
+    model.when_submitted = submitted
+    assert outcome(judging, "a", model) == "a.0.0"
+    assert rounds == [["a.0.0"], ["b.0.0"], ["b.1.0"]]
+    assert "b" in judging
+    model.fill("b.1.0")
+    assert outcome(judging, "b", model) == "b.0.0 b.1.0"
+
+
+def test_answers_may_come_from_another_thread() -> None:
+    judging, model = begun({key: asking(key, [2]) for key in "ab"}), Background()
+    submitted = threading.Event()
+    model.when_submitted = lambda: submitted.set() if len(model.promised) == 4 else None
+
+    def answer() -> None:
+        submitted.wait()
+        for prompt in list(model.promised)[::-1]:
+            model.fill(prompt)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert outcome(judging, "a", model) == "a.0.0 a.0.1"
+    thread.join()
+    assert outcome(judging, "b", model) == "b.0.0 b.0.1"
+
+
+def test_a_future_that_fails_is_blamed_on_its_own() -> None:
+    model = Background(raises=["b.0.0"], refuses=["c.0.0"], is_quick=True)
+    judging = begun({key: asking(key, [1]) for key in "abc"})
+    assert outcome(judging, "a", model) == "a.0.0"
+    assert outcome(judging, "b", model) == "RuntimeError: cannot read b.0.0"
+    assert outcome(judging, "c", model) == "(refused c.0.0)"
+
+
+def test_a_future_with_an_outcome_of_pytest_is_blamed_on_its_own() -> None:
+    class Failing(Background):
+        def fill(self, prompt: str) -> None:
+            if prompt.startswith("b"):
+                self.promised[prompt].set_exception(pytest.fail.Exception("not here"))
+            else:
+                super().fill(prompt)
+
+    model = Failing(is_quick=True)
+    judging = begun({key: asking(key, [1]) for key in "abc"})
+    assert outcome(judging, "a", model) == "a.0.0"
+    assert outcome(judging, "b", model) == "Failed: not here"
+    assert outcome(judging, "c", model) == "c.0.0"
+
+
+def test_a_submit_that_fails_is_blamed_on_its_own() -> None:
+    class Picky(Background):
+        def submit(self, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
+            if any(str(getattr(request, "prompt", "")).startswith("b") for request in requests):
+                raise RuntimeError("b is too long")
+            return super().submit(requests)
+
+    model = Picky(is_quick=True)
+    judging = begun({key: asking(key, [1]) for key in "abc"})
+    assert outcome(judging, "a", model) == "a.0.0"
+    assert outcome(judging, "b", model) == "RuntimeError: b is too long"
+    assert outcome(judging, "c", model) == "c.0.0"
+
+
+def test_too_few_futures_are_the_models_error() -> None:
+    class Short(Background):
+        def submit(self, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
+            return super().submit(requests)[1:]
+
+    judging = begun({"a": asking("a", [2]), "b": asking("b", [1])})
+    model = Short(is_quick=True)
+    assert outcome(judging, "a", model).endswith("submit returned 1 futures to 2 requests")
+    assert outcome(judging, "b", model).endswith("submit returned 0 futures to 1 requests")
+
+
+def test_close_gives_up() -> None:
+    closed: list[str] = []
+
+    def noted(key: str) -> Asking:
+        try:
+            return (yield from asking(key, [2, 1]))
+        finally:
+            closed.append(key)
+
+    model = Background()
+
+    def submitted() -> None:
+        for prompt in model.calls[-1]:
+            if prompt.startswith("a"):
+                model.fill(prompt)
+
+    model.when_submitted = submitted
+    judging = begun({key: noted(key) for key in "abc"})
+    assert outcome(judging, "a", model) == "a.0.0 a.0.1 a.1.0"
+    assert closed == ["a"]
+    judging.close()
+    assert sorted(closed) == ["a", "b", "c"]
+    assert all(future.cancelled() for prompt, future in model.promised.items() if not prompt.startswith("a"))
+    assert "b" not in judging
+    judging.close()
+
+
+def test_what_was_judged_before_the_close_can_be_taken() -> None:
+    judging, model = begun({"a": asking("a", [1]), "b": asking("b", [1])}), Echo()
+    outcome(judging, "a", model)
+    judging.close()
+    assert judging.is_done("b")
+    assert judging.finish("b", {}).answer == "b.0.0"
+
+
+def test_a_judgement_whose_model_failed_can_begin_again() -> None:
+    model = Echo(raises=["a.0.0"])
+    judging = begun({"a": asking("a", [1])})
+    assert outcome(judging, "a", model) == "RuntimeError: cannot read a.0.0"
+    assert "a" not in judging
+    judging.begin("a", asking("a", [1]))
+    assert outcome(judging, "a", Echo()) == "a.0.0"
+
+
+def test_time_is_shared_by_what_the_model_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shares of a call sum to what was spent: each sample's differences from it sum to nothing."""
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    class Timed(Echo):
+        def answer(self, prompt: str) -> GenerateResponse:
+            seconds = {"a": 1.0, "b": 3.0, "c": 0.0}[prompt[0]]
+            now[0] += 2 * seconds
+            return GenerateResponse(text=prompt, seconds=seconds)
+
+    shares, model = TimeShares(), Timed()
+    judging = Judging(shares)
+    for key in "abc":
+        judging.begin(key, asking(key, [1]))
+    for key, expected in (("a", 2 - 8), ("b", 6), ("c", 0)):
+        judging.finish(key, {"judge": model})
+        assert shares.settle(key) == pytest.approx(expected)
+
+
+PLANS = st.dictionaries(
+    st.sampled_from("abcdefgh"),
+    st.tuples(st.lists(st.integers(0, 3), max_size=3), st.booleans()),
+    min_size=1,
+)
+
+
+def prompts_of(plans: dict[str, tuple[list[int], bool]]) -> list[str]:
+    return [
+        f"{key}.{number}.{place}"
+        for key, (rounds, _) in plans.items()
+        for number, count in enumerate(rounds)
+        for place in range(count)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["calls", "background"])
+@given(plans=PLANS, data=st.data())
+def test_each_ends_as_it_would_alone(kind: str, plans: dict[str, tuple[list[int], bool]], data: st.DataObject) -> None:
+    """Whatever the order in which they begin and are finished, and whatever fails."""
+    prompts = prompts_of(plans)
+    some = st.lists(st.sampled_from(prompts), unique=True, max_size=3) if prompts else st.just([])
+    raises, refuses = data.draw(some), data.draw(some)
+
+    def model() -> Any:
+        return Echo(raises, refuses) if kind == "calls" else Background(raises, refuses, is_quick=True)
+
+    def made(key: str) -> Generator[Ask, Sequence[Response | Failed], Score]:
+        rounds, fails = plans[key]
+        return asking(key, rounds, RuntimeError(f"{key} is wrong") if fails else None)
+
+    alone = {key: outcome(begun({key: made(key)}), key, model()) for key in plans}
+    order = data.draw(st.permutations(list(plans)))
+    judging, shared = Judging(TimeShares()), model()
+    found: dict[str, str] = {}
+    for key in order:
+        if key not in judging:
+            judging.begin(key, made(key))
+        others = [other for other in plans if other not in judging and other not in found]
+        for other in data.draw(st.permutations(others))[: data.draw(st.integers(0, len(others)))]:
+            judging.begin(other, made(other))
+        found[key] = outcome(judging, key, shared)
+    assert found == alone
+    assert not any(key in judging for key in plans)

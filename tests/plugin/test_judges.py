@@ -1,0 +1,447 @@
+"""``--llm-judge``: a second model gives verdicts on replies, in sessions as a user has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from tests.plugin.judge_for_tests import JUDGED_SUITE, asked, records_of, report_of, write_judge
+
+ALONE = ("-p", "no:xdist")
+JUDGE = "--llm-judge=python:my_judge:Judge"
+REPORT = "--llm-report=report.json"
+EQUIVALENCE = JUDGED_SUITE + "score: {equivalence: {math: false}}\n"
+ASPECTS = JUDGED_SUITE + "score: {aspects: {aspects: [clarity, accuracy], n_iter: 2}}\n"
+RUBRIC = JUDGED_SUITE + "score: {rubric: {criteria: {kind: It is kind., short: It is short.}}}\n"
+ASKED = """\
+suite: asked
+samples:
+  - {id: m1, question: a good one, target: "1"}
+  - {id: m2, question: a bad one, target: "2"}
+  - {id: m3, question: another good one, target: "3"}
+prompt: {template: "{{ question }}"}
+score: {equivalence: {math: false}}
+"""
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    write_judge(llm_pytester)
+    llm_pytester.makefile(".yaml", equivalence=EQUIVALENCE, aspects=ASPECTS, rubric=RUBRIC, asked=ASKED)
+    return llm_pytester
+
+
+def with_replies(*replies: str, score: str = "{equivalence: {math: false}}") -> str:
+    """A suite with these replies, r1 and on."""
+    rows = [
+        {"id": f"r{number}", "question": "Say it.", "response": reply, "target": "T"}
+        for number, reply in enumerate(replies, 1)
+    ]
+    return f"suite: replies\nsamples: {json.dumps(rows)}\nscore: {score}\n"
+
+
+def statuses(pytester: pytest.Pytester, name: str = "report.json") -> dict[str, str]:
+    return {key: record["status"] for key, record in records_of(pytester.path, name).items()}
+
+
+def metrics(pytester: pytest.Pytester, name: str = "report.json") -> dict[str, float]:
+    (suite,) = report_of(pytester.path, name)["suites"]
+    return {metric: found["value"] for metric, found in suite["metrics"].items()}
+
+
+def test_replies_of_the_data_are_judged(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, JUDGE, REPORT, "equivalence.yaml")
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["llm-judge: python:my_judge:Judge (*", "*3 passed, 1 wrong*"])
+    assert statuses(project) == {"j1": "correct", "j2": "wrong", "j3": "correct", "j4": "correct"}
+    found = metrics(project)
+    assert found["accuracy"] == 0.75
+    assert (found["decided_by_exact"], found["decided_by_math"], found["decided_by_judge"]) == (1, 0, 3)
+    report = report_of(project.path)
+    assert report["options"]["judge"] == ["python:my_judge:Judge"]
+    (suite,) = report["suites"]
+    (judged_by,) = suite["judged_by"]
+    assert judged_by == "python:my_judge:Judge (test, 1)"
+    (verdict,) = records_of(project.path)["j1"]["details"]["verdicts"]
+    assert verdict == {
+        "value": True,
+        "reasons": "because",
+        "raw": '{"reason": "because", "equivalent": true}',
+        "num_prompt_tokens": 30,
+        "num_tokens": 10,
+        "seconds": 0.5,
+        "tries": 1,
+    }
+    assert "verdicts" not in records_of(project.path)["j4"]["details"], "nobody was asked"
+
+
+def test_aspects_are_shown(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, JUDGE, REPORT, "aspects.yaml")
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["*aspects*aspect_clarity*aspect_accuracy*"])
+    assert metrics(project) == {"aspects": 3, "aspect_clarity": 3, "aspect_accuracy": 3}
+    record = records_of(project.path)["j1"]
+    assert record["values"] == {"aspects": 5, "aspect_clarity": 5, "aspect_accuracy": 5}
+    assert len(record["details"]["verdicts"]) == 2
+    assert record["details"]["spread"] == {"clarity": 0, "accuracy": 0}
+
+
+def test_a_rubric_is_right_or_wrong(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, JUDGE, REPORT, "rubric.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert statuses(project) == {"j1": "correct", "j2": "wrong", "j3": "correct", "j4": "wrong"}
+    assert metrics(project)["rubric"] == metrics(project)["criterion_kind"] == 0.5
+
+
+def test_a_model_is_asked_and_judged(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, "--llm-model=python:my_judge:Writer", JUDGE, REPORT, "asked.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert statuses(project) == {"m1": "correct", "m2": "wrong", "m3": "correct"}
+    assert records_of(project.path)["m1"]["num_tokens"] == 3, "the judge's are apart"
+
+
+def test_two_models_have_one_judge(project: pytest.Pytester, workers: list[str]) -> None:
+    models = ["--llm-model=python:my_judge:Writer", "--llm-model=majority"]
+    result = project.runpytest(*workers, *models, JUDGE, REPORT, "asked.yaml")
+    assert result.ret == 0, result.stdout.str()
+    found = {(record["model"], record["id"]): record["status"] for record in report_of(project.path)["records"]}
+    assert len(found) == 6
+    assert found["python:my_judge:Writer", "m1"] == "correct"
+    judges = [suite["judged_by"] for suite in report_of(project.path)["suites"]]
+    assert len(judges) == 2
+    assert judges[0] == judges[1]
+
+
+def test_a_function_judges(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, "--llm-judge=python:my_judge:by_function", REPORT, "equivalence.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert statuses(project) == {"j1": "correct", "j2": "wrong", "j3": "correct", "j4": "correct"}
+
+
+def test_one_call_holds_the_verdicts_of_a_chunk(project: pytest.Pytester) -> None:
+    assert project.runpytest(*ALONE, JUDGE, "aspects.yaml").ret == 0
+    (call,) = asked(project.path)
+    assert len(call) == 4 * 2
+    assert asked(project.path, "load-judge") == [[]]
+
+
+def test_all_replies_come_before_all_verdicts(project: pytest.Pytester) -> None:
+    assert project.runpytest(*ALONE, "--llm-model=python:my_judge:Writer", JUDGE, "asked.yaml").ret == 0
+    lines = [json.loads(line) for line in (project.path / "asked.jsonl").read_text().splitlines()]
+    calls = [(line["name"], len(line["texts"])) for line in lines if not line["name"].startswith("load")]
+    assert calls == [("writer", 3), ("judge", 3)]
+
+
+def test_batches_of_each_worker(project: pytest.Pytester) -> None:
+    rows = [f"a good one, number {number}" for number in range(40)]
+    project.makefile(".yaml", replies=with_replies(*rows))
+    assert project.runpytest("-n2", JUDGE, REPORT, "replies.yaml").ret == 0
+    calls = asked(project.path)
+    assert sum(map(len, calls)) == 40, "each is asked once"
+    assert len(calls) < 20
+
+
+@pytest.mark.parametrize("how", ["ini", "environment"])
+def test_the_judge_of_a_project(
+    project: pytest.Pytester, workers: list[str], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "ini":
+        project.makeini("[pytest]\nllm_judge = python:my_judge:Judge\n")
+    else:
+        monkeypatch.setenv("PYTEST_LLM_JUDGE", "python:my_judge:Judge")
+    result = project.runpytest(*workers, REPORT, "equivalence.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert metrics(project)["accuracy"] == 0.75
+    assert report_of(project.path)["options"]["judge"] == ["python:my_judge:Judge"]
+
+
+CONFTEST = """
+import pytest
+from my_judge import Judge
+
+@pytest.fixture(scope="session")
+def llm_judge():
+    return Judge("of a conftest")
+"""
+
+
+def test_a_conftest_gives_the_judge(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makeconftest(CONFTEST)
+    project.syspathinsert()
+    result = project.runpytest(*workers, REPORT, "equivalence.yaml")
+    assert result.ret == 0, result.stdout.str()
+    (suite,) = report_of(project.path)["suites"]
+    assert suite["judged_by"][0].startswith("judge-of a conftest (test")
+    assert metrics(project)["accuracy"] == 0.75
+
+
+def test_a_fixture_that_gives_no_judge(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makeconftest("import pytest\n@pytest.fixture\ndef llm_judge():\n    return None\n")
+    result = project.runpytest(*workers, REPORT, "equivalence.yaml")
+    assert result.ret == 1
+    assert statuses(project) == {"j1": "unscored", "j2": "unscored", "j3": "unscored", "j4": "correct"}
+    assert "Traceback" not in result.stdout.str()
+
+
+def one_line(result: pytest.RunResult, words: str) -> None:
+    """The error is one line, and not pytest's own failure."""
+    lines = [line for line in [*result.outlines, *result.errlines] if words in line]
+    assert len(lines) == 1, result.stdout.str() + result.stderr.str()
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
+def test_without_a_judge_no_model_is_loaded(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, "--llm-model=python:my_judge:Writer", "asked.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    one_line(result, "asked.yaml needs a judge: give --llm-judge, or override the fixture llm_judge in a conftest.py")
+    assert not (project.path / "asked.jsonl").exists()
+
+
+def test_a_suite_that_is_named_wants_its_judge(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, "equivalence.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    one_line(result, "equivalence.yaml needs a judge: give --llm-judge")
+
+
+def test_a_bare_pytest_skips(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """A project's own tests run without a model and without a judge."""
+    write_judge(llm_pytester)
+    llm_pytester.makefile(".yaml", judged=EQUIVALENCE, asked=ASKED)
+    llm_pytester.makepyfile(test_own="def test_own():\n    pass\n")
+    result = llm_pytester.runpytest(*workers, "-rs")
+    assert result.ret == 0, result.stdout.str()
+    outcomes = result.parseoutcomes()
+    assert outcomes["passed"] == 1
+    assert outcomes.get("skipped", 0) == 7
+    result.stdout.fnmatch_lines(["*no judge: give --llm-judge, or override the fixture llm_judge in a conftest.py*"])
+
+
+@pytest.mark.parametrize("second", ["python:my_judge:Judge", "majority"])
+def test_two_judges_are_refused(project: pytest.Pytester, workers: list[str], second: str) -> None:
+    result = project.runpytest(*workers, JUDGE, f"--llm-judge={second}", "equivalence.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    one_line(result, f"--llm-judge was given 2 times (python:my_judge:Judge, {second}): give one judge")
+
+
+@pytest.mark.parametrize("spec", ["python:no_module_here:Judge", "python:my_judge"])
+def test_a_judge_that_is_not_there(project: pytest.Pytester, workers: list[str], spec: str) -> None:
+    result = project.runpytest(*workers, f"--llm-judge={spec}", "equivalence.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    one_line(result, spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Unloadable", "no weights here"), ("Missing", "there is no 'Missing' in my_judge")]
+)
+def test_a_judge_that_cannot_be_loaded_ends_the_session(
+    project: pytest.Pytester, workers: list[str], name: str, words: str
+) -> None:
+    result = project.runpytest(*workers, f"--llm-judge=python:my_judge:{name}", REPORT, "equivalence.yaml")
+    assert result.ret in (1, 2)
+    text = result.stdout.str()
+    assert words in text
+    assert f"judge python:my_judge:{name} could not be loaded" in text
+    assert "INTERNALERROR" not in text
+    assert "correct" not in statuses(project).values()
+
+
+def test_a_judge_that_fails_for_one_sample(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", replies=with_replies("good", "RAISE", "bad", "good REFUSE", "good PROSE", "good"))
+    result = project.runpytest(*workers, JUDGE, REPORT, "replies.yaml")
+    assert result.ret == 1
+    assert statuses(project) == {
+        "r1": "correct",
+        "r2": "unscored",
+        "r3": "wrong",
+        "r4": "unscored",
+        "r5": "unscored",
+        "r6": "correct",
+    }
+    reasons = {key: record["reason"] for key, record in records_of(project.path).items() if record["reason"]}
+    assert reasons == {
+        "r2": "RuntimeError: the judge fell over",
+        "r4": "no verdict: refused by the judge",
+        "r5": "no verdict: the verdict is not one JSON object",
+    }
+    assert metrics(project)["accuracy"] == pytest.approx(2 / 3)
+    (verdict,) = records_of(project.path)["r5"]["details"]["verdicts"]
+    assert (verdict["raw"], verdict["tries"]) == ("I cannot help with that.", 3)
+
+
+def test_wrong_is_shown_and_strict_fails(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, JUDGE, "-v", "equivalence.yaml")
+    assert [line for line in result.outlines if "WRONG" in line and "::j2" in line], result.stdout.str()
+    result = project.runpytest(*workers, JUDGE, "--llm-strict", "equivalence.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*wrong: expected 'The target.', found 'a bad one'*"])
+    result.assert_outcomes(passed=3, failed=1)
+
+
+def test_a_wrong_answer_is_one_letter(project: pytest.Pytester) -> None:
+    result = project.runpytest(*ALONE, JUDGE, "equivalence.yaml")
+    result.stdout.fnmatch_lines(["equivalence.yaml .w.. *"])
+
+
+def several(parts: str) -> str:
+    return f"{{several: {{scorers: {{{parts}}}, decides: same}}}}"
+
+
+def test_parts_that_ask_and_parts_that_do_not(project: pytest.Pytester, workers: list[str]) -> None:
+    score = several(
+        "same: {score: {equivalence: {math: false}}}, words: {score: f1}, rated: {score: {aspects: {n_iter: 2}}}"
+    )
+    project.makefile(".yaml", replies=with_replies("a good one", "bad", "T", "good PROSE", score=score))
+    result = project.runpytest(*workers, JUDGE, REPORT, "replies.yaml")
+    assert result.ret == 1, result.stdout.str()
+    records = records_of(project.path)
+    assert {key: record["status"] for key, record in records.items()}["r4"] == "unscored"
+    assert "no verdict" in records["r4"]["reason"]
+    assert records["r1"]["values"]["accuracy"] == 1
+    assert records["r1"]["values"]["rated.aspect_clarity"] == 5
+    assert records["r2"]["values"]["rated.aspect_clarity"] == 1
+    assert records["r3"]["values"]["words.f1"] == 1
+
+
+def test_several_parts_are_asked_together(project: pytest.Pytester) -> None:
+    score = several("same: {score: {equivalence: {math: false}}}, rated: {score: {aspects: {n_iter: 2}}}")
+    project.makefile(".yaml", replies=with_replies("a good one", "bad", score=score))
+    assert project.runpytest(*ALONE, JUDGE, "replies.yaml").ret == 0
+    assert [len(call) for call in asked(project.path)] == [6]
+
+
+def test_epochs_are_judged_each(project: pytest.Pytester, workers: list[str]) -> None:
+    suite = ASKED + "epochs: 3\ngenerate: {temperature: 1.0}\n"
+    project.makefile(".yaml", asked=suite)
+    result = project.runpytest(*workers, "--llm-model=python:my_judge:Writer", JUDGE, REPORT, "asked.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert statuses(project) == {"m1": "correct", "m2": "wrong", "m3": "correct"}
+    assert sum(map(len, asked(project.path))) == 9
+
+
+def test_filters_come_before_the_judge(project: pytest.Pytester, workers: list[str]) -> None:
+    suite = with_replies("bad. Answer: good", "good. Answer: bad") + "filters: [{regex: 'Answer: (.*)'}]\n"
+    project.makefile(".yaml", replies=suite)
+    result = project.runpytest(*workers, JUDGE, REPORT, "replies.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert statuses(project) == {"r1": "correct", "r2": "wrong"}
+    assert sorted(text for call in asked(project.path) for text in call) == ["```\nbad\n```", "```\ngood\n```"]
+
+
+def test_a_baseline_of_another_judge_is_refused(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", replies=with_replies(*(f"a good one, number {number}" for number in range(40))))
+    assert project.runpytest(*workers, JUDGE, "--llm-report=before.json", "replies.yaml").ret == 0
+    again = project.runpytest(*workers, JUDGE, "--llm-baseline=before.json", "replies.yaml")
+    assert again.ret == 0, again.stdout.str()
+    other = project.runpytest(*workers, f"{JUDGE}?weights=b", "--llm-baseline=before.json", "replies.yaml")
+    assert other.ret != 0
+    other.stdout.fnmatch_lines(
+        ["*another judge: 'python:my_judge:Judge (test, 1)' ->*", "*'python:my_judge:Judge?weights=b (test, b)'*"]
+    )
+
+
+def test_the_store_keeps_verdicts(project: pytest.Pytester, workers: list[str]) -> None:
+    arguments = [*workers, "--llm-model=python:my_judge:Writer", JUDGE, "--llm-store=store", "asked.yaml"]
+    assert project.runpytest(*arguments, "--llm-report=first.json").ret == 0
+    first, writer = asked(project.path), asked(project.path, "writer")
+    assert sum(map(len, first)) == sum(map(len, writer)) == 3
+    assert project.runpytest(*arguments, "--llm-report=second.json").ret == 0
+    assert (asked(project.path), asked(project.path, "writer")) == (first, writer)
+    assert metrics(project, "first.json") == metrics(project, "second.json")
+
+
+def test_a_stored_verdict_is_of_its_judge(project: pytest.Pytester) -> None:
+    assert project.runpytest(*ALONE, JUDGE, "--llm-store=store", "equivalence.yaml").ret == 0
+    assert project.runpytest(*ALONE, f"{JUDGE}?weights=b", "--llm-store=store", "equivalence.yaml").ret == 0
+    assert [len(call) for call in asked(project.path)] == [3, 3]
+
+
+def test_without_records_no_verdict_is_kept(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, JUDGE, REPORT, "--llm-report-records=none", "aspects.yaml")
+    assert result.ret == 0
+    text = (project.path / "report.json").read_text()
+    assert "because" not in text
+    assert report_of(project.path)["suites"][0]["judged_by"]
+    assert metrics(project)["aspects"] == 3
+
+
+def test_a_secret_of_the_judge_is_not_in_the_report(project: pytest.Pytester, workers: list[str]) -> None:
+    secret = "sk-planted0123456789abcdef"
+    url = f"http://user:{secret}@127.0.0.1:9/v1"
+    result = project.runpytest(*workers, f"--llm-judge={url}", REPORT, "equivalence.yaml")
+    assert result.ret != 0
+    text = result.stdout.str() + result.stderr.str()
+    assert secret not in text
+    report = project.path / "report.json"
+    assert not report.exists() or secret not in report.read_text()
+
+
+def test_a_secret_of_a_python_judge_is_not_in_the_report(project: pytest.Pytester, workers: list[str]) -> None:
+    secret = "sk-planted0123456789abcdef"
+    project.makepyfile(
+        other_judge=f"""
+import json
+import my_judge
+
+class Judge(my_judge.Judge):
+    def __init__(self, api_key=""):
+        super().__init__("1")
+        assert api_key == {secret!r}
+"""
+    )
+    spec = f"--llm-judge=python:other_judge:Judge?api_key={secret}"
+    result = project.runpytest(*workers, spec, REPORT, "equivalence.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert secret not in result.stdout.str() + (project.path / "report.json").read_text()
+
+
+@pytest.mark.parametrize(("chosen", "ids"), [("j1", ["j1"]), ("j2 or j4", ["j2", "j4"])])
+def test_a_choice_of_samples(project: pytest.Pytester, workers: list[str], chosen: str, ids: Sequence[str]) -> None:
+    result = project.runpytest(*workers, JUDGE, REPORT, "-k", chosen, "equivalence.yaml")
+    assert result.ret == 0
+    assert list(records_of(project.path)) == list(ids)
+    assert sum(map(len, asked(project.path))) == len([one for one in ids if one != "j4"])
+
+
+def test_last_failed(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", replies=with_replies("good", "PROSE", "good"))
+    assert project.runpytest(*workers, JUDGE, "replies.yaml").ret == 1
+    result = project.runpytest(*workers, JUDGE, REPORT, "--lf", "replies.yaml")
+    assert result.ret == 1
+    assert statuses(project) == {"r2": "unscored"}
+
+
+def test_the_first_failure_ends_a_session(project: pytest.Pytester) -> None:
+    project.makefile(".yaml", replies=with_replies("good", "PROSE", "good", "good"))
+    result = project.runpytest(*ALONE, JUDGE, REPORT, "-x", "replies.yaml")
+    assert result.ret == 1
+    assert statuses(project) == {"r1": "correct", "r2": "unscored"}
+
+
+def test_an_interrupt_in_the_judge(project: pytest.Pytester) -> None:
+    project.makefile(".yaml", replies=with_replies("T", "good INTERRUPT", "good"))
+    result = project.runpytest_subprocess(*ALONE, JUDGE, REPORT, "replies.yaml")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    text = result.stdout.str() + result.stderr.str()
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+    assert "judging.py" not in text
+    assert statuses(project) == {"r1": "correct"}
+
+
+def test_what_a_judge_writes_crosses_workers(project: pytest.Pytester, workers: list[str]) -> None:
+    """Lone surrogates, escape sequences and commands of GitHub in its reasons."""
+    project.makepyfile(
+        odd_judge="""
+def judge(messages):
+    return '{"reason": "\\\\ud83d \\\\u001b[31m \\\\n::error::x", "equivalent": false}'
+"""
+    )
+    result = project.runpytest(*workers, "--llm-judge=python:odd_judge:judge", REPORT, "-vv", "equivalence.yaml")
+    assert result.ret == 0, result.stdout.str()
+    (verdict,) = records_of(project.path)["j1"]["details"]["verdicts"]
+    assert verdict["reasons"] == "\ud83d \x1b[31m \n::error::x"
+    assert "\x1b[31m" not in result.stdout.str()
+    assert not any(line.startswith("::error") for line in result.outlines)
