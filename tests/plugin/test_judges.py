@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -63,7 +64,7 @@ def test_replies_of_the_data_are_judged(project: pytest.Pytester, workers: list[
     assert report["options"]["judge"] == ["python:my_judge:Judge"]
     (suite,) = report["suites"]
     (judged_by,) = suite["judged_by"]
-    assert judged_by == "python:my_judge:Judge (test, 1)"
+    assert re.fullmatch(r"python:my_judge:Judge \(test, [0-9a-f]{8}\)", judged_by)
     (verdict,) = records_of(project.path)["j1"]["details"]["verdicts"]
     assert verdict == {
         "value": True,
@@ -338,7 +339,7 @@ def test_a_baseline_of_another_judge_is_refused(project: pytest.Pytester, worker
     other = project.runpytest(*workers, f"{JUDGE}?weights=b", "--llm-baseline=before.json", "replies.yaml")
     assert other.ret != 0
     other.stdout.fnmatch_lines(
-        ["*another judge: 'python:my_judge:Judge (test, 1)' ->*", "*'python:my_judge:Judge?weights=b (test, b)'*"]
+        ["*another judge: 'python:my_judge:Judge (test, *)' ->*", "*'python:my_judge:Judge?weights=b (test, *)'*"]
     )
 
 

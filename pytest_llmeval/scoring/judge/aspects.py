@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
 from pytest_llmeval.scoring.judge.judged_scorer import (
+    MAX_REPLY,
     REASON,
     JudgedScorer,
     checked_keys,
@@ -17,7 +18,7 @@ from pytest_llmeval.scoring.judge.judged_scorer import (
     reason_in,
 )
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.suites.format.score_settings.judged import AspectsSettings
 from pytest_llmeval.types import JSON, Response, Score
 
@@ -83,7 +84,7 @@ class AspectsScorer(JudgedScorer[AspectsSettings]):
                 MEAN: math.fsum(means.values()) / len(means),
                 **{_metric(name): mean for name, mean in means.items()},
             },
-            details={"verdicts": shown, "spread": spread},
+            details={"verdicts": shown, "spread": spread, **said_to_be_cut(text, MAX_REPLY)},
         )
 
     def _read(self, found: Mapping[str, JSON]) -> dict[str, _Rating]:

@@ -9,6 +9,7 @@ from typing import Literal, Self, TypeAlias
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.judge.judged_scorer import (
+    MAX_REPLY,
     REASON,
     JudgedScorer,
     checked_keys,
@@ -18,7 +19,7 @@ from pytest_llmeval.scoring.judge.judged_scorer import (
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.mathematics.scorer import MathScorer
 from pytest_llmeval.scoring.scorers.replies.exact import normalized
-from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
+from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, said_to_be_cut
 from pytest_llmeval.suites.format.score_settings.judged import EquivalenceSettings
 from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
 from pytest_llmeval.suites.format.score_settings.replies import Normalization
@@ -85,7 +86,7 @@ class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
         shown: JSON = {"value": found.value.is_equivalent, "reasons": found.value.reason, **found.shown}
         score = _decided(found.value.is_equivalent, text.strip(), "judge")
-        return replace(score, details={**score.details, "verdicts": [shown]})
+        return replace(score, details={**score.details, "verdicts": [shown], **said_to_be_cut(text, MAX_REPLY)})
 
     def _equal_in_value(self, presented: Presented, responses: Sequence[Response]) -> str | None:
         """The answer in the reply, where mathematics says that it equals a target's; None where it does not say so."""

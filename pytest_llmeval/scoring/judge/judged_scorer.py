@@ -12,13 +12,13 @@ from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
 from pytest_llmeval.types import JSON, GenerateRequest, Sample
 
-__all__ = ["REASON", "JudgedScorer", "checked_keys", "object_schema", "reason_in"]
+__all__ = ["MAX_REPLY", "REASON", "JudgedScorer", "checked_keys", "object_schema", "reason_in"]
 
 S = TypeVar("S", bound=JudgedSettings)
 
 REASON: Mapping[str, JSON] = {"reason": {"type": "string"}}
 """The property that stands first in each entry of a verdict: a judge that has given its reason judges by it."""
-_MAX_REPLY = 200_000
+MAX_REPLY = 200_000
 """Characters of a reply that a judge is shown."""
 
 
@@ -51,7 +51,7 @@ class JudgedScorer(AskingScorer[S]):
         their titles.
         """
         references = [("Reference answer", text) for text in presented.references]
-        shown = [(title, text[:_MAX_REPLY]) for title, text in replies]
+        shown = [(title, text[:MAX_REPLY]) for title, text in replies]
         settings = self.settings
         return GenerateRequest(
             judge_prompt(task, form, [("Question", question_of(presented)), *references, *shown]),

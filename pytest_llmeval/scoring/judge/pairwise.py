@@ -9,9 +9,16 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
-from pytest_llmeval.scoring.judge.judged_scorer import REASON, JudgedScorer, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.judged_scorer import (
+    MAX_REPLY,
+    REASON,
+    JudgedScorer,
+    checked_keys,
+    object_schema,
+    reason_in,
+)
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings
 from pytest_llmeval.types import JSON, Response, Role, Sample, Score
@@ -95,7 +102,7 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
         if len(winners) < len(found):
             problem = next(one.problem for one in found if one.value is None)
             return no_verdict(problem, {"verdicts": shown})
-        return self._score(sample, winners, {"verdicts": shown})
+        return self._score(sample, winners, {"verdicts": shown, **said_to_be_cut(mine, MAX_REPLY)})
 
     def _score(self, sample: Sample, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
         """Of the verdicts in the two orders."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented
 from pytest_llmeval.scoring.judge.judged_scorer import (
+    MAX_REPLY,
     REASON,
     JudgedScorer,
     checked_keys,
@@ -16,7 +17,7 @@ from pytest_llmeval.scoring.judge.judged_scorer import (
     reason_in,
 )
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
-from pytest_llmeval.scoring.scorers.responses import reply
+from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.score_settings.judged import Criterion, RubricSettings
 from pytest_llmeval.types import JSON, Response, Score
@@ -65,7 +66,8 @@ class RubricScorer(JudgedScorer[RubricSettings]):
                 for name, one in criteria.items()
             }
         )
-        request = self.request(presented, task, form, schema, ("Reply", reply(responses)))
+        text = reply(responses)
+        request = self.request(presented, task, form, schema, ("Reply", text))
         found = yield from verdict(request, self._read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
@@ -86,7 +88,7 @@ class RubricScorer(JudgedScorer[RubricSettings]):
                 SHARE: share,
                 **{_metric(name): value for name, value in points.items()},
             },
-            details={"verdicts": [shown]},
+            details={"verdicts": [shown], **said_to_be_cut(text, MAX_REPLY)},
         )
 
     def _read(self, found: Mapping[str, JSON]) -> dict[str, _Label]:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError, SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
-from pytest_llmeval.scoring.make import suite_scorer
+from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY
+from pytest_llmeval.scoring.make import make_scorer, suite_scorer
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.suites.format.score_settings.judged import (
@@ -22,7 +23,7 @@ from pytest_llmeval.suites.format.score_settings.judged import (
     EquivalenceSettings,
     RubricSettings,
 )
-from pytest_llmeval.types import GenerateResponse, Message, Score
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message, Score
 from tests.scoring.helpers import a_sample
 from tests.scoring.judge.helpers import asked_of, judged, material, scripted
 from tests.suites.conftest import (
@@ -499,3 +500,17 @@ def test_settings_that_are_refused(load: Load, score: str, words: Sequence[str])
 )
 def test_settings_that_can_be_used(load: Load, score: str) -> None:  # noqa: F811
     assert Evaluation(load(HEAD + score)).scorer.roles == {"judge"}
+
+
+def test_a_reply_that_is_cut_for_the_judge_is_said_to_be() -> None:
+    scorer = make_scorer(RubricSettings.model_validate({"criteria": {"polite": "Is it polite?"}}))
+    presented = scorer.present(a_sample(question="q"))
+    for text, expected in (("a" * MAX_REPLY, {}), ("a" * 300_000, {"reply_chars": 300_000, "judged_chars": MAX_REPLY})):
+        asking = scorer.asking(presented, [GenerateResponse(text=text)])
+        (request,) = next(asking).requests
+        assert isinstance(request, GenerateRequest)
+        assert isinstance(request.prompt[1], Message)
+        assert len(request.prompt[1].content) < MAX_REPLY + 100
+        with pytest.raises(StopIteration) as stop:
+            asking.send([GenerateResponse(text='{"polite": {"reason": "yes", "label": "pass"}}')])
+        assert {name: value for name, value in stop.value.value.details.items() if name != "verdicts"} == expected

@@ -112,7 +112,7 @@ class Criterion(Spec):
         json_schema_extra={"minItems": 2, "uniqueItems": True},
         description="What the judge can say, from the worst, which is worth 0, to the best, which is worth 1.",
     )
-    weight: float = Field(1.0, gt=0, description="How much it counts.")
+    weight: float = Field(1.0, gt=0, le=1e6, description="How much it counts.")
 
     @field_validator("labels")
     @classmethod
