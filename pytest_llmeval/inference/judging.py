@@ -23,17 +23,22 @@ __all__ = ["JudgeUse", "Judging"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeUse:
-    """Requests that were answered, the tokens that were read and written for them, and the models' time (s)."""
+    """Requests that were answered, the tokens that were read and written for them, and the models' time (s).
+
+    ``asked_at`` says of each when it was asked (Unix, s), None of one that is in no store.
+    """
 
     num_requests: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
+    asked_at: tuple[float | None, ...] = ()
 
     def __add__(self, other: JudgeUse) -> JudgeUse:
         return JudgeUse(
             num_requests=self.num_requests + other.num_requests,
             num_tokens=self.num_tokens + other.num_tokens,
             seconds=self.seconds + other.seconds,
+            asked_at=self.asked_at + other.asked_at,
         )
 
 
@@ -46,6 +51,7 @@ def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
         num_requests=len(responses),
         num_tokens=read + sum(one.num_tokens for one in responses),
         seconds=math.fsum(one.seconds for one in responses),
+        asked_at=tuple(one.asked_at for one in responses),
     )
 
 

@@ -334,6 +334,7 @@ def test_showing_the_cache_runs_nothing(llm_pytester: pytest.Pytester) -> None:
     assert llm_pytester.runpytest_inprocess("--cache-show", "--llm-batch-size=3").ret == 0
 
 
+@pytest.mark.slow  # pytest-xdist waits for its workers
 def test_no_loop_with_workers(llm_pytester: pytest.Pytester) -> None:
     """Also where nothing of the workers has reached the session."""
     conftest(

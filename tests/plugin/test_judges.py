@@ -353,6 +353,14 @@ def test_the_store_keeps_verdicts(project: pytest.Pytester, workers: list[str]) 
     assert metrics(project, "first.json") == metrics(project, "second.json")
 
 
+def test_verdicts_on_replies_of_the_data_are_said_to_be_reused(project: pytest.Pytester) -> None:
+    arguments = [*ALONE, JUDGE, "--llm-store=store", "equivalence.yaml"]
+    for expected in ("*store store: 0 of 4 samples reused*", "*store store: 3 of 4 samples reused, asked *"):
+        result = project.runpytest(*arguments)
+        result.stdout.fnmatch_lines([expected])
+        result.stdout.no_fnmatch_line("*is not asked through the store*")
+
+
 def test_a_stored_verdict_is_of_its_judge(project: pytest.Pytester) -> None:
     assert project.runpytest(*ALONE, JUDGE, "--llm-store=store", "equivalence.yaml").ret == 0
     assert project.runpytest(*ALONE, f"{JUDGE}?weights=b", "--llm-store=store", "equivalence.yaml").ret == 0

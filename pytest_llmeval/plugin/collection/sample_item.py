@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
-from pytest_llmeval.inference.judging import Judging
+from pytest_llmeval.inference.judging import JudgeUse, Judging
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import Asking, answers_in_background, identify
+from pytest_llmeval.models.base import Asking, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import (
@@ -290,7 +290,7 @@ class SampleItem(pytest.Function):
             return self.unscored(describe(error), model)
 
     def _record(self, model: object, question: Question, score: Score, responses: Sequence[Response]) -> Record:
-        sample, presented = self.sample, question.presented
+        sample, presented, use = self.sample, question.presented, self._judge_use()
         return Record(
             suite=self.file.info.name,
             id=sample.id,
@@ -317,20 +317,17 @@ class SampleItem(pytest.Function):
             fingerprint=self.file.fingerprints[sample.id],
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
-            asked_at=_asked_at(responses),
-            **self._judge_use(),
+            asked_at=_asked_at(model, responses, use),
+            num_judge_requests=use.num_requests,
+            num_judge_tokens=use.num_tokens,
+            judge_seconds=use.seconds,
         )
 
-    def _judge_use(self) -> dict[str, Any]:
-        """What a record says of the judge's share."""
+    def _judge_use(self) -> JudgeUse:
+        """What the judgement of this sample has taken."""
         if not self.file.evaluation.scorer.roles or judging_key not in self.config.stash:
-            return {}
-        use = self.config.stash[judging_key].take_use(self.key)
-        return {
-            "num_judge_requests": use.num_requests,
-            "num_judge_tokens": use.num_tokens,
-            "judge_seconds": use.seconds,
-        }
+            return JudgeUse()
+        return self.config.stash[judging_key].take_use(self.key)
 
     def unscored(self, reason: str, model: object = None) -> Record:
         """The record of this sample when there is no score."""
@@ -439,10 +436,14 @@ def _phases(responses: Sequence[Response]) -> dict[str, Any]:
     return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
 
 
-def _asked_at(responses: Sequence[Response]) -> str | None:
-    """When the last of them was asked; None where one of them is not in the store."""
-    times = [response.asked_at for response in responses if response.asked_at is not None]
-    if not times or len(times) < len(responses):
+def _asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:
+    """When the last reply of model and judge was asked; None where one of them is not in the store.
+
+    A model that has its answers at hand was not asked.
+    """
+    found = [*(() if answers_samples(model) else (response.asked_at for response in responses)), *use.asked_at]
+    times = [time for time in found if time is not None]
+    if not times or len(times) < len(found):
         return None
     return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="microseconds")
 

@@ -11,6 +11,10 @@ from pytest_llmeval.text.quantities import time_text
 __all__ = ["store_texts"]
 
 
+_WITHOUT_NEED = ("replay", "guessing")
+"""Backends that have their answers at hand."""
+
+
 def store_texts(report: Report) -> Iterator[str]:
     """How many samples the store answered, how old their replies are, and what is odd. Not yet ``printable``."""
     store = report.store
@@ -26,7 +30,7 @@ def store_texts(report: Report) -> Iterator[str]:
     for model in report.models:
         details = model.get("details")
         stored = details.get("store") if isinstance(details, Mapping) else None
-        if stored is None:
+        if stored is None and model.get("backend") not in _WITHOUT_NEED:
             yield f"store: {model['name']}: is not asked through the store"
         elif isinstance(stored, str) and "not reused" in stored:
             yield f"store: {model['name']}: {stored}; --llm-store-max-age 7d reuses those of the last 7 days"
