@@ -60,15 +60,18 @@ class _Open:
     """One sample's judgement: what it has asked, and where that is on its way to a model, what will come of it."""
 
     asking: Asking
+    models: Mapping[Role, object]
     asked: Ask
     futures: list[Future[Response | Failed]] = field(default_factory=list)
     model: object = None
+    is_sent: bool = False
 
 
 class Judging:
-    """The judgements of samples that have begun, by the samples' keys.
+    """The judgements of samples that have begun, by the samples' keys, each with the models of its own roles.
 
-    ``shares`` learns what time each of them took.
+    ``shares`` learns what time each of them took. ``looks_ahead`` is False once a sample was to be judged by another
+    model than it was begun with: a fixture makes a new one for each test, and each is judged when its test runs.
     """
 
     def __init__(self, shares: TimeShares) -> None:
@@ -78,30 +81,45 @@ class Judging:
         self._alone: set[Hashable] = set()
         self._took_s: dict[Hashable, float] = {}
         self._uses: dict[Hashable, JudgeUse] = {}
+        self._judges: dict[Hashable, Mapping[Role, object]] = {}
+        self.looks_ahead = True
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._open or key in self._done
+    def has(self, key: Hashable, models: Mapping[Role, object]) -> bool:
+        """Whether the sample's judgement has begun, and its score was not taken. One by other models is forgotten."""
+        if key not in self._judges:
+            return False
+        if _are_same(self._judges[key], models):
+            return True
+        self.looks_ahead = False
+        self._drop(key)
+        self._done.pop(key, None)
+        self._uses.pop(key, None)
+        del self._judges[key]
+        return False
 
-    def begin(self, key: Hashable, asking: Asking) -> None:
-        """Begin the judgement of one more sample, as far as it goes without an answer."""
-        self._open[key] = _Open(asking, Ask("judge", ()))
+    def begin(self, key: Hashable, asking: Asking, models: Mapping[Role, object]) -> None:
+        """Begin the judgement of one more sample by these models, as far as it goes without an answer."""
+        self._judges[key] = models
+        self._open[key] = _Open(asking, models, Ask("judge", ()))
         self._advance(key, None)
 
     def is_done(self, key: Hashable) -> bool:
         """Whether the sample has been judged, and its score was not taken."""
         return key in self._done
 
-    def finish(self, key: Hashable, models: Mapping[Role, object]) -> Score:
-        """The score of a sample that has begun. The others that have go on meanwhile. Raises what its judgement raises,
-        or what a model does that is asked for it.
+    def finish(self, key: Hashable) -> Score:
+        """The score of a sample that has begun. The others that have the same models go on meanwhile.
+
+        Raises what its judgement raises, or what a model does that is asked for it.
         """
         __tracebackhide__ = True
         started, self._took_s = time.perf_counter(), {key: 0.0}
         try:
             while key not in self._done:
-                self._go_on(key, models)
+                self._go_on(key)
         finally:
             self._drop(key)
+            self._judges.pop(key, None)
             self._shares.share_out(time.perf_counter() - started, self._took_s)
         score = self._done.pop(key)
         if isinstance(score, BaseException):
@@ -116,6 +134,7 @@ class Judging:
         """Give up what is not done."""
         for key in list(self._open):
             self._drop(key)
+            self._judges.pop(key, None)
 
     def _drop(self, key: Hashable) -> None:
         """Give up a judgement that is not done."""
@@ -126,16 +145,25 @@ class Judging:
                 future.cancel()
             one.asking.close()
 
-    def _go_on(self, key: Hashable, models: Mapping[Role, object]) -> None:
-        """One step of all that are open: it brings some of them an answer, this one among them or another."""
+    def _go_on(self, key: Hashable) -> None:
+        """One step of all that are open and have the same models: it brings some of them an answer."""
         __tracebackhide__ = True
         by_call: dict[Role, list[Hashable]] = {}
+        models = self._open[key].models
         for other, one in list(self._open.items()):
+            if not _are_same(one.models, models):
+                continue
+            while other in self._open and not one.asked.requests:
+                self._advance(other, [])
+            if other not in self._open:
+                continue
             model = models[one.asked.role]
             if not answers_in_background(model):
                 by_call.setdefault(one.asked.role, []).append(other)
-            elif not one.futures:
+            elif not one.is_sent:
                 self._submit(other, model)
+        if key not in self._open:  # it asked for nothing
+            return
         for role, keys in by_call.items():
             together = [other for other in keys if other not in self._alone]
             self._call(key, [key] if key in self._alone and key in keys else together, models[role])
@@ -147,6 +175,7 @@ class Judging:
         one = self._open[key]
         try:
             one.futures, one.model = list(model.submit(one.asked.requests)), model
+            one.is_sent = True
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
@@ -177,10 +206,11 @@ class Judging:
         """Until one of those that a model in the background works on has all of its answers."""
         __tracebackhide__ = True
         while True:
-            ready = [key for key, one in self._open.items() if all(future.done() for future in one.futures)]
-            if ready:
+            sent = {key: one for key, one in self._open.items() if one.is_sent}
+            ready = [key for key, one in sent.items() if all(future.done() for future in one.futures)]
+            if ready or not sent:
                 break
-            pending = [future for one in self._open.values() for future in one.futures if not future.done()]
+            pending = [future for one in sent.values() for future in one.futures if not future.done()]
             wait(pending, return_when=FIRST_COMPLETED)
         for key in ready:
             one = self._open[key]
@@ -196,7 +226,7 @@ class Judging:
     def _advance(self, key: Hashable, answers: Sequence[Response | Failed] | None) -> None:
         """Send a judgement its answers, and take what it asks next, or its score."""
         one = self._open[key]
-        one.futures = []
+        one.futures, one.is_sent = [], False
         use = _use_of(answers or ())
         self._uses[key] = self._uses.get(key, JudgeUse()) + use
         self._took_s[key] = self._took_s.get(key, 0.0) + use.seconds
@@ -214,3 +244,7 @@ class Judging:
         del self._open[key]
         self._alone.discard(key)
         self._done[key] = outcome
+
+
+def _are_same(models: Mapping[Role, object], others: Mapping[Role, object]) -> bool:
+    return models.keys() == others.keys() and all(models[role] is others[role] for role in models)

@@ -164,6 +164,11 @@ class Scorer(ABC):
         """Whether its scores say what is right; None where only they will show it."""
         return "accuracy" in self.metrics
 
+    @property
+    def is_about_data(self) -> bool:
+        """Whether it says something of replies that the data hold, and of no model's."""
+        return False
+
     def judges(self) -> list[str]:
         """What it says in ``judged_by`` of the models that it asks. ``ValueError`` for what is not text."""
         return []
@@ -296,6 +301,7 @@ class ScorerWrapper(Scorer):
     options = _passed_on("options")
     judges = _passed_on("judges")
     roles = _passed_on("roles")
+    is_about_data = _passed_on("is_about_data")
     asking = _passed_on("asking")
 
     @property

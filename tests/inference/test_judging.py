@@ -15,7 +15,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.judging import Judging
 from pytest_llmeval.inference.lookahead import TimeShares
 from pytest_llmeval.models.base import Asking, Failed
-from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Request, Response, Score
+from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Request, Response, Role, Score
 
 
 class Echo:
@@ -79,16 +79,34 @@ def asking(name: str, rounds: Sequence[int], end: BaseException | None = None) -
     return Score(status="scored", answer=" ".join(heard))
 
 
-def begun(askings: dict[str, Asking]) -> Judging:
-    judging = Judging(TimeShares())
+class OneJudge(Judging):
+    """Whose models are one, which is given when a judgement is finished."""
+
+    def __init__(self, shares: TimeShares) -> None:
+        super().__init__(shares)
+        self.models: dict[Role, object] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return self.has(key, self.models)
+
+    def start(self, key: str, one: Asking) -> None:
+        self.begin(key, one, self.models)
+
+    def end(self, key: str, model: object = None) -> Score:
+        self.models["judge"] = model
+        return self.finish(key)
+
+
+def begun(askings: dict[str, Asking]) -> OneJudge:
+    judging = OneJudge(TimeShares())
     for key, one in askings.items():
-        judging.begin(key, one)
+        judging.start(key, one)
     return judging
 
 
-def outcome(judging: Judging, key: str, model: object) -> str:
+def outcome(judging: OneJudge, key: str, model: object) -> str:
     try:
-        return str(judging.finish(key, {"judge": model}).answer)
+        return str(judging.end(key, model).answer)
     except (RuntimeError, ModelError, RequestError, pytest.fail.Exception) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -110,7 +128,7 @@ def test_many_askings_go_out_in_one_call() -> None:
 def test_one_that_asks_nothing_needs_no_model() -> None:
     judging = begun({"a": asking("a", [])})
     assert judging.is_done("a")
-    assert judging.finish("a", {}).answer == ""
+    assert judging.end("a").answer == ""
 
 
 @pytest.mark.parametrize("model", [Echo(), Background(is_quick=True)], ids=["calls", "background"])
@@ -168,7 +186,7 @@ def test_an_interrupt_of_the_model_ends_the_wait(end: type[BaseException]) -> No
 
     judging, model = begun({key: asking(key, [1]) for key in "ab"}), Interrupted()
     with pytest.raises(end):
-        judging.finish("a", {"judge": model})
+        judging.end("a", model)
     assert model.num_calls == 1, "it is not asked again"
 
 
@@ -289,7 +307,7 @@ def test_what_was_judged_before_the_close_can_be_taken() -> None:
     outcome(judging, "a", model)
     judging.close()
     assert judging.is_done("b")
-    assert judging.finish("b", {}).answer == "b.0.0"
+    assert judging.end("b").answer == "b.0.0"
 
 
 def test_a_judgement_whose_model_failed_can_begin_again() -> None:
@@ -297,7 +315,7 @@ def test_a_judgement_whose_model_failed_can_begin_again() -> None:
     judging = begun({"a": asking("a", [1])})
     assert outcome(judging, "a", model) == "RuntimeError: cannot read a.0.0"
     assert "a" not in judging
-    judging.begin("a", asking("a", [1]))
+    judging.start("a", asking("a", [1]))
     assert outcome(judging, "a", Echo()) == "a.0.0"
 
 
@@ -313,11 +331,11 @@ def test_time_is_shared_by_what_the_model_reports(monkeypatch: pytest.MonkeyPatc
             return GenerateResponse(text=prompt, seconds=seconds)
 
     shares, model = TimeShares(), Timed()
-    judging = Judging(shares)
+    judging = OneJudge(shares)
     for key in "abc":
-        judging.begin(key, asking(key, [1]))
+        judging.start(key, asking(key, [1]))
     for key, expected in (("a", 2 - 8), ("b", 6), ("c", 0)):
-        judging.finish(key, {"judge": model})
+        judging.end(key, model)
         assert shares.settle(key) == pytest.approx(expected)
 
 
@@ -354,14 +372,39 @@ def test_each_ends_as_it_would_alone(kind: str, plans: dict[str, tuple[list[int]
 
     alone = {key: outcome(begun({key: made(key)}), key, model()) for key in plans}
     order = data.draw(st.permutations(list(plans)))
-    judging, shared = Judging(TimeShares()), model()
+    judging, shared = OneJudge(TimeShares()), model()
     found: dict[str, str] = {}
     for key in order:
         if key not in judging:
-            judging.begin(key, made(key))
+            judging.start(key, made(key))
         others = [other for other in plans if other not in judging and other not in found]
         for other in data.draw(st.permutations(others))[: data.draw(st.integers(0, len(others)))]:
-            judging.begin(other, made(other))
+            judging.start(other, made(other))
         found[key] = outcome(judging, key, shared)
     assert found == alone
     assert not any(key in judging for key in plans)
+
+
+def test_each_is_judged_by_the_models_that_it_began_with() -> None:
+    """Suites can have judges of their own, and a judgement that is open must not go on with another suite's."""
+    first, second = Echo(), Echo()
+    judging = Judging(TimeShares())
+    judging.begin("a1", asking("a1", [1]), {"judge": first})
+    judging.begin("a2", asking("a2", [1, 1]), {"judge": first})
+    judging.begin("b1", asking("b1", [1, 1]), {"judge": second})
+    assert judging.finish("a1").answer == "a1.0.0"
+    assert judging.finish("b1").answer == "b1.0.0 b1.1.0"
+    assert (first.calls, second.calls) == ([["a1.0.0", "a2.0.0"]], [["b1.0.0"], ["b1.1.0"]])
+    assert judging.finish("a2").answer == "a2.0.0 a2.1.0"
+    assert judging.looks_ahead
+
+
+def test_what_was_begun_with_another_model_begins_again() -> None:
+    judging = Judging(TimeShares())
+    judging.begin("a", asking("a", [1]), {"judge": Echo()})
+    other: dict[Role, object] = {"judge": Echo()}
+    assert not judging.has("a", other)
+    assert not judging.looks_ahead, "a fixture makes one for each test"
+    judging.begin("a", asking("a", [1]), other)
+    assert judging.has("a", other)
+    assert judging.finish("a").answer == "a.0.0"

@@ -454,3 +454,114 @@ def judge(messages):
     assert verdict["reasons"] == "\ud83d \x1b[31m \n::error::x"
     assert "\x1b[31m" not in result.stdout.str()
     assert not any(line.startswith("::error") for line in result.outlines)
+
+
+FOLDER_JUDGE = """
+import json
+import pytest
+from pytest_llmeval.types import GenerateResponse, ModelIdentity
+
+class Judge:
+    identity = ModelIdentity(name={name!r}, backend="test", fingerprint={name!r})
+    def generate(self, requests):
+        text = json.dumps({{"reason": {name!r}, "equivalent": {name!r} == "good"}})
+        return [GenerateResponse(text=text) for _ in requests]
+
+@pytest.fixture(scope={scope!r})
+def llm_judge():
+    return Judge()
+"""
+TWO_REPLIES = """
+suite: {name}
+score: equivalence
+samples:
+  - {{id: one, question: q, target: a, response: one of {name}}}
+  - {{id: two, question: q, target: a, response: two of {name}}}
+"""
+
+
+def test_each_folder_has_its_own_judge(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    for name in ("good", "bad"):
+        folder = llm_pytester.mkdir(name)
+        (folder / "conftest.py").write_text(FOLDER_JUDGE.format(name=name, scope="session"), "utf-8")
+        (folder / f"{name}.yaml").write_text(TWO_REPLIES.format(name=name), "utf-8")
+    order = [f"{name}/{name}.yaml::{sample}" for sample in ("one", "two") for name in ("good", "bad")]
+    llm_pytester.runpytest(*workers, *order, REPORT)
+    records = report_of(llm_pytester.path)["records"]
+    assert {(record["suite"], record["id"]): record["status"] for record in records} == {
+        **{("good", sample): "correct" for sample in ("one", "two")},
+        **{("bad", sample): "wrong" for sample in ("one", "two")},
+    }
+    assert {record["details"]["verdicts"][0]["reasons"] for record in records if record["suite"] == "bad"} == {"bad"}
+
+
+def test_a_judge_for_each_test_judges_its_own(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    source = FOLDER_JUDGE.format(name="good", scope="function")
+    llm_pytester.makeconftest(source.replace("return Judge()", "made = Judge(); made.number = 0; return made"))
+    llm_pytester.makefile(".yaml", replies=TWO_REPLIES.format(name="good"))
+    assert llm_pytester.runpytest(*workers, "replies.yaml", REPORT).ret == 0
+    assert {record["status"] for record in report_of(llm_pytester.path)["records"]} == {"correct"}
+
+
+def test_two_judges_of_one_suite_are_an_error(llm_pytester: pytest.Pytester) -> None:
+    source = FOLDER_JUDGE.format(name="good", scope="function")
+    other = "made = Judge(); made.identity = ModelIdentity(name=request.node.name, backend='test'); return made"
+    llm_pytester.makeconftest(
+        source.replace("def llm_judge()", "def llm_judge(request)").replace("return Judge()", other)
+    )
+    llm_pytester.makefile(".yaml", replies=TWO_REPLIES.format(name="good"))
+    result = llm_pytester.runpytest(*ALONE, "replies.yaml", REPORT)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*suite 'good' was judged by one (test, *), and now by two (test, *): give it one *"])
+
+
+def test_the_judge_is_known_where_the_first_sample_was_not_judged(project: pytest.Pytester, workers: list[str]) -> None:
+    """What travels of a suite with its first sample comes again once its judge is there."""
+    project.makeconftest(
+        "import pytest\n@pytest.fixture(autouse=True)\ndef first(request):\n"
+        "    if request.node.name == 'j1':\n        pytest.skip('not this one')\n"
+    )
+    assert project.runpytest(*workers, JUDGE, "--llm-report=before.json", "equivalence.yaml").ret == 0
+    (suite,) = report_of(project.path, "before.json")["suites"]
+    assert suite["judged_by"]
+    other = project.runpytest(*workers, f"{JUDGE}?weights=b", "--llm-baseline=before.json", "equivalence.yaml")
+    other.stdout.fnmatch_lines(["*another judge: *"])
+
+
+def test_a_python_judge_that_was_edited_is_another_one(llm_pytester: pytest.Pytester) -> None:
+    function = "import json\ndef judge(prompt):\n    return json.dumps({'reason': 'r', 'equivalent': %s})\n"
+    llm_pytester.makefile(".yaml", replies=TWO_REPLIES.format(name="edited"))
+    arguments = [*ALONE, "--llm-judge=python:edited:judge", "replies.yaml"]
+    llm_pytester.makepyfile(edited=function % True)
+    assert llm_pytester.runpytest_subprocess(*arguments, "--llm-report=before.json").ret == 0
+    llm_pytester.makepyfile(edited=function % False)
+    result = llm_pytester.runpytest_subprocess(*arguments, "--llm-baseline=before.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*another judge: *python:edited:judge (python, *"])
+
+
+def test_a_scorer_of_a_users_own_can_ask(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makeconftest(
+        """
+        import json
+        from pytest_llmeval.scoring.base import Scorer
+        from pytest_llmeval.types import Ask, GenerateRequest, Score
+
+        class Own(Scorer):
+            name, metrics, roles = "own", ("accuracy",), frozenset(("judge",))
+            def score(self, presented, responses):
+                raise RuntimeError("it asks")
+            def asking(self, presented, responses):
+                form = '{"reason": "r", "equivalent": true}'
+                (reply,) = yield Ask("judge", (GenerateRequest("Equivalent?\\n" + form),))
+                return Score(status="correct", answer=reply.text)
+
+        def pytest_llmeval_scorers():
+            return {"own": Own}
+        """
+    )
+    project.makepyfile(any_judge="def judge(prompt): return 'anything'")
+    project.makefile(".yaml", own="suite: own\nscore: own\nsamples: [{question: q, target: a, response: b}]\n")
+    assert project.runpytest(*workers, "--llm-judge=python:any_judge:judge", "own.yaml", REPORT).ret == 0
+    (record,) = report_of(project.path)["records"]
+    assert (record["answer"], record["num_judge_requests"]) == ("anything", 1)

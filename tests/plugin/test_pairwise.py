@@ -89,12 +89,22 @@ def test_recorded_verdicts_are_read(llm_pytester: pytest.Pytester, workers: list
     )
 
 
+def test_recorded_verdicts_are_no_models(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """They are about the replies in the data, whatever model the session has."""
+    llm_pytester.makepyfile(writer="def write(prompt): raise RuntimeError('asked')")
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one, two]"))
+    models = ["--llm-model=python:writer:write", "--llm-model=random"]
+    assert llm_pytester.runpytest(*workers, *models, "--llm-report=out.json", "pairs.yaml").ret == 0
+    assert {record["model"] for record in report_of(llm_pytester)["records"]} == {"responses"}
+    assert report_of(llm_pytester)["suites"][0]["judged_by"] == ["verdicts recorded in one and two"]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         ("human: nobody", "*the sample has no column 'nobody'*"),
         ("human: question", "*question is '1 + 1 =', expected reply, other or tie*"),
-        ("recorded: [one]", "*recorded*"),
+        ("recorded: [one]", "*score.pairwise.recorded: found 1 entry, expected two columns, *"),
     ],
 )
 def test_a_column_that_is_not_there(llm_pytester: pytest.Pytester, more: str, message: str) -> None:

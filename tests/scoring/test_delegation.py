@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper, reply_request
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.make import make_scorer
@@ -19,7 +20,7 @@ from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
+from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 
 PARTS = sorted(name for name in vars(Scorer) if not name.startswith("_"))
 SAMPLE = Sample(id="a", path="x.yaml", line=1, question="q", target="t")
@@ -35,6 +36,8 @@ class Mine(Scorer):
     default_template = "{{ target }}"
     extra_template = ("{{ question }}!", ("score",))
     tells_right_from_wrong = False
+    roles = frozenset(("judge",))
+    is_about_data = True
 
     def present(self, sample: Sample) -> Presented:
         return Presented(sample=sample, target="mine")
@@ -53,6 +56,10 @@ class Mine(Scorer):
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         return Score(status="wrong", answer=presented.continuation, values={"accuracy": 0.0, "words": 3.0})
 
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        (answer,) = yield Ask("judge", (GenerateRequest("own"),))
+        return Score(status="correct", answer=answer.text if isinstance(answer, GenerateResponse) else None)
+
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
         return "not this suite", ("score",)
 
@@ -69,12 +76,28 @@ class Mine(Scorer):
         return ["mine", 99]
 
 
+def _score(scorer: Any, presented: Presented) -> str:
+    """The status; of several, which ask where one of them does, that of the answer to what they ask."""
+    if isinstance(scorer, SeveralScorer):
+        return str(scorer.parts[0].scorer.score(presented, [GenerateResponse(text="r")]).status)
+    return str(scorer.score(presented, [GenerateResponse(text="r")]).status)
+
+
+def asked(asking: Asking) -> tuple[Ask, str]:
+    """What it asks, and its score's answer."""
+    ask = next(asking)
+    with pytest.raises(StopIteration) as stop:
+        asking.send([GenerateResponse(text="said")])
+    return ask, stop.value.value.answer
+
+
 WAYS_TO_USE: dict[str, Callable[[Any, Presented], object]] = {
     "present": lambda scorer, presented: scorer.present(SAMPLE).target,
     "variables": lambda scorer, presented: scorer.variables(presented),
     "answer_text": lambda scorer, presented: scorer.answer_text(presented),
     "requests": lambda scorer, presented: scorer.requests(presented, "p", delimiter="", generate=GenerateSpec()),
-    "score": lambda scorer, presented: scorer.score(presented, [GenerateResponse(text="r")]).status,
+    "score": lambda scorer, presented: _score(scorer, presented),
+    "asking": lambda scorer, presented: asked(scorer.asking(presented, [GenerateResponse(text="r")])),
     "suite_problem": lambda scorer, presented: scorer.suite_problem(None),
     "warnings": lambda scorer, presented: [text for text, _ in scorer.warnings([SAMPLE])],
     "options": lambda scorer, presented: scorer.options(presented),
@@ -118,6 +141,8 @@ def evaluation(folder: Path, kind: type, score: str = "mine") -> Evaluation:
 
 class Usable(Mine):
     suite_problem = Scorer.suite_problem
+    asking = Scorer.asking
+    roles = Scorer.roles
 
 
 SEVERAL = "{several: {scorers: {a: {score: mine}, b: {score: mine}}}}"

@@ -135,6 +135,8 @@ def _request_to_json(request: StoredRequest) -> dict[str, Any]:
         return {"kind": _AUDIT, "keys": request.keys}
     kind, names = kind_of(request), _fields_of(request)
     made = {"kind": kind.method, **{name: getattr(request, name) for name in names}}
+    if made.get("json_schema") == "":
+        del made["json_schema"]  # as it was before there was such a field
     if type(request) is not kind.request:
         made["class"] = f"{type(request).__module__}.{type(request).__qualname__}"
         if others := sorted(getattr(request, "__dict__", {}).keys() - {*names}):

@@ -93,6 +93,11 @@ class CallableModel(Backend):
         self._runner: asyncio.Runner | None = None
         self.answers_one_by_one = concurrency == 1 or not _is_async(function)
 
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What answers."""
+        return self._function
+
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """Call the function for each request. What it raises is a ``CallError`` in that request's place."""
         listener = self.take_listener()

@@ -48,6 +48,7 @@ from pytest_llmeval.types import (
     Prompt,
     Request,
     Response,
+    Role,
     Sample,
     Score,
 )
@@ -218,9 +219,9 @@ class SampleItem(pytest.Function):
         __tracebackhide__ = True
         model = self.file.responses if llm_model is None else llm_model
         asked = "the model"
-        if llm_judge is not None:
-            self.file.take_judge(llm_judge)
         try:
+            if llm_judge is not None:
+                self.file.take_judge(llm_judge)
             lookahead = self.file.lookahead or self.config.stash[lookahead_key]
             responses = lookahead.responses(self.member, model)
             asked = "the scorer"
@@ -255,13 +256,14 @@ class SampleItem(pytest.Function):
         if judge is None:
             return self.file.evaluation.score(question, responses)
         judging = self.config.stash[judging_key]
-        if self.key not in judging:
-            judging.begin(self.key, self.file.evaluation.asking(question, responses))
-            if not judging.is_done(self.key):
-                for other, own in self._answered(lookahead, model):
-                    if other.asking is not None and other.key not in judging:
-                        judging.begin(other.key, other.asking(own))
-        return judging.finish(self.key, {"judge": judge})
+        models: Mapping[Role, object] = {"judge": judge}
+        if not judging.has(self.key, models):
+            judging.begin(self.key, self.file.evaluation.asking(question, responses), models)
+        if judging.looks_ahead and not judging.is_done(self.key):
+            for other, own in self._answered(lookahead, model):
+                if other.asking is not None and not judging.has(other.key, models):
+                    judging.begin(other.key, other.asking(own), models)
+        return judging.finish(self.key)
 
     def _answered(self, lookahead: Lookahead, model: object) -> Iterator[tuple[Member, Sequence[Response]]]:
         """Samples that run after this one, with their responses, as far as these are known."""
@@ -282,7 +284,7 @@ class SampleItem(pytest.Function):
         try:
             responses = lookahead.responses(self.member, model)
             question = self._asked or self.question
-            score = judging.finish(self.key, {}) if has_roles else self.file.evaluation.score(question, responses)
+            score = judging.finish(self.key) if has_roles else self.file.evaluation.score(question, responses)
             return self._record(model, question, score, responses)
         except LeftOutError:
             return None

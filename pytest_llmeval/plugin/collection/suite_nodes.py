@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, SuiteError
+from pytest_llmeval.errors import LLMEvalError, ModelError, SuiteError
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.lookahead import Lookahead
-from pytest_llmeval.models.base import identify
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
+from pytest_llmeval.plugin.models.judge import described_judge
 from pytest_llmeval.plugin.models.loading import check_abilities, check_replies, is_overridden
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key
@@ -38,7 +38,6 @@ from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
-from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
 
@@ -120,8 +119,9 @@ class SuiteNode(PlainFailures):
             better=better,
             cluster=suite.cluster,
             interval=suite.spec.interval,
-            judge=self.evaluation.judge,
-            judged_by=self.evaluation.judged_by,
+            # Of one that asks a judge it is known once that is there.
+            judge=None if scorer.roles else self.evaluation.judge,
+            judged_by=() if scorer.roles else self.evaluation.judged_by,
             fingerprint_parts=self.evaluation.fingerprint_parts(),
         )
         given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
@@ -138,23 +138,25 @@ class SuiteNode(PlainFailures):
             )  # no error: published data have some, and a score of them is still worth having
         # Now, before any hook can leave out samples.
         self.config.stash.setdefault(collected_suites_key, {})[suite.name] = self.info
-        models = compared_models(self)
+        models = {} if self.evaluation.scorer.is_about_data else compared_models(self)
         for model, name in models.items():
             yield SuiteModel.of(self, name, model)
         if not models:
             yield from self.items(self, None)
 
     def take_judge(self, judge: object) -> None:
-        """Say in ``info`` which model judges; from then on it is part of what the suite's numbers depend on."""
+        """Say in ``info`` which model judges; from then on it is part of what the suite's numbers depend on.
+
+        Raises ``ModelError`` for another one than the suite had before.
+        """
         if judge is self._judge:
             return
-        found = identify(judge)
-        model = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
-        digest = hashlib.sha256(json.dumps(model, default=str).encode()).hexdigest()
-        known = (found.backend, found.revision, found.dtype, digest[:8])
-        text = f"{redact(found.name)} ({', '.join(str(part) for part in known if part is not None)})"
+        text, digest = described_judge(judge)
         others = self.evaluation.judged_by
         whole = hashlib.sha256(json.dumps([digest, *others]).encode()).hexdigest()
+        if self._judge is not None and whole != self.info.judge:
+            before = self.info.judged_by[0]
+            raise ModelError(f"suite {self.info.name!r} was judged by {before}, and now by {text}: give it one judge")
         self.info = replace(self.info, judge=whole, judged_by=(text, *others))
         self._judge = judge
 
@@ -167,9 +169,9 @@ class SuiteNode(PlainFailures):
         yield from items
 
     def _take_responses(self, suite: Suite) -> None:
-        """Use the replies that the data carry, unless there is a model to ask."""
+        """Use the replies that the data carry, unless there is a model to ask and the scorer judges its replies."""
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self)
-        if not has_model and suite.has_own_responses:
+        if (not has_model or self.evaluation.scorer.is_about_data) and suite.has_own_responses:
             self.responses, self.lookahead = DataResponses(), Lookahead()
 
     def _add_tags(self, tags: Sequence[str]) -> None:

@@ -144,9 +144,10 @@ class LLMSession:
         gathered = self._gathered
         if payload.suite is not None:
             # What was made up for a sample that died before its suite was known gives way to the suite's own.
-            gathered.suites[payload.suite.name] = payload.suite
-            self.writer.add_fact("suite", payload.suite)
-            for (suite, model), number in gathered.num_expected(payload.suite).items():
+            info = self._with_judge(payload.suite)
+            gathered.suites[info.name] = info
+            self.writer.add_fact("suite", info)
+            for (suite, model), number in gathered.num_expected(info).items():
                 self.writer.add_fact("expected", {"suite": suite, "model": model, "num_expected": number})
         if payload.model is not None:
             gathered.add_model(payload.model)
@@ -172,6 +173,18 @@ class LLMSession:
                 engine = gathered.engines[group] = merged_uses(gathered.engines.get(group), payload.engine)
                 named = {"suite": group[0], "model": group[1]}
                 self.writer.add_fact("engine", named | dataclasses.asdict(engine))
+
+    def _with_judge(self, info: SuiteInfo) -> SuiteInfo:
+        """What a process tells of a suite, with the judge that another one has met; two of them are a problem."""
+        known = self._gathered.suites.get(info.name)
+        if known is None or known.judge is None or known.judge == info.judge:
+            return info
+        if info.judge is not None:
+            both = " and ".join("; ".join(one.judged_by) for one in (known, info))
+            text = f"suite {info.name!r} was judged by {both}: its numbers are of no one judge"
+            if text not in self._gathered.problems:
+                self._problem(text)
+        return dataclasses.replace(info, judge=known.judge, judged_by=known.judged_by)
 
     def _add_record(self, record: Record) -> None:
         gathered = self._gathered

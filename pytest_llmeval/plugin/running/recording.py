@@ -23,7 +23,7 @@ from pytest_llmeval.types import NotMeasurable, ServerUse, Status, as_builtin
 
 __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
-_sent_suites_key = pytest.StashKey[set[str]]()
+_sent_suites_key = pytest.StashKey[dict[str, str | None]]()
 _sent_models_key = pytest.StashKey[set[str]]()
 _sent_uses_key = pytest.StashKey[dict[str, ServerUse]]()
 
@@ -301,9 +301,9 @@ def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
 def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Payload:
     """Suite, model and engine travel once from each process, not with every record; the use of a server as it grows."""
     suite = item.file.info if isinstance(item, SampleItem) else None
-    suites = item.config.stash.setdefault(_sent_suites_key, set())
-    if suite is not None and suite.name not in suites:
-        suites.add(suite.name)
+    suites = item.config.stash.setdefault(_sent_suites_key, {})
+    if suite is not None and (suite.name not in suites or suites[suite.name] != suite.judge):
+        suites[suite.name] = suite.judge  # which is known once a sample has been judged
         payload = dataclasses.replace(payload, suite=suite)
     if model is None:
         model = getattr(item, "funcargs", {}).get("llm_model")

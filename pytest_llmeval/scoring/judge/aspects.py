@@ -95,6 +95,8 @@ class AspectsScorer(JudgedScorer[AspectsSettings]):
         one = reason_in(entry)
         checked_keys(one, ("reason", "score"))
         score, (low, high) = one["score"], self.settings.scale
+        if isinstance(score, float) and score.is_integer():  # JSON knows no difference, nor does its schema
+            score = int(score)
         if isinstance(score, bool) or not isinstance(score, int) or not low <= score <= high:
             raise ValueError(f"the rating of {name} is no whole number from {low} to {high}")
         return _Rating(score, str(one["reason"]))

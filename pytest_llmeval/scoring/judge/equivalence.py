@@ -66,6 +66,10 @@ class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
     def metrics(self) -> tuple[str, ...]:
         return ("accuracy", "no_answer", "decided_by_exact", "decided_by_math", "decided_by_judge")
 
+    def versions(self) -> list[JSON]:
+        """With those of the mathematics, or that there is none: it decides which samples the judge sees."""
+        return [self.name, self.version, "no mathematics" if self.math is None else self.math.versions()]
+
     def present(self, sample: Sample) -> Presented:
         """As other scorers do: a target is a text or a list of texts."""
         if sample.target is None:

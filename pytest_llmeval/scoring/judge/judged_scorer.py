@@ -18,6 +18,8 @@ S = TypeVar("S", bound=JudgedSettings)
 
 REASON: Mapping[str, JSON] = {"reason": {"type": "string"}}
 """The property that stands first in each entry of a verdict: a judge that has given its reason judges by it."""
+_SEEDS_APART = 1000
+"""Between the askings of one sample: those that are tried again take the seeds that follow."""
 MAX_REPLY = 200_000
 """Characters of a reply that a judge is shown."""
 
@@ -57,7 +59,7 @@ class JudgedScorer(AskingScorer[S]):
             judge_prompt(task, form, [("Question", question_of(presented)), *references, *shown]),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
-            seed=settings.seed,
+            seed=settings.seed + _SEEDS_APART * number,
             epoch=number,
             json_schema=json.dumps(schema),
         )

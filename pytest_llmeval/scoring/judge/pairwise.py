@@ -21,6 +21,8 @@ from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings
+from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, Response, Role, Sample, Score
 
 __all__ = ["PairwiseScorer"]
@@ -62,13 +64,36 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
     def roles(self) -> frozenset[Role]:
         return frozenset() if self.settings.recorded is not None else frozenset(("judge",))
 
+    @property
+    def is_about_data(self) -> bool:
+        return self.settings.recorded is not None
+
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        if self.is_about_data and not suite.has_own_responses:
+            return (
+                "recorded verdicts are about replies that the data hold: name their column, dataset.fields.response",
+                (
+                    "score",
+                    "pairwise",
+                    "recorded",
+                ),
+            )
+        return None
+
     def present(self, sample: Sample) -> Presented:
         """``ValueError`` where the sample lacks a column that the settings name, or has another verdict in one."""
         settings = self.settings
-        _column(sample, settings.against)
+        other = _column(sample, settings.against)
+        if not isinstance(other, str):
+            raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
         for name in (*(settings.recorded or ()), *filter(None, (settings.human,))):
             _winner_in(sample, name)
         return super().present(sample)
+
+    def judges(self) -> list[str]:
+        """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
+        recorded = self.settings.recorded
+        return [] if recorded is None else [f"verdicts recorded in {recorded[0]} and {recorded[1]}"]
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless there is a verdict in each order."""

@@ -26,6 +26,8 @@ NUM_TRIES = 3
 """How often a verdict is asked for that cannot be read."""
 _MAX_CHARACTERS = 100_000
 """Of a verdict that is read at all."""
+_MAX_SHOWN = 10_000
+"""Of a verdict that a record keeps: one that is longer says little, and may be megabytes."""
 _DRAWN_AT = 0.7
 """The temperature of the later tries, if the first one's is lower: the likeliest reply would be the same again."""
 _FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", regex.DOTALL)
@@ -46,7 +48,7 @@ class Verdict(Generic[T]):
     def shown(self) -> dict[str, JSON]:
         """What a report says of it beside what it means: its text, and what it took of all tries together."""
         return {
-            "raw": self.replies[-1].text if self.replies else None,
+            "raw": self.replies[-1].text[:_MAX_SHOWN] if self.replies else None,
             "num_prompt_tokens": sum(one.num_prompt_tokens for one in self.replies),
             "num_tokens": sum(one.num_tokens for one in self.replies),
             "seconds": math.fsum(one.seconds for one in self.replies),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, get_args
 
 from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
@@ -23,6 +24,7 @@ from pytest_llmeval.types import (
     Prompt,
     Request,
     Response,
+    Role,
     Sample,
     Score,
 )
@@ -138,6 +140,21 @@ class CheckedScorer(Scorer):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+        """The class's own, or ``score``."""
+        if not self._overrides("asking"):
+            return self.score(presented, responses)
+        score = yield from self.inner.asking(presented, responses)
+        return self._checked("asking", lambda: score, Score, RequestError)
+
+    @property
+    def is_about_data(self) -> bool:
+        return bool(self.inner.is_about_data) if self._overrides("is_about_data") else False
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        return frozenset(self.inner.roles) if self._overrides("roles") else frozenset()
 
     def _overrides(self, name: str) -> bool:
         """Whether the class itself has what ``Scorer`` has for every scorer."""

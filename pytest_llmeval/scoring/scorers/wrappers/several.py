@@ -177,6 +177,10 @@ class SeveralScorer(Scorer):
         return part.scorer.options(own)
 
     @property
+    def is_about_data(self) -> bool:
+        return any(part.scorer.is_about_data for part in self.parts)
+
+    @property
     def roles(self) -> frozenset[Role]:
         return frozenset(role for part in self.parts for role in part.scorer.roles)
 

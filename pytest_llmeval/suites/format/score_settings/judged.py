@@ -42,6 +42,13 @@ def _check_names(what: str, names: Mapping[str, object]) -> None:
         raise refuse_here(f"found none, expected one {what} or more")
 
 
+def _two_entries(value: object, what: str) -> object:
+    """A list as it is, if it has two entries."""
+    if isinstance(value, list) and len(value) != 2:
+        raise refuse_here(f"found {len(value)} {'entry' if len(value) == 1 else 'entries'}, expected two {what}")
+    return value
+
+
 class JudgedSettings(ScorerSettings):
     """What the scorers share that ask a judge."""
 
@@ -94,6 +101,11 @@ class AspectsSettings(JudgedSettings):
     def _named(cls, aspects: dict[str, str]) -> dict[str, str]:
         _check_names("aspect", aspects)
         return aspects
+
+    @field_validator("scale", mode="before")
+    @classmethod
+    def _bounds(cls, value: object) -> object:
+        return _two_entries(value, "whole numbers, the lower one first")
 
     @field_validator("scale")
     @classmethod
@@ -173,6 +185,11 @@ class PairwiseSettings(JudgedSettings):
         "other and in the opposite one: they are read, and no judge is asked.",
     )
     human: str | None = Field(None, description="The column with the verdict of people: reply, other or tie.")
+
+    @field_validator("recorded", mode="before")
+    @classmethod
+    def _pair(cls, value: object) -> object:
+        return _two_entries(value, "columns, that of the order reply, other first")
 
 
 class EquivalenceSettings(JudgedSettings):

@@ -1,0 +1,38 @@
+"""Which model judges: what a report says of it, and what a number depends on of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from pytest_llmeval.models.base import identify
+from pytest_llmeval.models.python.model import CallableModel
+from pytest_llmeval.suites.python.code_version import version_of_class, version_of_function
+from pytest_llmeval.text.redaction import redact
+
+__all__ = ["described_judge"]
+
+_DECIDING = ("server", "version", "model", "build", "extra_body")
+"""What is told of a model whose weights are not known and may decide its verdicts; the same in every process."""
+
+
+def described_judge(judge: object) -> tuple[str, str]:
+    """The judge in a few words, and a SHA-256 (hex) of what is known of it.
+
+    That is its fingerprint, revision and dtype. Of a model without a fingerprint it is its name, what its server says
+    of itself, and the source files of its Python code: what a hosted name stands for may change unseen.
+    """
+    found = identify(judge)
+    known: list[object] = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
+    if not found.fingerprint:
+        known += [{name: found.details[name] for name in _DECIDING if name in found.details}, _code_version(judge)]
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
+    shown = [str(part) for part in (found.backend, found.revision, found.dtype, digest[:8]) if part is not None]
+    return f"{redact(found.name)} ({', '.join(shown)})", digest
+
+
+def _code_version(judge: object) -> int:
+    """A checksum of the sources of a function or class that a user wrote."""
+    while (inner := vars(judge).get("_model") if hasattr(judge, "__dict__") else None) is not None:
+        judge = inner
+    return version_of_function(judge.function) if isinstance(judge, CallableModel) else version_of_class(type(judge))
