@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_llmeval.suites.format.filters_spec import FILTERS
 from pytest_llmeval.suites.format.score_settings import SCORERS
+from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
 
 __all__ = ["PYTHON_SCORERS", "Judge", "judges"]
 
@@ -427,7 +428,9 @@ def judges() -> list[Judge]:
 
 
 def _all() -> Iterator[Judge]:
-    for name in SCORERS:
+    for name, settings in SCORERS.items():
+        if issubclass(settings, JudgedSettings):  # which ask a model: tests/servers/test_judge_faults.py
+            continue
         yield from _SCORERS.get(name, ()) or _generic(name)
     for name in FILTERS:
         for place, settings in enumerate(_FILTERS.get(name, (name,))):

@@ -65,6 +65,8 @@ _BUFFER_BYTES = 1 << 20
 _AHEAD_S = 60.0
 _TICK_S = 1e-6
 """The last digit of a line's time."""
+_BEFORE_S = 2e-6
+"""More than a microsecond: rounded to one, as in a report, two times have to differ all the same."""
 
 
 def new_name(suffix: str = ".jsonl") -> str:
@@ -325,7 +327,7 @@ class Store:
                 line = read_reply(file.read(self._sizes[row]), question)
             except (OSError, ValueError):  # the file is gone, or has been changed
                 return None
-            return line if self._is_ours[row] else replace(line, time=min(line.time, self._started - _TICK_S))
+            return line if self._is_ours[row] else replace(line, time=min(line.time, self._started - _BEFORE_S))
 
     def _may_reuse(self, asked_at: float) -> bool:
         if self._refresh:
