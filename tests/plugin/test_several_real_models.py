@@ -32,15 +32,15 @@ from pytest_llmeval.plugin.models import loading
 
 load = loading.load_configured
 
-def counted(settings, model, device, shared=None):
+def counted(settings, spec, device, shared=None):
     gc.collect()
     alive = 0
     if "transformers" in sys.modules:
         from transformers import PreTrainedModel
         alive = sum(isinstance(one, PreTrainedModel) and hasattr(one, "lm_head") for one in gc.get_objects())
     with Path(__file__).with_name("loads.txt").open("a") as file:
-        file.write(f"{model} {alive}\\n")
-    return load(settings, model, device, shared)
+        file.write(f"{spec.name} {alive}\\n")
+    return load(settings, spec, device, shared)
 
 loading.load_configured = counted
 """
