@@ -429,6 +429,28 @@ def test_requests_whose_schema_is_refused_at_the_same_time_all_go_on() -> None:
     assert dialect.json_way == "json_object"
 
 
+def test_a_schema_that_is_refused_late_is_asked_for_as_the_others_are() -> None:
+    """By then another request has found the way, and had a reply."""
+
+    class Late(FakeClient):
+        async def post(self, path: str, body: Any, **settings: Any) -> TimedReply:
+            while body["max_tokens"] == 2 and not dialect.is_json_way_known:
+                await asyncio.sleep(0)
+            return await super().post(path, body, **settings)
+
+    def answer(body: Mapping[str, Any]) -> Any:
+        way = body.get("response_format", {}).get("type", "text")
+        return RequestRefused("400: response_format", 400) if way == "json_schema" else chat_reply(content="{}")
+
+    client, dialect = Late(answer), dialect_of("openai")
+
+    async def ask_both() -> list[GenerateResponse]:
+        requests = [GenerateRequest(CHAT, max_tokens=number, json_schema="{}") for number in (1, 2)]
+        return await asyncio.gather(*(dialect.generate(cast("Client", client), request) for request in requests))
+
+    assert [found.text for found in asyncio.run(ask_both())] == ["{}", "{}"]
+
+
 def test_an_error_of_a_sample_is_not_taken_for_a_refusal_of_the_schema() -> None:
     for message in ("400: the prompt has 9 tokens too many", "400: maximum context length exceeded"):
         with pytest.raises(RequestError, match="400"):
