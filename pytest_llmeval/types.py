@@ -14,6 +14,8 @@ __all__ = [
     "JSON",
     "Ask",
     "AskedSample",
+    "EmbeddingRequest",
+    "EmbeddingResponse",
     "EngineUse",
     "GenerateRequest",
     "GenerateResponse",
@@ -146,11 +148,34 @@ class GenerateResponse:
     asked_at: float | None = None
 
 
-Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest
-Response: TypeAlias = LoglikelihoodResponse | GenerateResponse
+@dataclass(frozen=True, slots=True)
+class EmbeddingRequest:
+    """Which vector stands for ``text``?"""
 
-Role: TypeAlias = Literal["judge"]
-"""What a scorer asks another model for: a ``judge`` gives verdicts."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingResponse:
+    """``vector`` is the text's embedding, as the model gives it, of whatever length.
+
+    ``num_prompt_tokens`` were read for it, and none written: ``num_tokens`` is 0. ``seconds``, ``is_timed`` and
+    ``asked_at`` as in ``LoglikelihoodResponse``.
+    """
+
+    vector: tuple[float, ...]
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+    is_timed: bool = False
+    asked_at: float | None = None
+
+
+Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest | EmbeddingRequest
+Response: TypeAlias = LoglikelihoodResponse | GenerateResponse | EmbeddingResponse
+
+Role: TypeAlias = Literal["judge", "embedder"]
+"""What a scorer asks another model for: a ``judge`` gives verdicts, an ``embedder`` the embeddings of texts."""
 
 
 @dataclass(frozen=True, slots=True)

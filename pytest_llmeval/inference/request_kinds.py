@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.types import (
+    EmbeddingRequest,
+    EmbeddingResponse,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
@@ -93,6 +95,17 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
     )
 
 
+def _embedding_response(response: EmbeddingResponse) -> EmbeddingResponse:
+    return EmbeddingResponse(
+        vector=_vector(response.vector),
+        num_prompt_tokens=_count("num_prompt_tokens", response.num_prompt_tokens),
+        num_tokens=_count("num_tokens", response.num_tokens),
+        seconds=_seconds(response.seconds),
+        is_timed=bool(response.is_timed),
+        asked_at=_time(response.asked_at),
+    )
+
+
 def _is_finite(request: object, response: LoglikelihoodResponse) -> bool:
     return math.isfinite(response.loglikelihood)
 
@@ -103,6 +116,10 @@ def _is_uncut(request: GenerateRequest, response: GenerateResponse) -> bool:
     A text of ``max_tokens`` tokens is what was asked for; where the server does not count them, it may have been cut.
     """
     return response.finish_reason != "length" or response.num_tokens >= request.max_tokens
+
+
+def _is_there(request: object, response: object) -> bool:
+    return True
 
 
 def _is_plain(response: LoglikelihoodResponse) -> bool:
@@ -124,6 +141,18 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"text is {value!r}, expected a str")
     return str(value)
+
+
+def _vector(value: object) -> tuple[float, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError(f"vector is {value!r}, expected numbers")
+    numbers = tuple(_number("an entry of the vector", entry) for entry in value)
+    if not numbers:
+        raise ValueError("vector is empty, expected numbers")
+    for number in numbers:
+        if not math.isfinite(number):
+            raise ValueError(f"an entry of the vector is {number!r}, expected a finite number")
+    return numbers
 
 
 def _loglikelihood(value: object) -> float:
@@ -170,4 +199,5 @@ REQUEST_KINDS = (
     RequestKind("loglikelihood", LoglikelihoodRequest, *_OF_LOGLIKELIHOOD),
     RequestKind("loglikelihood_rolling", LoglikelihoodRollingRequest, *_OF_LOGLIKELIHOOD),
     RequestKind("generate", GenerateRequest, GenerateResponse, _generate_response, _is_uncut),
+    RequestKind("embed", EmbeddingRequest, EmbeddingResponse, _embedding_response, _is_there),
 )
