@@ -180,10 +180,14 @@ Role: TypeAlias = Literal["judge", "embedder"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a scorer yields in the midst of its judgement: requests for the model of a role, which are independent."""
+    """What a scorer yields in the midst of its judgement: requests for the model of a role, which are independent.
+
+    ``judge`` is the place of the judge that is asked among several, from 0.
+    """
 
     role: Role
     requests: tuple[Request, ...]
+    judge: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +196,8 @@ class Sample:
 
     ``id`` is unique in the suite. ``path`` and ``line`` say where the row stands (1-based; None where the format of the
     data set has no line for a row, as in JSON). ``cluster`` names what the sample shares with others, such as a
-    passage; None where the suite says nothing of that. ``target`` is an index into ``choices``, a list of indices,
+    passage; None where the suite says nothing of that. ``human`` is what people said of its reply, where the suite says
+    where that stands. ``target`` is an index into ``choices``, a list of indices,
     text, a number or a bool: the scorer knows which. ``response`` is a reply that the data set itself carries.
     ``variables`` holds every name that a prompt template can use: the row's columns, the mapped fields, and ``row``
     (the columns alone).
@@ -208,6 +213,7 @@ class Sample:
     category: str | None = None
     cluster: str | None = None
     response: JSON = None
+    human: JSON = None
     variables: Mapping[str, object] = field(default_factory=dict)
 
 

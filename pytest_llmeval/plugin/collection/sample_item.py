@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
-from pytest_llmeval.inference.judging import JudgeUse, Judging
+from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.models.base import Asking, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.replay.model import DataResponses
@@ -48,7 +48,6 @@ from pytest_llmeval.types import (
     Prompt,
     Request,
     Response,
-    Role,
     Sample,
     Score,
 )
@@ -256,7 +255,7 @@ class SampleItem(pytest.Function):
         if judge is None:
             return self.file.evaluation.score(question, responses)
         judging = self.config.stash[judging_key]
-        models: Mapping[Role, object] = {"judge": judge}
+        models: Models = {"judge": (judge,)}
         if not judging.has(self.key, models):
             judging.begin(self.key, self.file.evaluation.asking(question, responses), models)
         if judging.looks_ahead and not judging.is_done(self.key):

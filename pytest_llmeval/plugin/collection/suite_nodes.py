@@ -102,7 +102,7 @@ class SuiteNode(PlainFailures):
         self.evaluation = Evaluation(suite, memory)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
         scorer, primary = self.evaluation.scorer, suite.spec.primary_metric
-        metrics, better = scorer.metrics, dict(scorer.better)
+        metrics, better = self.evaluation.metrics, dict(scorer.better)
         self.info = SuiteInfo(
             name=suite.name,
             path=self.nodeid,
@@ -118,6 +118,7 @@ class SuiteNode(PlainFailures):
             higher_is_better=higher_is_better(suite, metrics, better),
             better=better,
             cluster=suite.cluster,
+            min_measurable=suite.spec.min_measurable,
             interval=suite.spec.interval,
             # Of one that asks a judge it is known once that is there.
             judge=None if scorer.roles else self.evaluation.judge,

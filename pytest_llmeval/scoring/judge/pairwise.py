@@ -48,13 +48,12 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
     """``win_rate`` is 1 where the reply wins in both orders, 0 where it loses in both, else a half.
 
     ``order_consistency`` is the share of samples with one verdict in both orders, ``order_kappa`` Cohen's kappa of the
-    two orders. With ``human`` the verdict of each order is compared with that of people.
+    two orders.
     """
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        people = ("first_order_right", "second_order_right", "both_orders_right") if self.settings.human else ()
-        return ("win_rate", "order_consistency", "order_kappa", *people)
+        return ("win_rate", "order_consistency", "order_kappa")
 
     @property
     def better(self) -> Mapping[str, Better]:
@@ -86,7 +85,7 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
         other = _column(sample, settings.against)
         if not isinstance(other, str):
             raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
-        for name in (*(settings.recorded or ()), *filter(None, (settings.human,))):
+        for name in settings.recorded or ():
             _winner_in(sample, name)
         return super().present(sample)
 
@@ -99,7 +98,7 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
         """Unscored unless there is a verdict in each order."""
         settings, sample = self.settings, presented.sample
         if settings.recorded is not None:
-            return self._score(sample, [_winner_in(sample, name) for name in settings.recorded])
+            return self._score([_winner_in(sample, name) for name in settings.recorded])
         mine, other = reply(responses), str(_column(sample, settings.against))
         labels = [*("A", "B"), *(["tie"] if settings.ties else [])]
         task = (
@@ -127,9 +126,9 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
         if len(winners) < len(found):
             problem = next(one.problem for one in found if one.value is None)
             return no_verdict(problem, {"verdicts": shown})
-        return self._score(sample, winners, {"verdicts": shown, **said_to_be_cut(mine, MAX_REPLY)})
+        return self._score(winners, {"verdicts": shown, **said_to_be_cut(mine, MAX_REPLY)})
 
-    def _score(self, sample: Sample, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
+    def _score(self, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
         """Of the verdicts in the two orders."""
         first, second = winners
         values = {
@@ -138,11 +137,6 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
             "first_order": _POINTS[first],
             "second_order": _POINTS[second],
         }
-        if self.settings.human is not None:
-            people = _winner_in(sample, self.settings.human)
-            values["first_order_right"] = float(first == people)
-            values["second_order_right"] = float(second == people)
-            values["both_orders_right"] = float(first == second == people)
         answer = first if first == second else f"{first}, then {second}"
         return Score(status="scored", answer=answer, values=values, details=details)
 

@@ -184,7 +184,6 @@ class PairwiseSettings(JudgedSettings):
         description="The columns with verdicts (reply, other or tie) that a judge gave before, in the order reply, "
         "other and in the opposite one: they are read, and no judge is asked.",
     )
-    human: str | None = Field(None, description="The column with the verdict of people: reply, other or tie.")
 
     @field_validator("recorded", mode="before")
     @classmethod
