@@ -17,9 +17,9 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
 from pytest_llmeval.models.base import Asking, BackgroundModel, Failed, answers_in_background
-from pytest_llmeval.types import Ask, GenerateResponse, Response, Role, Score
+from pytest_llmeval.types import Ask, LoglikelihoodResponse, Response, Role, Score
 
-__all__ = ["JudgeUse", "Judging", "Models"]
+__all__ = ["JudgeUse", "Judging", "Models", "are_same"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class JudgeUse:
 def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
     responses = [answer for answer in answers if not isinstance(answer, RequestError)]
     read = sum(
-        one.num_prompt_tokens if isinstance(one, GenerateResponse) else one.num_context_tokens for one in responses
+        one.num_context_tokens if isinstance(one, LoglikelihoodResponse) else one.num_prompt_tokens for one in responses
     )
     return JudgeUse(
         num_requests=len(responses),
@@ -93,7 +93,7 @@ class Judging:
         """Whether the sample's judgement has begun, and its score was not taken. One by other models is forgotten."""
         if key not in self._judges:
             return False
-        if _are_same(self._judges[key], models):
+        if are_same(self._judges[key], models):
             return True
         self.looks_ahead = False
         self._drop(key)
@@ -156,7 +156,7 @@ class Judging:
         by_call: dict[tuple[Role, int], list[Hashable]] = {}
         models = self._open[key].models
         for other, one in list(self._open.items()):
-            if not _are_same(one.models, models):
+            if not are_same(one.models, models):
                 continue
             while other in self._open and not one.asked.requests:
                 self._advance(other, [])
@@ -252,7 +252,8 @@ class Judging:
         self._done[key] = outcome
 
 
-def _are_same(models: Models, others: Models) -> bool:
+def are_same(models: Models, others: Models) -> bool:
+    """Whether each role has the same models, as objects."""
     return models.keys() == others.keys() and all(
         len(models[role]) == len(others[role])
         and all(one is other for one, other in zip(models[role], others[role], strict=True))

@@ -32,6 +32,7 @@ _WINNERS = {"reply": 1.0, "tie": 0.5, "other": 0.0}
 
 def people_metrics(rated: str, metrics: Sequence[str]) -> tuple[str, ...]:
     """The metrics that a suite has beside its ``metrics`` where people rated ``rated``, one of them."""
+    own: tuple[str, ...]
     if rated == _ACCURACY:
         own = ("judge.agreement", "judge.base_rate", "judge.kappa", "judge.sensitivity", "judge.specificity")
     else:
