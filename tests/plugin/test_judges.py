@@ -220,7 +220,7 @@ def test_a_bare_pytest_skips(llm_pytester: pytest.Pytester, workers: list[str]) 
     result.stdout.fnmatch_lines(["*no judge: give --llm-judge, or override the fixture llm_judge in a conftest.py*"])
 
 
-@pytest.mark.parametrize("second", ["python:my_judge:Judge", "majority"])
+@pytest.mark.parametrize("second", ["python:my_judge:Judge", "python:my_judge:by_function"])
 def test_two_judges_are_refused(project: pytest.Pytester, workers: list[str], second: str) -> None:
     result = project.runpytest(*workers, JUDGE, f"--llm-judge={second}", "equivalence.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
