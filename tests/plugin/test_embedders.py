@@ -168,3 +168,18 @@ def test_a_fixture_that_makes_another_embedder_for_each_test(project: pytest.Pyt
     result = project.runpytest(*ALONE, REPORT, "close.yaml")
     assert result.ret == 1
     assert records_of(project.path)["c2"]["reason"].endswith(": give it one embedder")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--llm-judge=random", "--llm-judge random: random cannot be a judge"),
+        ("--llm-judge=majority", "--llm-judge majority: majority cannot be a judge"),
+        ("--llm-judge=replay:r.jsonl", "--llm-judge replay:r.jsonl: replay:FILE cannot be a judge"),
+        ("--llm-embedder=random", "--llm-embedder random: random cannot be an embedder"),
+        ("--llm-embedder=replay:r.jsonl", "--llm-embedder replay:r.jsonl: replay:FILE cannot be an embedder"),
+        ("--llm-embedder=anthropic:any", "--llm-embedder anthropic:any: anthropic:NAME cannot be an embedder"),
+    ],
+)
+def test_what_cannot_have_the_role_is_refused_at_once(project: pytest.Pytester, option: str, words: str) -> None:
+    refused(project.runpytest(*ALONE, option, "close.yaml"), words)
