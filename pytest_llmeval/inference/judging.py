@@ -16,7 +16,7 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
 from pytest_llmeval.models.base import Asking, BackgroundModel, Failed, answers_in_background
-from pytest_llmeval.types import Ask, GenerateResponse, Response, Role, Score
+from pytest_llmeval.types import Ask, LoglikelihoodResponse, Response, Role, Score
 
 __all__ = ["JudgeUse", "Judging"]
 
@@ -45,7 +45,7 @@ class JudgeUse:
 def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
     responses = [answer for answer in answers if not isinstance(answer, RequestError)]
     read = sum(
-        one.num_prompt_tokens if isinstance(one, GenerateResponse) else one.num_context_tokens for one in responses
+        one.num_context_tokens if isinstance(one, LoglikelihoodResponse) else one.num_prompt_tokens for one in responses
     )
     return JudgeUse(
         num_requests=len(responses),

@@ -220,7 +220,7 @@ def finished(asking: Generator[Ask, Any, _T]) -> _T:
         found: _T = stop.value
         return found
     asking.close()
-    raise ModelError(f"the scorer asks a {asked.role}, and there is none")
+    raise ModelError(f"the scorer asks the {asked.role}, and there is none")
 
 
 def side_by_side(

@@ -13,7 +13,7 @@ def test_collected_goes_to_the_controller_and_back() -> None:
         absent=[SuiteInfo(name="b", path="b.yaml", num_samples=7)],
         num_deselected=4,
         unanswered="a.yaml",
-        unjudged=None,
+        lacking={"judge": "a.yaml"},
         has_model=False,
         categories={"a": ["x: \udcff", "y"]},
         may_have_others=True,

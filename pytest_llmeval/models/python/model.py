@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
 from pytest_llmeval.models.python.importing import (
+    METHODS,
     concurrency_of,
     find_object,
     make_answerer,
@@ -58,7 +59,7 @@ def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, 
         answerer, per_call = make_answerer(found, own, name, attribute)
     except ModelError as error:
         raise ModelError(_without(str(error), secrets)) from None
-    if any(callable(getattr(answerer, method, None)) for method in ("generate", "loglikelihood", "answer_samples")):
+    if any(callable(getattr(answerer, method, None)) for method in METHODS):
         return NamedModel(answerer, name)
     identity = ModelIdentity(
         name=name,

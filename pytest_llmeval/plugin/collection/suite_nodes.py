@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.wording import relative_path
-from pytest_llmeval.types import AskedSample
+from pytest_llmeval.types import AskedSample, Role
 
 __all__ = ["NotASuite", "PlainFailures", "SuiteFile", "SuiteModel", "collect_benchmark"]
 
@@ -71,7 +72,7 @@ class SuiteNode(PlainFailures):
     fingerprints: dict[str, str]
     responses: DataResponses | None = None
     """The replies that the data carry, where there is no model to ask."""
-    _judge: object = None
+    _judges: Mapping[Role, object] = MappingProxyType({})
     lookahead: Lookahead | None = None
     """Its own where no model is needed, so that no other suite's model has to make room."""
 
@@ -144,21 +145,24 @@ class SuiteNode(PlainFailures):
         if not models:
             yield from self.items(self, None)
 
-    def take_judge(self, judge: object) -> None:
-        """Say in ``info`` which model judges; from then on it is part of what the suite's numbers depend on.
+    def take_judges(self, judges: Mapping[Role, object]) -> None:
+        """Say in ``info`` which models the scorer asks; from then on the suite's numbers depend on them too.
 
-        Raises ``ModelError`` for another one than the suite had before.
+        Raises ``ModelError`` for others than the suite had before.
         """
-        if judge is self._judge:
+        if self._judges and all(judges[role] is known for role, known in self._judges.items()):
             return
-        text, digest = described_judge(judge)
+        described = {role: described_judge(judge) for role, judge in judges.items()}
+        texts = [text if role == "judge" else f"the {role} {text}" for role, (text, _) in described.items()]
         others = self.evaluation.judged_by
-        whole = hashlib.sha256(json.dumps([digest, *others]).encode()).hexdigest()
-        if self._judge is not None and whole != self.info.judge:
-            before = self.info.judged_by[0]
-            raise ModelError(f"suite {self.info.name!r} was judged by {before}, and now by {text}: give it one judge")
-        self.info = replace(self.info, judge=whole, judged_by=(text, *others))
-        self._judge = judge
+        digests = [digest for _, digest in described.values()]
+        whole = hashlib.sha256(json.dumps([*digests, *others]).encode()).hexdigest()
+        if self._judges and whole != self.info.judge:
+            before = self.info.judged_by[: len(texts)]
+            both = f"{' and '.join(before)}, and now by {' and '.join(texts)}"
+            raise ModelError(f"suite {self.info.name!r} was judged by {both}: give it one {' and one '.join(judges)}")
+        self.info = replace(self.info, judge=whole, judged_by=(*texts, *others))
+        self._judges = judges
 
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
         """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""

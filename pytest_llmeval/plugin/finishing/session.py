@@ -419,7 +419,7 @@ def _options(settings: Settings) -> dict[str, JSON]:
         value = getattr(settings, field.name)
         if value == field.default:
             continue
-        if field.name in ("model_specs", "judge_specs"):
+        if field.name in ("model_specs", "judge_specs", "embedder_specs"):
             options[field.name.removesuffix("_specs")] = [redact(spec.name) for spec in value]
         elif isinstance(value, tuple):
             options[field.name] = [redact(str(getattr(one, "text", one))) for one in value]

@@ -1,4 +1,4 @@
-"""The fixtures ``llm_model``, ``llm_judge`` and ``llm_device``."""
+"""The fixtures ``llm_model``, ``llm_judge``, ``llm_embedder`` and ``llm_device``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pytest_llmeval.plugin.options.settings import settings_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.base import Model
+    from pytest_llmeval.types import Role
 
-__all__ = ["llm_device", "llm_judge", "llm_model"]
+__all__ = ["llm_device", "llm_embedder", "llm_judge", "llm_model"]
 
 _NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
 
-_NO_JUDGE = "no judge: give --llm-judge, or override the fixture llm_judge in a conftest.py"
+_NO_ROLE = "no {role}: give --llm-{role}, or override the fixture llm_{role} in a conftest.py"
 
 
 @pytest.fixture(scope="session")
@@ -55,9 +56,22 @@ def llm_judge(request: pytest.FixtureRequest) -> Model:
 
     A conftest.py can override this fixture and return any object of the Protocol.
     """
-    settings = request.config.stash[settings_key]
-    if not settings.judge_specs:
-        pytest.skip(_NO_JUDGE)
+    return _model_of(request, "judge")
+
+
+@pytest.fixture(scope="session")
+def llm_embedder(request: pytest.FixtureRequest) -> Model:
+    """The model of ``--llm-embedder``, which gives the embeddings of texts by ``embed``; session-scoped.
+
+    A conftest.py can override this fixture and return any object that has the method.
+    """
+    return _model_of(request, "embedder")
+
+
+def _model_of(request: pytest.FixtureRequest, role: Role) -> Model:
+    specs = request.config.stash[settings_key].specs_of(role)
+    if not specs:
+        pytest.skip(_NO_ROLE.format(role=role))
     from pytest_llmeval.plugin.models.loading import load
 
-    return load(request, settings.judge_specs[0], role="judge")
+    return load(request, specs[0], role)

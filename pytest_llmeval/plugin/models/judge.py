@@ -1,4 +1,4 @@
-"""Which model judges: what a report says of it, and what a number depends on of it."""
+"""Which model judges, or embeds for a scorer: what a report says of it, and what a number depends on of it."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
 
 
 def load(request: pytest.FixtureRequest, spec: ModelSpec, role: str = "model") -> Model:
-    """Load the only model of ``--llm-model``, or the judge. One that cannot be loaded ends the session."""
+    """Load the only model of ``--llm-model``, or that of a role. One that cannot be loaded ends the session."""
     device = device_for(request, spec)
     try:
         return load_or_take(request.config, spec, device)

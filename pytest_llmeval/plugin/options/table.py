@@ -72,6 +72,15 @@ OPTIONS: tuple[Option, ...] = (
         "equivalence, pairwise); a SPEC as --llm-model takes it.",
     ),
     Option(
+        name="embedder",
+        field="embedder_specs",
+        kind="list",
+        metavar="SPEC",
+        parse=parsers.model,
+        help="The model that gives the embeddings of texts where a suite's scorer compares texts by their meaning; a "
+        "SPEC as --llm-model takes it.",
+    ),
+    Option(
         name="engine",
         metavar="HOW",
         parse=parsers.one_of("auto", "tree", "plain"),
