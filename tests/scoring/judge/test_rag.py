@@ -73,8 +73,7 @@ def knowing(request: GenerateRequest) -> str:
         assert list(claims) == list(form)
         return json.dumps({name: {"reason": "r", "supported": claim in SUPPORTED} for name, claim in claims.items()})
     if "sentences" in form:
-        claims = CLAIMS[parts["Answer"]]
-        entries = [{"sentence": claim, "reason": "r", "attributed": claim in SUPPORTED} for claim in claims]
+        entries = [{"sentence": one, "reason": "r", "attributed": one in SUPPORTED} for one in CLAIMS[parts["Answer"]]]
         return json.dumps({"sentences": entries})
     if "noncommittal" in form:
         return json.dumps({"question": QUESTIONS[request.epoch], "noncommittal": request.epoch == 1})
@@ -181,7 +180,7 @@ def test_faithfulness_is_the_share_of_the_claims(held: list[bool]) -> None:
 
 def test_only_so_many_chunks_as_the_suite_says() -> None:
     for k, expected in ((1, 1.0), (2, 1.0), (3, 5 / 6), (9, 5 / 6), (None, 5 / 6)):
-        score, ((*requests,),) = rag("context_precision", **({} if k is None else {"k": k}))
+        score, ((*requests,),) = rag("context_precision", k=k)
         assert score.values["context_precision"] == pytest.approx(expected)
         assert len(requests) == min(k or 3, 3)
 
@@ -282,7 +281,8 @@ def test_no_claims() -> None:
 
 def test_a_zero_vector() -> None:
     for nothing in (QUESTION, QUESTIONS[1]):
-        score, _ = rag("answer_relevance", embedder=lambda text, nothing=nothing: (float(text != nothing), 0.0))
+        vectors = {text: (float(text != nothing), 0.0) for text in VECTORS}
+        score, _ = rag("answer_relevance", embedder=vectors.__getitem__)
         assert dict(score.not_measurable) == {"answer_relevance": "an embedding is the zero vector"}
         assert not score.values
 
@@ -588,12 +588,12 @@ def test_what_is_cut_for_the_judge_is_said() -> None:
     ids=str,
 )
 def test_contexts_of_a_column(value: object, chunks: list[str]) -> None:
-    for sample, settings in (
-        (a_row(value), {}),
-        (a_row(variables={"docs": value, "contexts": ["other"]}), {"contexts": "docs"}),
+    for sample, column in (
+        (a_row(value), None),
+        (a_row(variables={"docs": value, "contexts": ["other"]}), "docs"),
     ):
         judge = scripted({"reason": "r", "relevant": True})
-        score, _ = rag("context_precision", sample=sample, judge=judge, **settings)
+        score, _ = rag("context_precision", sample=sample, judge=judge, contexts=column)
         assert [one["chunk"] for one in verdicts_of(score)] == chunks
         assert "contexts" not in score.details, "the data have them"
 

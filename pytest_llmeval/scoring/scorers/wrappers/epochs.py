@@ -133,7 +133,7 @@ class EpochsScorer(ScorerWrapper):
         if self.threshold is None or score.status != "scored":
             return score
         name = self._threshold_metric(score)
-        if name not in score.values:
+        if name is None or name not in score.values:
             return score
         value = score.values[name]
         lower = definition(name, self.inner.better).higher_is_better is False
