@@ -136,6 +136,8 @@ class GenerateResponse:
 
     ``seconds``, ``is_timed`` and ``asked_at`` as in ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known,
     is the part of the ``seconds`` that went by until the first token was there: the time of reading the prompt.
+    ``contexts`` are the texts, best first, that a program retrieved and wrote its answer from; None where it says
+    nothing of them.
     """
 
     text: str
@@ -146,6 +148,7 @@ class GenerateResponse:
     is_timed: bool = False
     prefill_seconds: float | None = None
     asked_at: float | None = None
+    contexts: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="SPEC",
         parse=parsers.model,
         help="The model that gives verdicts on replies where a suite's scorer asks a judge (aspects, rubric, "
-        "equivalence, pairwise); a SPEC as --llm-model takes it. Several are a panel.",
+        "equivalence, pairwise, rag); a SPEC as --llm-model takes it. Several are a panel.",
     ),
     Option(
         name="embedder",

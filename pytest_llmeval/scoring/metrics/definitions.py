@@ -74,6 +74,10 @@ def _loss(
     return MetricDefinition(name, kind, False, description, lowest, highest, in_terminal)
 
 
+def _cosine(name: str, description: str) -> MetricDefinition:
+    return MetricDefinition(name, "mean", True, description, -1.0, 1.0)
+
+
 def _accuracies() -> Iterator[MetricDefinition]:
     """Accuracy by each normalisation, with the credit of a tie shared; then as lm-eval counts it, the first winning."""
     for name, how in _BEST_BY.items():
@@ -208,6 +212,13 @@ _DEFINITIONS = (
         "Mean distance of a judge's number from the panel's: of labels, the share that differ.",
     ),
     _gain("rubric", "mean", "Mean share of the weighted points of a rubric: 1 is perfect."),
+    _gain("faithfulness", "mean", "Mean share of an answer's claims that the contexts support: 1 is perfect."),
+    _cosine("answer_relevance", "Mean cosine of the question and of questions that the answer would answer."),
+    _gain("context_precision", "mean", "Mean of the average precision of the retrieved texts: 1 is perfect."),
+    _gain("context_recall", "mean", "Mean share of the reference answer's claims that the contexts support."),
+    _gain("faithfulness_ragas", "mean", "Faithfulness, with one verdict on all claims of an answer, as ragas asks."),
+    _cosine("answer_relevance_ragas", "Answer relevance as ragas counts it: 0 for a noncommittal answer."),
+    _gain("context_recall_ragas", "mean", "Context recall, of the reference answer's sentences, as ragas asks."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
