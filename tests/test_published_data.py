@@ -129,3 +129,43 @@ def test_the_demo_model_answers_all_of_them(llm_pytester: pytest.Pytester) -> No
     for name in SUITES:
         for metric, found in alone[name].items():
             assert found["value"] == pytest.approx(shared[name][metric]["value"], abs=1e-5)
+
+
+JUDGED = """
+suite: NAME
+preset: PRESET
+dataset:
+  path: DATA/minerva_math/test.jsonl
+  limit: 80
+  fields:
+    # The solution itself, and every other time a number that is wrong.
+    response: "{{ 'So: ' ~ solution if idx % 2 else 'The answer is ' ~ (9000 + idx) }}"
+"""
+REFUSES = """
+import json
+def judge(prompt):
+    return json.dumps({"reason": "I say no to all.", "equivalent": False})
+"""
+
+
+def test_a_judge_that_says_no_leaves_the_numbers_of_math(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile(refuses=REFUSES)
+    for preset in ("math", "math-judged"):
+        text = JUDGED.replace("DATA", str(DATA)).replace("PRESET", preset).replace("NAME", preset)
+        (llm_pytester.path / f"{preset}.yaml").write_text(text)
+    result = llm_pytester.runpytest_subprocess(
+        "-p", "no:xdist", "--llm-judge=python:refuses:judge", "--llm-report=out.json", "."
+    )
+    assert result.ret == 0, result.stdout.str()
+    report = json.loads((llm_pytester.path / "out.json").read_text())
+    numbers = {suite["name"]: suite["metrics"] for suite in report["suites"]}
+    plain, judged = numbers["math"], numbers["math-judged"]
+    assert 0.4 < plain["accuracy"]["value"] < 0.6
+    assert judged["accuracy"] == plain["accuracy"]
+    assert judged["decided_by_math"]["value"] == round(80 * plain["accuracy"]["value"])
+    assert judged["decided_by_judge"]["value"] == 80 - judged["decided_by_math"]["value"]
+    right = {
+        name: {record["id"] for record in report["records"] if (record["suite"], record["status"]) == (name, "correct")}
+        for name in numbers
+    }
+    assert right["math"] == right["math-judged"]

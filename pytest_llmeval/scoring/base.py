@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
@@ -44,6 +44,9 @@ class SettingsError(ValueError):
         super().__init__(message)
 
 
+_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presented:
     """A sample as a scorer shows it to the model: checked, excluded options left out, options in the order shown.
@@ -53,7 +56,9 @@ class Presented:
     as right where there are no choices, as the scorer compares them. ``target`` is what the report says was expected:
     one text, or several of which each is right. ``continuation`` is the text that is scored after each option, where
     the suite says so. ``prompt`` is what was rendered for the sample, empty until then.
-    ``parts`` are what each of several scorers presents.
+    ``judged_with`` are further texts of the sample, by name, that its judgement depends on: the other reply of a pair,
+    verdicts that were recorded, what a judge is told in the suite's own words. ``parts`` are what each of several
+    scorers presents.
     """
 
     sample: Sample
@@ -65,6 +70,7 @@ class Presented:
     target: str | tuple[str, ...] = ""
     continuation: str = ""
     prompt: Prompt = ""
+    judged_with: Mapping[str, str] = field(default_factory=lambda: _NO_TEXTS)
     parts: tuple[Presented, ...] = ()
 
 
@@ -104,7 +110,8 @@ class Scorer(ABC):
         return "{{ question }}"
 
     def present(self, sample: Sample) -> Presented:
-        """Check the sample and choose what is shown. ``ValueError`` says in one line what is wrong with its data.
+        """Check the sample and choose what is shown. ``ValueError`` says in one line what is wrong with its data, a
+        ``SettingsError`` with settings that it shows to be unusable.
 
         Here: a target is a text or a list of texts, the references.
         """

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
+from pytest_llmeval.data.files import Source, read_text
 from pytest_llmeval.data.yaml_reader import read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.models.base import Asking
@@ -31,6 +32,8 @@ from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
 
 __all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_output"]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,32 @@ _BYTES_BESIDE_PROMPT = 150
 """About what a request takes, and half of what is presented."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Reads the files that a suite's ``score`` names; what is wrong with one is said at the line that names it."""
+
+    suite: Suite
+
+    def text(self, path: str, keys: Keys) -> str:
+        return self._read(
+            lambda source: read_text(source, max_bytes=_MAX_TEMPLATE_BYTES, too_large="check that it is a template"),
+            path,
+            keys,
+        )
+
+    def value(self, path: str, keys: Keys) -> JSON:
+        return self._read(lambda source: read_yaml(source, too_large="check that it is a schema").value, path, keys)
+
+    def _read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
+        try:
+            return read(self.suite.origin.source.beside(path))
+        except SuiteError as error:
+            raise self.suite.error(str(error), keys=keys) from None
+
+
+_MAX_TEMPLATE_BYTES = 1_000_000
+
+
 class Evaluation:
     """Asks and judges the samples of one suite. Raises ``SuiteError`` for what the suite's author has to mend.
 
@@ -79,7 +108,7 @@ class Evaluation:
         self.num_judges = 1
         self._memory = QuestionMemory(0) if memory is None else memory
         self._questions: dict[str, Question] = {}
-        self._score = suite.spec.score.with_files_read(self._read_schema)
+        self._score = suite.spec.score.with_files_read(_Files(suite))
         with self._located():
             self.scorer: Scorer = suite_scorer(
                 self._score, suite.scorers, filters=suite.spec.filters, epochs=suite.spec.epochs
@@ -126,13 +155,6 @@ class Evaluation:
                 human_value(sample, self.rated)
             except ValueError as error:
                 raise self.suite.error(str(error), sample) from None
-
-    def _read_schema(self, path: str, keys: Keys) -> JSON:
-        try:
-            too_large = "check that it is a schema"
-            return read_yaml(self.suite.origin.source.beside(path), too_large=too_large).value
-        except SuiteError as error:
-            raise self.suite.error(str(error), keys=keys) from None
 
     def question(self, sample: Sample) -> Question:
         """Render the sample's prompt and make its requests, unless they were kept."""
@@ -276,6 +298,8 @@ class Evaluation:
     def _present(self, sample: Sample) -> Presented:
         try:
             return self.scorer.present(sample)
+        except SettingsError as error:
+            raise self.suite.error(str(error), sample, ("score", *error.keys)) from None
         except ValueError as error:
             if (problem := self.suite.unmapped(sample)) is not None:
                 raise self.suite.error(problem, keys=("dataset",)) from None
@@ -375,7 +399,8 @@ def _sample_fingerprint(scorer: str, question: Question) -> str:
 
 
 def _judged(presented: Presented) -> list[object]:
-    return [presented.choices, presented.right, presented.labels, presented.references]
+    own: list[object] = [presented.choices, presented.right, presented.labels, presented.references]
+    return [*own, presented.judged_with] if presented.judged_with else own
 
 
 _ENCODER = json.JSONEncoder(default=astuple)

@@ -402,7 +402,8 @@ def test_each_is_judged_by_the_models_that_it_began_with() -> None:
 def test_each_judge_of_a_panel_is_asked_for_all_samples_at_once() -> None:
     """Judges of one process take turns as seldom as they can."""
     first, second = Echo(), Echo()
-    judging, models = Judging(TimeShares()), {"judge": (first, second)}
+    judging = Judging(TimeShares())
+    models: dict[Role, Sequence[object]] = {"judge": (first, second)}
     for name in ("a", "b"):
         judging.begin(name, in_turn(name), models)
     assert judging.finish("a").answer == "a.0 a.1"

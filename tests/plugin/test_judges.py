@@ -115,6 +115,24 @@ def test_two_models_have_one_judge(project: pytest.Pytester, workers: list[str])
     assert judges[0] == judges[1]
 
 
+def test_a_suite_words_the_task(project: pytest.Pytester, workers: list[str]) -> None:
+    """The verdict's form is ours also then: the judge finds it where it always stands."""
+    project.makefile(".txt", words="Judge {{ id }}.")
+    project.makefile(
+        ".yaml",
+        own=RUBRIC.replace("suite: judged", "suite: own").replace(
+            "{rubric: {", "{rubric: {prompt: {path: words.txt}, "
+        ),
+    )
+    result = project.runpytest(*workers, JUDGE, REPORT, "own.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert statuses(project) == {"j1": "correct", "j2": "wrong", "j3": "correct", "j4": "wrong"}
+    project.makefile(".txt", words="Judge {{ di }}.")
+    result = project.runpytest(*workers, JUDGE, REPORT, "own.yaml")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*own.yaml:7: score.rubric.prompt: sample 'j1' (own.yaml:3): 'di' is undefined; *"])
+
+
 def test_a_function_judges(project: pytest.Pytester, workers: list[str]) -> None:
     result = project.runpytest(*workers, "--llm-judge=python:my_judge:by_function", REPORT, "equivalence.yaml")
     assert result.ret == 0, result.stdout.str()

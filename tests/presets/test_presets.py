@@ -14,9 +14,10 @@ from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.fewshot import contradiction
 from pytest_llmeval.suites.presets import PresetError, all_presets, load_preset, with_preset
-from pytest_llmeval.types import GenerateResponse, LoglikelihoodRollingRequest, Score
+from pytest_llmeval.types import GenerateResponse, LoglikelihoodRollingRequest, Message, Score
 from tests.presets import rows
 from tests.presets.conftest import Load
+from tests.scoring.judge.helpers import drive, scripted
 from tests.support import fake_model_conftest
 
 
@@ -37,7 +38,8 @@ def test_the_presets_that_are_promised() -> None:
     assert names >= {
         *("mmlu", "arc-easy", "arc-challenge", "hellaswag", "winogrande", "truthfulqa-mc1", "truthfulqa-mc2"),
         *("gsm8k", "gsm8k-number", "csqa", "csqa-text", "boolq", "boolq-lm-eval", "bbh-cot-navigate"),
-        *("bbh-direct-snarks", "math-hendrycks", "math-minerva", "math", "squad", "perplexity"),
+        *("bbh-direct-snarks", "math-hendrycks", "math-minerva", "math", "math-judged", "squad"),
+        "perplexity",
         *("chronologic-brier", "chronologic-mcq"),
     }
     assert sum(name.startswith("bbh-") for name in names) == 2 * 27
@@ -311,6 +313,9 @@ def test_lm_evals_names_and_beginnings_lead_to_presets(name: str) -> None:
     assert len(str(caught.value)) < 250
 
 
+MATH = ("math", "math-judged", "math-hendrycks", "math-minerva")
+
+
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
@@ -318,7 +323,7 @@ def test_lm_evals_names_and_beginnings_lead_to_presets(name: str) -> None:
         ("perplexity", ("wikitext", "detokenised")),
         ("truthfulqa-mc1", ("multi_turn",)),
         ("truthfulqa-mc2", ("multi_turn",)),
-        *((name, ("algebra", "dataset: {config: geometry}")) for name in ("math", "math-hendrycks", "math-minerva")),
+        *((name, ("algebra", "dataset: {config: geometry}")) for name in MATH),
     ],
 )
 def test_where_a_formula_is_not_the_whole_benchmark_it_says_so(preset: str, words: tuple[str, ...]) -> None:
@@ -326,6 +331,30 @@ def test_where_a_formula_is_not_the_whole_benchmark_it_says_so(preset: str, word
     assert all(word in found.formula for word in words)
     if "algebra" in words:
         assert "algebra" in found.description
+
+
+def test_a_judge_is_asked_about_what_math_finds_wrong(load: Load) -> None:
+    """The same prompts and settings as ``math`` has; where the judge says no to all, the same numbers."""
+    plain, judged = (
+        Evaluation(load(f"suite: s\npreset: {name}\ndataset: {{path: rows.jsonl}}\n", {"rows.jsonl": rows.MATH}))
+        for name in ("math", "math-judged")
+    )
+    replies = [*rows.MATH_REPLIES[:-1], "I cannot say."]
+    for says_yes in (False, True):
+        judge = scripted({"reason": "r", "equivalent": says_yes})
+        for sample, reply in zip(plain.suite.samples, replies, strict=True):
+            question = judged.question(sample)
+            assert question.requests == plain.question(sample).requests
+            response = [GenerateResponse(text=reply)]
+            is_right = plain.score(plain.question(sample), response).status == "correct"
+            score, asked = drive(judged.asking(question, response), judge)
+            assert (score.status == "correct") is (is_right or says_yes)
+            assert bool(asked) is not is_right
+            assert score.details["decided_by"] == ("math" if is_right else "judge")
+            if asked:
+                user = asked[0][0].prompt[1]
+                assert isinstance(user, Message)
+                assert f"Reference answer:\n```\n{sample.variables['solution']}\n```" in user.content
 
 
 PROBLEMS = {

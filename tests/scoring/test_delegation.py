@@ -104,8 +104,8 @@ WAYS_TO_USE: dict[str, Callable[[Any, Presented], object]] = {
     "judges": lambda scorer, presented: scorer.judges(),
     "versions": lambda scorer, presented: "99" in str(scorer.versions()),
 }
-UNLIKE = {("several", "name"), ("several", "version")}
-"""A scorer of several has a name and version of its own."""
+UNLIKE = {("several", "name"), ("several", "version"), ("several", "suite_problem")}
+"""A scorer of several has a name and version of its own, and its scorers' keys stand below its own."""
 
 
 def checked() -> Scorer:
@@ -155,7 +155,7 @@ def test_a_suite_uses_what_a_class_says(tmp_path: Path, score: str) -> None:
     assert question.requests[0].prompt == "tq!"  # type: ignore[union-attr]
     assert made.score(question, [GenerateResponse(text="r")]).answer == "q!"
     assert made.warnings()[0].endswith("few samples")
-    with pytest.raises(SuiteError, match=r"s\.yaml:3: score: not this suite$"):
+    with pytest.raises(SuiteError, match=r"s\.yaml:3: score(\.several\.scorers\.a\.score)?: not this suite$"):
         evaluation(tmp_path, Mine, score)
 
 

@@ -9,14 +9,8 @@ from dataclasses import dataclass
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
-from pytest_llmeval.scoring.judge.judged_scorer import (
-    MAX_REPLY,
-    REASON,
-    JudgedScorer,
-    checked_keys,
-    object_schema,
-    reason_in,
-)
+from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.suites.format.score_settings.judged import AspectsSettings
@@ -34,7 +28,7 @@ class _Rating:
     reason: str
 
 
-class AspectsScorer(JudgedScorer[AspectsSettings]):
+class AspectsScorer(PromptedScorer[AspectsSettings]):
     """``aspect_clarity`` is the mean rating of clarity over the askings, ``aspects`` the mean over the aspects."""
 
     @property
@@ -45,19 +39,30 @@ class AspectsScorer(JudgedScorer[AspectsSettings]):
     def better(self) -> Mapping[str, Better]:
         return dict.fromkeys(self.metrics, "higher")
 
+    @property
+    def default_prompt(self) -> str:
+        low, high = self.settings.scale
+        return (
+            f"You rate a reply to a question on some aspects, each with a whole number from {low} (the worst) to "
+            f"{high} (the best). First give your reason in a sentence or two."
+        )
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        settings = self.settings
+        domain = () if settings.domain is None else (f"The question is from the field of {settings.domain}.",)
+        return (*domain, *(f"- {name}: {description}" for name, description in settings.aspects.items()))
+
+    @property
+    def meaning(self) -> str:
+        low, high = self.settings.scale
+        return f"Each score is a whole number from {low} (the worst) to {high} (the best)."
+
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless each of the askings gives a rating of each aspect."""
         text, settings = reply(responses), self.settings
         low, high = settings.scale
-        domain = [] if settings.domain is None else [f"The question is from the field of {settings.domain}."]
-        task = "\n".join(
-            [
-                f"You rate a reply to a question on some aspects, each with a whole number from {low} (the worst) to "
-                f"{high} (the best). First give your reason in a sentence or two.",
-                *domain,
-                *(f"- {name}: {description}" for name, description in settings.aspects.items()),
-            ]
-        )
+        task = self.task(presented)
         form: dict[str, JSON] = {name: {"reason": "…", "score": high} for name in settings.aspects}
         rating = object_schema({**REASON, "score": {"type": "integer", "minimum": low, "maximum": high}})
         schema = object_schema(dict.fromkeys(settings.aspects, rating))

@@ -8,14 +8,8 @@ from typing import Literal, Self, TypeAlias
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.judge.judged_scorer import (
-    MAX_REPLY,
-    REASON,
-    JudgedScorer,
-    checked_keys,
-    object_schema,
-    reason_in,
-)
+from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.mathematics.scorer import MathScorer
 from pytest_llmeval.scoring.scorers.replies.exact import normalized
@@ -29,11 +23,6 @@ __all__ = ["EquivalenceScorer"]
 
 _By: TypeAlias = Literal["exact", "math", "judge"]
 _STEPS: tuple[Normalization, ...] = ("unicode", "lower", "collapse_whitespace")
-_TASK = (
-    "You decide whether a reply to a question gives the same answer as a reference answer. How it is written, what "
-    "stands beside it, and steps on the way to it do not matter; every part of the answer does. Where there are "
-    "several reference answers, one of them is enough. First give your reason in a sentence or two."
-)
 _FORM: dict[str, JSON] = {"reason": "…", "equivalent": True}
 _SCHEMA = object_schema({**REASON, "equivalent": {"type": "boolean"}})
 
@@ -45,7 +34,7 @@ class _Equivalent:
 
 
 @dataclass(frozen=True, slots=True)
-class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
+class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
     """Right where the reply means the same as a target; ``decided_by_judge`` counts what the judge had to decide.
 
     Made by ``of``. ``math`` compares by value, None where the suite does without, or Math-Verify is not installed.
@@ -66,6 +55,18 @@ class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
     def metrics(self) -> tuple[str, ...]:
         return ("accuracy", "no_answer", "decided_by_exact", "decided_by_math", "decided_by_judge")
 
+    @property
+    def default_prompt(self) -> str:
+        return (
+            "You decide whether a reply to a question gives the same answer as a reference answer. How it is written, "
+            "what stands beside it, and steps on the way to it do not matter; every part of the answer does. Where "
+            "there are several reference answers, one of them is enough. First give your reason in a sentence or two."
+        )
+
+    @property
+    def meaning(self) -> str:
+        return "Equivalent is true where the reply gives the same answer as a reference answer, else false."
+
     def versions(self) -> list[JSON]:
         """With those of the mathematics, or that there is none: it decides which samples the judge sees."""
         return [self.name, self.version, "no mathematics" if self.math is None else self.math.versions()]
@@ -85,7 +86,9 @@ class EquivalenceScorer(JudgedScorer[EquivalenceSettings]):
             return _decided(True, text.strip(), "exact")
         if self.math is not None and (answer := self._equal_in_value(presented, responses)) is not None:
             return _decided(True, answer, "math")
-        found = yield from verdict(self.request(presented, _TASK, _FORM, _SCHEMA, ("Reply", text)), _read)
+        found = yield from verdict(
+            self.request(presented, self.task(presented), _FORM, _SCHEMA, ("Reply", text)), _read
+        )
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
         shown: JSON = {"value": found.value.is_equivalent, "reasons": found.value.reason, **found.shown}

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast, get_args
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
-from pytest_llmeval.scoring.judge.judged_scorer import (
-    MAX_REPLY,
-    REASON,
-    JudgedScorer,
-    checked_keys,
-    object_schema,
-    reason_in,
-)
+from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote
@@ -35,6 +29,7 @@ _BY_LABEL: tuple[Mapping[str, _Winner], ...] = (
 )
 """What a label means in each of the two orders."""
 
+_OTHER = "other reply"
 _NO_DETAILS: Mapping[str, JSON] = MappingProxyType({})
 
 
@@ -44,7 +39,7 @@ class _Verdict:
     reason: str
 
 
-class PairwiseScorer(JudgedScorer[PairwiseSettings]):
+class PairwiseScorer(PromptedScorer[PairwiseSettings]):
     """``win_rate`` is 1 where the reply wins in both orders, 0 where it loses in both, else a half.
 
     ``order_consistency`` is the share of samples with one verdict in both orders, ``order_kappa`` Cohen's kappa of the
@@ -67,17 +62,33 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
     def is_about_data(self) -> bool:
         return self.settings.recorded is not None
 
+    @property
+    def default_prompt(self) -> str:
+        tie = ", or tie where neither is." if self.settings.ties else "."
+        return (
+            f"You compare two replies to a question and say which one is better: A, B{tie} Their order means nothing. "
+            "First give your reason in a sentence or two."
+        )
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        return (self.settings.criterion,) if self.settings.criterion else ()
+
+    @property
+    def meaning(self) -> str:
+        return f"Better is A or B{', or tie where neither is' if self.settings.ties else ''}."
+
+    @property
+    def columns_of_replies(self) -> tuple[str, ...]:
+        return (*super().columns_of_replies, self.settings.against)
+
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
         if self.is_about_data and not suite.has_own_responses:
             return (
                 "recorded verdicts are about replies that the data hold: name their column, dataset.fields.response",
-                (
-                    "score",
-                    "pairwise",
-                    "recorded",
-                ),
+                ("score", "pairwise", "recorded"),
             )
-        return None
+        return super().suite_problem(suite)
 
     def present(self, sample: Sample) -> Presented:
         """``ValueError`` where the sample lacks a column that the settings name, or has another verdict in one."""
@@ -85,9 +96,9 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
         other = _column(sample, settings.against)
         if not isinstance(other, str):
             raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
-        for name in settings.recorded or ():
-            _winner_in(sample, name)
-        return super().present(sample)
+        verdicts = {name: _winner_in(sample, name) for name in settings.recorded or ()}
+        presented = super().present(sample)
+        return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other})
 
     def judges(self) -> list[str]:
         """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
@@ -99,14 +110,9 @@ class PairwiseScorer(JudgedScorer[PairwiseSettings]):
         settings, sample = self.settings, presented.sample
         if settings.recorded is not None:
             return self._score([_winner_in(sample, name) for name in settings.recorded])
-        mine, other = reply(responses), str(_column(sample, settings.against))
+        mine, other = reply(responses), presented.judged_with[_OTHER]
         labels = [*("A", "B"), *(["tie"] if settings.ties else [])]
-        task = (
-            "You compare two replies to a question and say which one is better: A, B"
-            + (", or tie where neither is." if settings.ties else ".")
-            + " Their order means nothing. First give your reason in a sentence or two."
-            + (f"\n{settings.criterion}" if settings.criterion else "")
-        )
+        task = self.task(presented)
         form: dict[str, JSON] = {"reason": "…", "better": "A"}
         schema = object_schema({**REASON, "better": {"type": "string", "enum": list(labels)}})
         askings = []

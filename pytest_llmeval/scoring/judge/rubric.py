@@ -8,14 +8,8 @@ from dataclasses import dataclass
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented
-from pytest_llmeval.scoring.judge.judged_scorer import (
-    MAX_REPLY,
-    REASON,
-    JudgedScorer,
-    checked_keys,
-    object_schema,
-    reason_in,
-)
+from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote
@@ -35,7 +29,7 @@ class _Label:
     reason: str
 
 
-class RubricScorer(JudgedScorer[RubricSettings]):
+class RubricScorer(PromptedScorer[RubricSettings]):
     """``rubric`` is the share of the weighted points, ``criterion_polite`` that of one criterion.
 
     A reply is right (``accuracy``) where its share reaches ``pass``.
@@ -49,16 +43,25 @@ class RubricScorer(JudgedScorer[RubricSettings]):
     def better(self) -> Mapping[str, Better]:
         return dict.fromkeys(self.metrics[1:], "higher")
 
+    @property
+    def default_prompt(self) -> str:
+        return (
+            "You say of a reply to a question how far it meets some criteria. For each criterion give your reason "
+            "in a sentence or two, and then one of its labels."
+        )
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        criteria = self.settings.criteria
+        return tuple(f"- {name} ({' or '.join(one.labels)}): {one.text}" for name, one in criteria.items())
+
+    @property
+    def meaning(self) -> str:
+        return "Each label is one of those in brackets behind the name of its criterion."
+
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless there is a label for each criterion."""
         criteria = self.settings.criteria
-        task = "\n".join(
-            [
-                "You say of a reply to a question how far it meets some criteria. For each criterion give your reason "
-                "in a sentence or two, and then one of its labels.",
-                *(f"- {name} ({' or '.join(one.labels)}): {one.text}" for name, one in criteria.items()),
-            ]
-        )
         form: dict[str, JSON] = {name: {"reason": "…", "label": one.labels[-1]} for name, one in criteria.items()}
         schema = object_schema(
             {
@@ -67,7 +70,7 @@ class RubricScorer(JudgedScorer[RubricSettings]):
             }
         )
         text = reply(responses)
-        request = self.request(presented, task, form, schema, ("Reply", text))
+        request = self.request(presented, self.task(presented), form, schema, ("Reply", text))
         found = yield from verdict(request, self._read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})

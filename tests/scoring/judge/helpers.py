@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pytest_llmeval.models.base import Asking, Failed
-from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.base import Scorer
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.types import (
@@ -67,10 +68,7 @@ def judged(
     """The score of a reply, and what the judge was asked, round by round."""
     scorer = settings if isinstance(settings, Scorer) else suite_scorer(settings)
     presented = scorer.present(sample or a_sample("Paris", question="Capital of France?"))
-    with_prompt = Presented(
-        sample=presented.sample, references=presented.references, target=presented.target, prompt=prompt
-    )
-    return drive(scorer.asking(with_prompt, [GenerateResponse(text=reply)]), judge)
+    return drive(scorer.asking(replace(presented, prompt=prompt), [GenerateResponse(text=reply)]), judge)
 
 
 def asked_of(settings: ScoreSettings, reply: str, *, sample: Sample | None = None, prompt: Prompt = "P") -> list[str]:

@@ -18,7 +18,8 @@ from pytest_llmeval.types import JSON, Prompt, Request, Response, Role, Sample, 
 
 __all__ = ["Part", "SeveralScorer"]
 
-KEYS: Keys = ("score", "several", "scorers")
+_BELOW: Keys = ("several", "scorers")
+KEYS: Keys = ("score", *_BELOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class SeveralScorer(Scorer):
     def _present(self, part: Part, sample: Sample) -> Presented:
         try:
             return part.scorer.present(sample)
+        except SettingsError as error:
+            raise SettingsError(str(error), (*_BELOW, part.name, "score", *error.keys)) from None
         except ValueError as error:
             raise ValueError(f"the scorer {part.name}: {error}") from None
 
@@ -146,8 +149,11 @@ class SeveralScorer(Scorer):
         )
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        found = (part.scorer.suite_problem(suite) for part in self.parts)
-        return next((problem for problem in found if problem is not None), None)
+        for part in self.parts:
+            if (problem := part.scorer.suite_problem(suite)) is not None:
+                message, keys = problem
+                return message, (*KEYS, part.name, *keys) if keys[:1] == ("score",) else keys
+        return None
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
@@ -167,7 +173,7 @@ class SeveralScorer(Scorer):
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
         return [
-            (text, ("several", "scorers", part.name, "score", *keys))
+            (text, (*_BELOW, part.name, "score", *keys))
             for part in self.parts
             for text, keys in part.scorer.warnings(samples)
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, model_validator
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, model_va
 from pytest_llmeval.suites.format.epochs_spec import Reductions
 from pytest_llmeval.suites.format.filters_spec import Filters
 from pytest_llmeval.suites.format.score_settings import choices, judged, mathematics, replies, texts
-from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
 from pytest_llmeval.suites.format.spec import Spec, name_and_settings, refuse_here, whole, with_kind
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 
@@ -122,10 +122,10 @@ class SeveralSettings(ScorerSettings):
         for name, part in self.scorers.items():
             yield part.score, (*keys, "several", "scorers", name, "score")
 
-    def with_files_read(self, read: Callable[[str, Keys], Any], keys: Keys = ("score",)) -> Self:
+    def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
         """With the files of each of the scorers."""
         read_parts = {
-            name: part.model_copy(update={"score": score.with_files_read(read, own_keys)})
+            name: part.model_copy(update={"score": score.with_files_read(files, own_keys)})
             for (name, part), (score, own_keys) in zip(self.scorers.items(), self.each(keys), strict=True)
         }
         return self.model_copy(update={"scorers": read_parts})

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, each_once, refuse_here
-from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
 
 __all__ = [
     "ASPECTS",
@@ -18,7 +18,9 @@ __all__ = [
     "Criterion",
     "EquivalenceSettings",
     "JudgedSettings",
+    "OwnPrompt",
     "PairwiseSettings",
+    "PromptedSettings",
     "RagSettings",
     "RubricSettings",
 ]
@@ -61,6 +63,53 @@ class JudgedSettings(ScorerSettings):
     seed: int = Field(0, ge=0, description="Of what is drawn.")
 
 
+class OwnPrompt(Spec):
+    """The words in which a suite asks its judge: here, or in a file."""
+
+    template: str | None = Field(None, description="The template itself.")
+    path: str | None = Field(None, description="A file that holds the template, relative to the suite file.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.template is None) == (self.path is None):
+            raise refuse_here(f"found {'neither' if self.path is None else 'both'}, expected a template or a path")
+        return self
+
+
+def _own_prompt(value: object) -> object:
+    """A text alone is the template."""
+    if isinstance(value, str):
+        return {"template": value}
+    if value is None or isinstance(value, dict | OwnPrompt):
+        return value
+    raise refuse_here(f"found {describe(value)}, expected a template, or {{path: a file that holds one}}")
+
+
+class PromptedSettings(JudgedSettings):
+    """What the scorers share whose judge can be asked in words of the suite's own."""
+
+    prompt: Annotated[OwnPrompt | None, BeforeValidator(_own_prompt, json_schema_input_type=str | OwnPrompt | None)] = (
+        Field(
+            None,
+            description="A template of the judge's task, or {path: file}, in place of our words, which it can show as "
+            "{{ default_prompt }}. What the settings say, the form of the verdict and the material, fenced, follow it "
+            "in any case.",
+        )
+    )
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The prompt, where it is ours."""
+        return ("prompt",) if self.prompt is None else ()
+
+    def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
+        """With the template that the file of its name holds."""
+        if self.prompt is None or self.prompt.path is None:
+            return self
+        text = files.text(self.prompt.path, (*keys, self.kind, "prompt", "path"))
+        return self.model_copy(update={"prompt": OwnPrompt(template=text)})
+
+
 _Known: TypeAlias = Literal["accuracy", "completeness", "clarity"]
 _Described: TypeAlias = Annotated[dict[str, str], Field(json_schema_extra=_NAMES_IN_SCHEMA)]
 
@@ -77,7 +126,7 @@ def _aspects(value: object) -> object:
     return value
 
 
-class AspectsSettings(JudgedSettings):
+class AspectsSettings(PromptedSettings):
     """A judge rates the reply on aspects, each with a whole number."""
 
     kind: Literal["aspects"] = "aspects"
@@ -148,7 +197,7 @@ def _criterion(value: object) -> object:
 OneCriterion: TypeAlias = Annotated[Criterion, BeforeValidator(_criterion, json_schema_input_type=str | Criterion)]
 
 
-class RubricSettings(JudgedSettings):
+class RubricSettings(PromptedSettings):
     """A judge says of each criterion how far the reply meets it."""
 
     kind: Literal["rubric"] = "rubric"
@@ -172,7 +221,7 @@ class RubricSettings(JudgedSettings):
         return criteria
 
 
-class PairwiseSettings(JudgedSettings):
+class PairwiseSettings(PromptedSettings):
     """A judge says whether the reply or another one is better, in both orders."""
 
     kind: Literal["pairwise"] = "pairwise"
@@ -192,7 +241,7 @@ class PairwiseSettings(JudgedSettings):
         return _two_entries(value, "columns, that of the order reply, other first")
 
 
-class EquivalenceSettings(JudgedSettings):
+class EquivalenceSettings(PromptedSettings):
     """The reply means the same as a target: as text, as mathematics, else by the verdict of a judge."""
 
     kind: Literal["equivalence"] = "equivalence"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 
-from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here
 from pytest_llmeval.text.wording import Keys, describe, nearest, quoted
 
@@ -119,11 +118,11 @@ class JsonSettings(ScorerSettings):
         False, description="Read only the first block fenced by ```, if the reply has one; else read all of it."
     )
 
-    def with_files_read(self, read: Callable[[str, Keys], Any], keys: Keys = ("score",)) -> Self:
+    def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
         """With the schema that the file of its name holds."""
         if not isinstance(self.schema_, str):
             return self
-        return self.model_copy(update={"schema_": read(self.schema_, (*keys, "json", "schema"))})
+        return self.model_copy(update={"schema_": files.value(self.schema_, (*keys, "json", "schema"))})
 
 
 class PatternSettings(ScorerSettings):

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from pytest_llmeval.suites.format.spec import Spec
 from pytest_llmeval.text.wording import Keys
 
-__all__ = ["ScorerSettings"]
+__all__ = ["FileReader", "ScorerSettings"]
+
+
+class FileReader(Protocol):
+    """Reads the files that settings name by their paths, which stand at some keys. ``SuiteError`` where it cannot."""
+
+    def text(self, path: str, keys: Keys) -> str:
+        """The whole file."""
+        ...
+
+    def value(self, path: str, keys: Keys) -> Any:
+        """What a file of JSON or YAML holds."""
+        ...
 
 
 class ScorerSettings(Spec):
@@ -47,6 +59,6 @@ class ScorerSettings(Spec):
         """These settings, or those of each of several scorers, with the keys at which they stand."""
         yield self, keys
 
-    def with_files_read(self, read: Callable[[str, Keys], Any], keys: Keys = ("score",)) -> Self:
-        """The settings with what ``read`` makes of each file that they name by its path, which stands at some keys."""
+    def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
+        """The settings with what each file holds that they name by its path."""
         return self

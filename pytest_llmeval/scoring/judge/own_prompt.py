@@ -1,0 +1,120 @@
+"""Scorers whose judge can be asked in a suite's own words.
+
+These are its task. What the settings say of the verdict follows them, then what every judge is told of the material
+and of the form; and no template can show the reply, which stands in its fence alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import TypeVar
+
+from pytest_llmeval.scoring.base import Presented, SettingsError
+from pytest_llmeval.scoring.judge.judged_scorer import JudgedScorer
+from pytest_llmeval.suites.format.score_settings.judged import PromptedSettings
+from pytest_llmeval.suites.loading.mapping import unusable_character
+from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.suites.templates.templates import TemplateError, Templates, is_template
+from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.types import Sample
+
+__all__ = ["PromptedScorer"]
+
+P = TypeVar("P", bound=PromptedSettings)
+
+_TASK = "task"
+_MATERIAL = ("question", "target", "response", "reply", "row")
+"""Names of what a judge is shown as data, or that hold it."""
+
+
+class PromptedScorer(JudgedScorer[P]):
+    """A scorer with the setting ``prompt``."""
+
+    @property
+    @abstractmethod
+    def default_prompt(self) -> str:
+        """Our own words for the task."""
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Lines that follow the task, whoever words it: what the settings say."""
+        return ()
+
+    @property
+    @abstractmethod
+    def meaning(self) -> str:
+        """What the verdict can be, for a prompt of the suite's own; our own words say it."""
+
+    @property
+    def columns_of_replies(self) -> tuple[str, ...]:
+        """Columns that hold replies, which the judge is shown as data."""
+        return ("response",)
+
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        """A template that cannot be read, or that names what is data."""
+        if self._template is None:
+            return None
+        try:
+            names = suite.templates.names(self._template)
+        except TemplateError as error:
+            return str(error), ("score", *self._keys)
+        data = {*_MATERIAL, *_sources(suite, self.columns_of_replies)}
+        for name in sorted(names & data):
+            advice = "; name the column in dataset.fields" if name == "row" else ""
+            return (
+                f"uses {name}, and what the judge is shown as data cannot stand among its instructions: write of the "
+                f"question, the reference answer and the reply in words{advice}",
+                ("score", *self._keys),
+            )
+        return None
+
+    def present(self, sample: Sample) -> Presented:
+        """With the judge's task, where the suite words it. ``SettingsError`` where its template fails."""
+        presented = super().present(sample)
+        if self._template is None:
+            return presented
+        return replace(presented, judged_with={**presented.judged_with, _TASK: self._rendered(sample)})
+
+    def task(self, presented: Presented) -> str:
+        """The instructions, but for the form of the verdict."""
+        own = presented.judged_with.get(_TASK)
+        return "\n".join([self.default_prompt, *self.facts] if own is None else [own, *self.facts, self.meaning])
+
+    def _rendered(self, sample: Sample) -> str:
+        data = (*_MATERIAL, *self.columns_of_replies)
+        known = {name: value for name, value in sample.variables.items() if name not in data}
+        try:
+            text = self._templates.text(self._template or "", {**known, "default_prompt": self.default_prompt}).strip()
+        except TemplateError as error:
+            raise SettingsError(str(error), self._keys) from None
+        problem = unusable_character(text) if text else "found nothing, expected the judge's task"
+        if problem is not None:
+            raise SettingsError(f"the rendered text: {problem}", self._keys)
+        return text
+
+    @cached_property
+    def _templates(self) -> Templates:
+        return Templates()
+
+    @property
+    def _template(self) -> str | None:
+        return None if self.settings.prompt is None else self.settings.prompt.template
+
+    @property
+    def _keys(self) -> Keys:
+        return self.settings.kind, "prompt"
+
+
+def _sources(suite: Suite, names: Iterable[str]) -> set[str]:
+    """These columns, and those that the suite makes them of."""
+    found = set(names)
+    fields: Mapping[str, object] = MappingProxyType({}) if suite.spec.dataset is None else suite.spec.dataset.fields
+    for name in names:
+        rule = fields.get(name)
+        if isinstance(rule, str):
+            found |= suite.templates.names(rule) if is_template(rule) else {rule, rule.partition(".")[0]}
+    return found
