@@ -294,7 +294,7 @@ def test_all_that_is_not_measurable_needs_no_model() -> None:
     assert score.status == "scored"
     assert not score.values
     assert set(score.not_measurable) == set(ALL)
-    with pytest.raises(ModelError, match=r"^the scorer asks a judge, and there is none$"):
+    with pytest.raises(ModelError, match=r"^the scorer asks the judge, and there is none$"):
         scorer.score(scorer.present(a_row()), [GenerateResponse(text="a")])
 
 
