@@ -224,3 +224,30 @@ def test_a_function_that_has_changed_is_another_embedder(llm_pytester: pytest.Py
     result = llm_pytester.runpytest_subprocess(*arguments, "--llm-baseline=before.json")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*another judge: 'the embedder python:edited:embed (python, *"])
+
+
+def test_embeddings_are_kept_in_a_store(project: pytest.Pytester, workers: list[str]) -> None:
+    arguments = [*workers, EMBEDDER, REPORT, "--llm-store=kept", "close.yaml"]
+    assert project.runpytest(*arguments).ret == 0
+    first = closeness(project)
+    texts = sorted(text for call in asked(project.path, "embedder") for text in call)
+    assert {*texts} == {"aab", "abb", "aa", "a", "b"}
+    result = project.runpytest(*arguments)
+    assert result.ret == 0, result.stdout.str()
+    assert closeness(project) == first == RIGHT
+    assert sorted(text for call in asked(project.path, "embedder") for text in call) == texts, "none is asked again"
+    result.stdout.fnmatch_lines(["store kept: 3 of 3 samples reused, asked *"])
+    project.path.joinpath("asked.jsonl").unlink()
+    assert project.runpytest(*arguments, f"{EMBEDDER}?weights=2").ret == pytest.ExitCode.USAGE_ERROR
+    other = [argument if argument != EMBEDDER else f"{EMBEDDER}?weights=2" for argument in arguments]
+    assert project.runpytest(*other).ret == 0
+    assert {text for call in asked(project.path, "embedder") for text in call} == {*texts}, "another's are not used"
+
+
+def test_a_text_that_was_refused_is_asked_again(project: pytest.Pytester) -> None:
+    project.makefile(".yaml", close=CLOSE_SUITE.replace("response: aa,", "response: REFUSE,"))
+    arguments = [*ALONE, EMBEDDER, "--llm-store=kept", "close.yaml"]
+    assert project.runpytest(*arguments).ret == 1
+    project.path.joinpath("asked.jsonl").unlink()
+    assert project.runpytest(*arguments).ret == 1
+    assert asked(project.path, "embedder") == [["REFUSE"]]
