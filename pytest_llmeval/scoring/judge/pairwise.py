@@ -97,6 +97,8 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         if not isinstance(other, str):
             raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
         verdicts = {name: _winner_in(sample, name) for name in settings.recorded or ()}
+        if not settings.ties and "tie" in verdicts.values():
+            raise ValueError("a recorded verdict is 'tie', and ties is false")
         presented = super().present(sample)
         return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other})
 
