@@ -181,7 +181,8 @@ def read_models(config: pytest.Config, name: Literal["model"] | Role = "model") 
     with foreign_code("pytest_llmeval_models"):
         kinds = with_kinds(kind for given in config.hook.pytest_llmeval_models() for kind in _listed(given))
     with _placed(_named("model"), found.where):
-        return tuple(parse_model_spec(text, kinds) for text in _parse(option, found))
+        role = None if name == "model" else name
+        return tuple(parse_model_spec(text, kinds, role) for text in _parse(option, found))
 
 
 def _listed(kinds: object) -> Iterable[object]:
