@@ -61,6 +61,11 @@ def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequenc
         raise pytest.UsageError(
             f"{collected.unjudged} needs a judge: give --llm-judge, or override the fixture llm_judge in a conftest.py"
         )
+    if collected.without_baseline is not None and (was_asked_for or collected.has_model):
+        raise pytest.UsageError(
+            f"{collected.without_baseline} compares its replies with those of a baseline: give --llm-baseline "
+            "REPORT.json; any other scorer makes the first one, such as --llm-set 'SUITE: score=aspects'"
+        )
     if settings.gate:
         from pytest_llmeval.plugin.gate_options import check_matched
 

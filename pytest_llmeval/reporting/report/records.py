@@ -144,7 +144,8 @@ class SuiteInfo:
     scorer says it of. ``cluster`` is the field by which samples belong together. ``interval`` is how
     intervals are made, None for the formulas of ``metrics/summary.py``. ``judge`` is the
     fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
-    what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``.
+    what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``;
+    and ``baseline``, where replies are compared with those of a baseline: which.
     """
 
     name: str
