@@ -410,7 +410,8 @@ HEAD = "suite: s\nsamples: [{question: q, target: t}]\nscore:\n"
         (
             "  pairwise: {against: {baseline: false}}",
             (
-                "4: score.pairwise.against: found a mapping with the keys 'baseline', expected a column, or {baseline: true}",
+                "4: score.pairwise.against: found a mapping with the keys 'baseline'",
+                "expected a column, or {baseline: true}",
             ),
         ),
         ("  pairwise: {against: [old]}", ("4: score.pairwise.against: found a list of 1, expected a column",)),
