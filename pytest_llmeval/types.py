@@ -203,7 +203,7 @@ class Sample:
     where that stands. ``target`` is an index into ``choices``, a list of indices,
     text, a number or a bool: the scorer knows which. ``response`` is a reply that the data set itself carries.
     ``variables`` holds every name that a prompt template can use: the row's columns, the mapped fields, and ``row``
-    (the columns alone).
+    (the columns alone). ``earlier`` is what the baseline has of the sample, where the scorer compares with it.
     """
 
     id: str
@@ -218,6 +218,15 @@ class Sample:
     response: JSON = None
     human: JSON = None
     variables: Mapping[str, object] = field(default_factory=dict)
+    earlier: EarlierReply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierReply:
+    """What a baseline has of a sample: the reply, None where it has none. ``problem``: why that cannot be compared."""
+
+    text: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

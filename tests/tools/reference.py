@@ -28,7 +28,7 @@ from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, GenerateSpec, PromptSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.score_settings import SCORERS, PartSettings
-from pytest_llmeval.suites.format.score_settings.judged import Criterion, OwnPrompt
+from pytest_llmeval.suites.format.score_settings.judged import AgainstBaseline, Criterion, OwnPrompt
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 
@@ -128,6 +128,9 @@ def _scorers() -> Iterator[str]:
         if name == "rubric":
             yield from ("", "Each of `criteria`; a text alone is its `text`:")
             yield from settings_table(Criterion)
+        if name == "pairwise":
+            yield from ("", "`against` where it is no column:")
+            yield from settings_table(AgainstBaseline)
     yield from ("", "`prompt` of a scorer that asks a judge; a text alone is its `template`:")
     yield from settings_table(OwnPrompt)
 

@@ -15,6 +15,7 @@ from pytest_llmeval.gates.baseline.sample_pairs import (
     kept_records,
     num_unscored,
     pair_samples,
+    pair_with_ties,
 )
 from pytest_llmeval.gates.baseline.suite_plans import Plan, SuitePlans, baseline_gate
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
@@ -32,6 +33,10 @@ from pytest_llmeval.scoring.comparison.paired_metrics import (
 from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
 
 __all__ = ["compare_reports"]
+
+
+_JUDGED_METRIC = "win_rate"
+"""What a suite is compared by whose scorer compares each reply with the baseline's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,7 @@ def compare_reports(
     undecided = options.undecided
     plans = list(plans_of.plans(undecided))
     # Of the baseline's suites each counts once.
-    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None}
+    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None and not plan.is_judged}
     pairing = Pairing(
         compare=settings.compare,
         is_selection=selection.is_partial,
@@ -132,10 +137,13 @@ def _tests(plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing) -> Ite
         if plan.result is not None:
             yield plan.result
         elif plan.before is not None:
-            own_first = first[group_of_suite(plan.before, models_before)]
             own_second = second[group_of_suite(plan.after, models_now)]
             try:
-                pairs = pair_samples(plan.before, plan.after, own_first, own_second, pairing)
+                if plan.is_judged:
+                    pairs = pair_with_ties(plan.after, own_second, pairing)
+                else:
+                    own_first = first[group_of_suite(plan.before, models_before)]
+                    pairs = pair_samples(plan.before, plan.after, own_first, own_second, pairing)
             except Refusal as refusal:
                 yield plans_of.result(plan.after, plan.metrics[0].name, "failed", str(refusal), notes=plan.notes)
             else:
@@ -147,7 +155,7 @@ def _needed(plans: Sequence[Plan], models: tuple[str, ...], *, of_baseline: bool
     needed: dict[Group, set[str]] = {}
     for plan in plans:
         suite = plan.before if of_baseline else plan.after
-        if plan.before is not None and suite is not None:
+        if plan.before is not None and suite is not None and not (of_baseline and plan.is_judged):
             names = set[str]().union(*(needed_values(metric.name) for metric in plan.metrics))
             needed.setdefault(group_of_suite(suite, models), set()).update(names)
     return needed
@@ -159,7 +167,9 @@ def _test(
     gate = plans_of.result(plan.after, metric.name, "failed", "", notes=(*plan.notes, *pairs.notes))
     if metric.problem is not None or metric.higher_is_better is None:
         return dataclasses.replace(gate, reason=metric.problem or "")
-    changed = changed_definition(metric.name, plans_of.baseline, before, plan.after)
+    if plan.is_judged and metric.name != _JUDGED_METRIC:
+        return dataclasses.replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
+    changed = None if plan.is_judged else changed_definition(metric.name, plans_of.baseline, before, plan.after)
     if changed is not None:
         return dataclasses.replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record
@@ -13,7 +13,13 @@ from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Score
 
-__all__ = ["KeptRecord", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"]
+__all__ = [
+    *("KeptRecord", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"),
+    "pair_with_ties",
+]
+
+TIE = 0.5
+"""``win_rate`` of a reply that is as good as the other."""
 
 _PARTS = {
     "questions": "the questions",
@@ -114,6 +120,29 @@ def pair_samples(
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
         notes.append(f"{counted(num_new)} left out, not in the baseline")
     notes += _shared(scored, first, second)
+    return _pairs(scored, first, second, notes)
+
+
+def pair_with_ties(after: SuiteReport, second: Mapping[str, KeptRecord], pairing: Pairing) -> SamplePairs:
+    """Pair the samples of a suite whose scorer compared each reply with the baseline's with what a tie is worth.
+
+    The baseline's own replies, compared with themselves, are ties. Raises ``Refusal``.
+    """
+    first = {
+        sample_id: replace(kept, score=replace(kept.score, values=dict.fromkeys(kept.score.values, TIE)), asked_at=None)
+        for sample_id, kept in second.items()
+    }
+    notes = [*_unscored(after, pairing), *_selection(after, first, second, pairing, is_same=True)]
+    scored = [sample_id for sample_id, kept in second.items() if _is_scored(kept)]
+    if not scored:
+        raise Refusal("no sample was scored")
+    notes.append(f"each reply was judged against the baseline's: {TIE} is as good")
+    return _pairs(scored, first, second, notes)
+
+
+def _pairs(
+    scored: Sequence[str], first: Mapping[str, KeptRecord], second: Mapping[str, KeptRecord], notes: Sequence[str]
+) -> SamplePairs:
     clusters = {sample_id: second[sample_id].cluster or first[sample_id].cluster for sample_id in scored}
     num_scored = sum(map(_is_scored, first.values())) + sum(map(_is_scored, second.values()))
     return SamplePairs(

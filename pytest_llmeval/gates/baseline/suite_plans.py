@@ -8,22 +8,23 @@ from typing import Literal
 
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, gated_metrics, unmatched_margins
 from pytest_llmeval.gates.options import Margin, Selection
+from pytest_llmeval.reporting.report.earlier_replies import REPLIES, replies_identity
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
-from pytest_llmeval.reporting.report.groups import compared_models, group_of_suite
+from pytest_llmeval.reporting.report.groups import ABSENT, compared_models, group_of_suite, suite_of_baseline
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["Plan", "SuitePlans", "baseline_gate"]
 
 _MAX_PROBLEMS = 3
-_ABSENT = "not in the baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A suite of now, with the baseline's that it is compared with; a result where there is none.
 
-    ``notes`` tell of what both have in common with all others: of the baseline as a whole.
+    ``notes`` tell of what both have in common with all others: of the baseline as a whole. ``is_judged``: the suite's
+    own scorer has compared each reply with the baseline's.
     """
 
     after: SuiteReport
@@ -31,6 +32,7 @@ class Plan:
     metrics: tuple[GatedMetric, ...] = ()
     notes: tuple[str, ...] = ()
     result: GateResult | None = None
+    is_judged: bool = False
 
 
 class SuitePlans:
@@ -49,9 +51,10 @@ class SuitePlans:
             metrics = gated_metrics(after, self._margins)
             found = self._partner(after, metrics, incomplete)
             if isinstance(found, SuiteReport):
-                yield Plan(after=after, before=found, metrics=metrics, notes=incomplete)
+                is_judged = REPLIES in after.info.fingerprint_parts
+                yield Plan(after=after, before=found, metrics=metrics, notes=incomplete, is_judged=is_judged)
             else:
-                outcome = undecided if found == _ABSENT else "failed"
+                outcome = undecided if found == ABSENT else "failed"
                 result = self.result(after, metrics[0].name if metrics else None, outcome, found)
                 yield Plan(after=after, result=result)
 
@@ -63,18 +66,12 @@ class SuitePlans:
             return f"the session stopped early: {self.current.stopped}"
         if incomplete and self.compare == "all":
             return f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
-        partners = [one for one in self.baseline.suites if one.info.name == after.info.name]
-        if not partners:
-            return _ABSENT
-        if len(partners) > 1:
-            same_model = [one for one in partners if after.models and one.models[:1] == after.models[:1]]
-        else:
-            same_model = partners
-        if not same_model:
-            models = ", ".join(quoted(one.models[0]) for one in partners if one.models)
-            own = quoted(after.models[0]) if after.models else "a model without a name"
-            return f"the baseline has this suite on {models}, and not on {own}"
-        return same_model[0] if metrics else "it has no metric to compare"
+        found = suite_of_baseline(self.baseline, after.info.name, after.models[0] if after.models else None)
+        if isinstance(found, str):
+            return found
+        if after.info.fingerprint_parts.get(REPLIES) not in (None, replies_identity(self.baseline, found)):
+            return "its replies were compared with those of another report"
+        return found if metrics else "it has no metric to compare"
 
     def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
         """A result for each suite of the baseline that is not in the session.

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.models.base import ROLE_METHODS
+from pytest_llmeval.plugin.collection.earlier_replies import lacks_baseline
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import is_overridden
 from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
@@ -118,6 +119,9 @@ def collected_in(session: pytest.Session) -> Collected:
         num_deselected=config.stash.get(num_deselected_key, 0),
         unanswered=next((split_file(item.file.nodeid)[0] for item in modelless if item.file.responses is None), None),
         lacking=lacking,
+        without_baseline=next(
+            (split_file(item.file.nodeid)[0] for item in samples if lacks_baseline(item.file.evaluation.suite)), None
+        ),
         has_model=has_model or len(modelless) < len(samples),
         categories=_categories(session.items),
         may_have_others=session.testsfailed > 0 or any(is_sample_key not in item.stash for item in session.items),

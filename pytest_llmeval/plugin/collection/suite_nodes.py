@@ -23,6 +23,7 @@ from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is
 from pytest_llmeval.inference.judging import Models, are_same
 from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.models.replay.model import DataResponses
+from pytest_llmeval.plugin.collection.earlier_replies import with_earlier_replies
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.judge import described_judge
@@ -101,6 +102,7 @@ class SuiteNode(PlainFailures):
             where = relative_path(self.config.rootpath / other)
             raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
         memory = self.config.stash.setdefault(_question_memory_key, QuestionMemory())
+        suite, parts = with_earlier_replies(self, suite)
         self.evaluation = Evaluation(suite, memory)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
         scorer, primary = self.evaluation.scorer, suite.spec.primary_metric
@@ -130,7 +132,7 @@ class SuiteNode(PlainFailures):
             # Of one that asks a judge it is known once that is there.
             judge=None if scorer.roles else self.evaluation.judge,
             judged_by=() if scorer.roles else self.evaluation.judged_by,
-            fingerprint_parts=self.evaluation.fingerprint_parts(),
+            fingerprint_parts={**self.evaluation.fingerprint_parts(), **parts},
         )
         given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
         check_given_gates(suite, metrics, given)

@@ -63,6 +63,11 @@ def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequenc
                 f"{path} needs {'an' if role == 'embedder' else 'a'} {role}: give --llm-{role}, "
                 f"or override the fixture llm_{role} in a conftest.py"
             )
+    if collected.without_baseline is not None and (was_asked_for or collected.has_model):
+        raise pytest.UsageError(
+            f"{collected.without_baseline} compares its replies with those of a baseline: give --llm-baseline "
+            "REPORT.json; any other scorer makes the first one, such as --llm-set 'SUITE: score=aspects'"
+        )
     if settings.gate:
         from pytest_llmeval.plugin.gate_options import check_matched
 

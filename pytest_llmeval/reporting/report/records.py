@@ -145,7 +145,8 @@ class SuiteInfo:
     is the share of samples on which a metric has to be measurable where gates are required. ``interval`` is how
     intervals are made, None for the formulas of ``metrics/summary.py``. ``judge`` is the
     fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
-    what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``.
+    what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``;
+    and ``baseline``, where replies are compared with those of a baseline: which.
     """
 
     name: str

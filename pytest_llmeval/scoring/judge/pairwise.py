@@ -12,12 +12,13 @@ from pytest_llmeval.scoring.base import Better, Presented, side_by_side
 from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
 from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, Response, Role, Sample, Score
+from pytest_llmeval.types import JSON, EarlierReply, Response, Role, Sample, Score
 
 __all__ = ["PairwiseScorer"]
 
@@ -80,7 +81,8 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
 
     @property
     def columns_of_replies(self) -> tuple[str, ...]:
-        return (*super().columns_of_replies, self.settings.against)
+        against = self.settings.against
+        return (*super().columns_of_replies, *((against,) if isinstance(against, str) else ()))
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
         if self.is_about_data and not suite.has_own_responses:
@@ -93,14 +95,17 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
     def present(self, sample: Sample) -> Presented:
         """``ValueError`` where the sample lacks a column that the settings name, or has another verdict in one."""
         settings = self.settings
-        other = _column(sample, settings.against)
-        if not isinstance(other, str):
-            raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
+        if isinstance(settings.against, str):
+            other = _column(sample, settings.against)
+            if not isinstance(other, str):
+                raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
+        else:
+            other = None if sample.earlier is None else sample.earlier.text
         verdicts = {name: _winner_in(sample, name) for name in settings.recorded or ()}
         if not settings.ties and "tie" in verdicts.values():
             raise ValueError("a recorded verdict is 'tie', and ties is false")
         presented = super().present(sample)
-        return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other})
+        return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other or ""})
 
     def judges(self) -> list[str]:
         """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
@@ -108,10 +113,18 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         return [] if recorded is None else [f"verdicts recorded in {recorded[0]} and {recorded[1]}"]
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
-        """Unscored unless there is a verdict in each order."""
+        """Unscored unless there is a verdict in each order; not measurable where the baseline has no reply."""
         settings, sample = self.settings, presented.sample
         if settings.recorded is not None:
             return self._score([_winner_in(sample, name) for name in settings.recorded])
+        shown_too: dict[str, JSON] = {}
+        if settings.needs_baseline:
+            earlier = sample.earlier or EarlierReply(problem="there is no baseline")
+            if earlier.problem is not None:
+                return Score(status="unscored", reason=earlier.problem)
+            if earlier.text is None:
+                return Score(status="scored", not_measurable={WILDCARD: "the baseline has no reply to the sample"})
+            shown_too = {_OTHER.replace(" ", "_"): earlier.text}
         mine, other = reply(responses), presented.judged_with[_OTHER]
         labels = [*("A", "B"), *(["tie"] if settings.ties else [])]
         task = self.task(presented)
@@ -134,7 +147,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         if len(winners) < len(found):
             problem = next(one.problem for one in found if one.value is None)
             return no_verdict(problem, {"verdicts": shown})
-        return self._score(winners, {"verdicts": shown, **said_to_be_cut(mine, MAX_REPLY)})
+        return self._score(winners, {"verdicts": shown, **shown_too, **said_to_be_cut(mine, MAX_REPLY)})
 
     def _score(self, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
         """Of the verdicts in the two orders."""

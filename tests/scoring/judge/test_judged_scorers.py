@@ -407,6 +407,19 @@ HEAD = "suite: s\nsamples: [{question: q, target: t}]\nscore:\n"
 @pytest.mark.parametrize(
     ("score", "words"),
     [
+        (
+            "  pairwise: {against: {baseline: false}}",
+            (
+                "4: score.pairwise.against: found a mapping with the keys 'baseline'",
+                "expected a column, or {baseline: true}",
+            ),
+        ),
+        ("  pairwise: {against: [old]}", ("4: score.pairwise.against: found a list of 1, expected a column",)),
+        ("  pairwise: {}", ("4: the key 'against' is missing in score.pairwise",)),
+        (
+            "  pairwise:\n    against: {baseline: true}\n    recorded: [a, b]",
+            ("6: score.pairwise.recorded: found verdicts on the replies of a baseline, expected a column in against",),
+        ),
         ("  aspects: {aspects: []}", ("4: score.aspects.aspects", "empty")),
         ("  aspects: {aspects: {}}", ("4: score.aspects.aspects", "expected one aspect or more")),
         ("  aspects: {aspects: [clarity, clarity]}", ("4: score.aspects.aspects.1", "twice")),

@@ -29,7 +29,17 @@ from pytest_llmeval.suites.format.filters_spec import (
 )
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys, dotted
-from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import (
+    Ask,
+    EarlierReply,
+    GenerateRequest,
+    GenerateResponse,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
 
 __all__ = ["Filter", "FilterError", "FilteredScorer", "Pipeline", "make_pipeline"]
 
@@ -283,7 +293,17 @@ class FilteredScorer(ScorerWrapper):
         """As the scorer does. ``ValueError`` too for a sample without choices that a filter looks at."""
         if self.pipeline.needs_choices is not None and not sample.choices:
             raise ValueError(f"{self.pipeline.needs_choices} looks at the sample's choices, and it has none")
-        return self.inner.present(sample)
+        return self.inner.present(self._with_earlier_filtered(sample))
+
+    def _with_earlier_filtered(self, sample: Sample) -> Sample:
+        """What is compared with the reply goes through the same filters."""
+        if sample.earlier is None or sample.earlier.text is None:
+            return sample
+        try:
+            earlier = EarlierReply(self.pipeline(sample.earlier.text, sample.choices) or "", sample.earlier.problem)
+        except FilterError as error:
+            earlier = EarlierReply(problem=str(error))
+        return dataclasses.replace(sample, earlier=earlier)
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec

@@ -221,12 +221,31 @@ class RubricSettings(PromptedSettings):
         return criteria
 
 
+class AgainstBaseline(Spec):
+    """The other reply is that of the baseline (``--llm-baseline``) to the same sample."""
+
+    baseline: Literal[True] = Field(description="Compare with the reply in the report that --llm-baseline names.")
+
+
+def _against(value: object) -> object:
+    if isinstance(value, str | AgainstBaseline):
+        return value
+    if value == {"baseline": True}:
+        return AgainstBaseline(baseline=True)
+    raise refuse_here(f"found {describe(value)}, expected a column, or {{baseline: true}}")
+
+
 class PairwiseSettings(PromptedSettings):
     """A judge says whether the reply or another one is better, in both orders."""
 
     kind: Literal["pairwise"] = "pairwise"
     scorer = "judge.pairwise:PairwiseScorer"
-    against: str = Field(description="The column with the other reply.")
+    against: Annotated[
+        str | AgainstBaseline, BeforeValidator(_against, json_schema_input_type=str | AgainstBaseline)
+    ] = Field(
+        description="The column with the other reply; or {baseline: true}, for the reply in the report of "
+        "--llm-baseline to the same sample of the suite of the same name."
+    )
     criterion: str | None = Field(None, description="By what they are compared, in words told to the judge.")
     ties: bool = Field(True, description="Whether the judge may say that neither is better.")
     recorded: Annotated[tuple[str, str] | None, FROM_LIST] = Field(
@@ -239,6 +258,27 @@ class PairwiseSettings(PromptedSettings):
     @classmethod
     def _pair(cls, value: object) -> object:
         return _two_entries(value, "columns, that of the order reply, other first")
+
+    @model_validator(mode="after")
+    def _recorded_verdicts_are_about_columns(self) -> Self:
+        if self.needs_baseline and self.recorded is not None:
+            raise refuse_here("found verdicts on the replies of a baseline, expected a column in against", "recorded")
+        return self
+
+    @property
+    def needs_baseline(self) -> bool:
+        """Where the other reply is its."""
+        return isinstance(self.against, AgainstBaseline)
+
+    @property
+    def why_alone(self) -> tuple[str, Keys] | None:
+        """With a baseline's replies the suite's fingerprint changes with each baseline, for all of its scorers."""
+        if not self.needs_baseline:
+            return None
+        return "a comparison with the replies of a baseline stands alone; give it a suite of its own", (
+            "pairwise",
+            "against",
+        )
 
 
 class EquivalenceSettings(PromptedSettings):

@@ -51,6 +51,11 @@ class ScorerSettings(Spec):
         """Why it cannot stand among several scorers, and the keys that say so; None where it can."""
         return None
 
+    @property
+    def needs_baseline(self) -> bool:
+        """Whether replies are compared with those of the session's baseline."""
+        return False
+
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
         """What to write in the suite for a model that gives texts only. ``works`` tries other settings instead."""
         return "use a scorer that reads a reply"
