@@ -115,10 +115,10 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
     """What judges said, with their reasons, each judge of a panel apart."""
     judges = record.details.get("judges")
-    found = [("verdict", record.details)]
+    found: list[tuple[str, object]] = [("verdict", record.details)]
     if isinstance(judges, list):
         of_judges = [judge.get("details") if isinstance(judge, dict) else None for judge in judges]
-        found = [(f"verdict of judge {number}", own or {}) for number, own in enumerate(of_judges, 1)]
+        found = [(f"verdict of judge {number}", own) for number, own in enumerate(of_judges, 1)]
     for name, details in found:
         verdicts = details.get("verdicts") if isinstance(details, Mapping) else None
         told = [text for one in verdicts if (text := _verdict(one))] if isinstance(verdicts, list) else []
