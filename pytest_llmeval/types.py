@@ -136,6 +136,8 @@ class GenerateResponse:
 
     ``seconds``, ``is_timed`` and ``asked_at`` as in ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known,
     is the part of the ``seconds`` that went by until the first token was there: the time of reading the prompt.
+    ``contexts`` are the texts, best first, that a program retrieved and wrote its answer from; None where it says
+    nothing of them.
     """
 
     text: str
@@ -146,6 +148,7 @@ class GenerateResponse:
     is_timed: bool = False
     prefill_seconds: float | None = None
     asked_at: float | None = None
+    contexts: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +183,14 @@ Role: TypeAlias = Literal["judge", "embedder"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a scorer yields in the midst of its judgement: requests for the model of a role, which are independent."""
+    """What a scorer yields in the midst of its judgement: requests for the model of a role, which are independent.
+
+    ``judge`` is the place of the judge that is asked among several, from 0.
+    """
 
     role: Role
     requests: tuple[Request, ...]
+    judge: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +199,8 @@ class Sample:
 
     ``id`` is unique in the suite. ``path`` and ``line`` say where the row stands (1-based; None where the format of the
     data set has no line for a row, as in JSON). ``cluster`` names what the sample shares with others, such as a
-    passage; None where the suite says nothing of that. ``target`` is an index into ``choices``, a list of indices,
+    passage; None where the suite says nothing of that. ``human`` is what people said of its reply, where the suite says
+    where that stands. ``target`` is an index into ``choices``, a list of indices,
     text, a number or a bool: the scorer knows which. ``response`` is a reply that the data set itself carries.
     ``variables`` holds every name that a prompt template can use: the row's columns, the mapped fields, and ``row``
     (the columns alone). ``earlier`` is what the baseline has of the sample, where the scorer compares with it.
@@ -208,6 +216,7 @@ class Sample:
     category: str | None = None
     cluster: str | None = None
     response: JSON = None
+    human: JSON = None
     variables: Mapping[str, object] = field(default_factory=dict)
     earlier: EarlierReply | None = None
 

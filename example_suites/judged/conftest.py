@@ -1,4 +1,6 @@
-"""The judge of the suites in this folder; without this file they need ``--llm-judge``."""
+"""The judge of the suites in this folder, and the embedder; without this file they need ``--llm-judge`` and
+``--llm-embedder``.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-_NAMES = runpy.run_path(str(Path(__file__).with_name("judge.py")))
+_JUDGE, _EMBEDDER = (runpy.run_path(str(Path(__file__).with_name(name))) for name in ("judge.py", "embedder.py"))
 
 
 @pytest.fixture(scope="session")
 def llm_judge() -> object:
     """A judge made of rules, in the place of ``--llm-judge``."""
-    return _NAMES["RuleJudge"]()
+    return _JUDGE["RuleJudge"]()
+
+
+@pytest.fixture(scope="session")
+def llm_embedder() -> object:
+    """An embedder that counts words, in the place of ``--llm-embedder``."""
+    return _EMBEDDER["WordCounts"]()

@@ -19,7 +19,7 @@ from pytest_llmeval.gates.subjects import (
     found_in_none,
     nearest_or_all,
 )
-from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason
+from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason, uncorrected_reason
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
@@ -29,6 +29,8 @@ from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRul
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["decide_thresholds"]
+
+_ROUNDING = 1e-9
 
 Origin: TypeAlias = Literal["suite", "ini", "option"]
 
@@ -129,7 +131,7 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
         subject = _subject(rule, suite)
         part, metric = _measured(subject, suite)
         notes += _notes(suite, subject, part, metric, session)
-        value = _value(rule, subject, metric)
+        value = _value(rule, subject, metric, part)
     except _Fails as error:
         return _result(gate, suite, "failed", str(error), notes=tuple(notes))
     outcome: GateOutcome = "passed" if rule.holds(value) else "failed"
@@ -217,6 +219,12 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
     if num_missing:
         raise _Fails(missing_reason(subject.metric, num_missing, num_scored))
     num_unmeasured = sum(sum(one.not_measurable.get(subject.metric, {}).values()) for one in measured)
+    least = suite.info.min_measurable
+    if session.options.require and num_unmeasured > (1 - least) * num_scored + _ROUNDING:
+        raise _Fails(
+            f"{subject.metric} is measurable on {num_scored - num_unmeasured} of {_samples(num_scored)}, and "
+            f"--llm-require-gates wants a share of {least:g} (min_measurable)"
+        )
     if num_unmeasured:
         yield f"{subject.metric} is not measurable on {num_unmeasured} of {_samples(num_scored)}"
 
@@ -233,10 +241,11 @@ def _num_stray(suite: SuiteReport) -> int:
     return max(0, suite.summary.num_unscored - sum(part.num_unscored for part in suite.categories.values()))
 
 
-def _value(rule: GateRule, subject: GateSubject, metric: Metric) -> float:
+def _value(rule: GateRule, subject: GateSubject, metric: Metric, part: Summary) -> float:
     value = metric.value if rule.bound == "value" else getattr(metric, rule.bound)
     if metric.n == 0 or metric.value is None or math.isnan(metric.value):
-        raise _Fails(f"{subject} has no value, n {metric.n}")
+        why = uncorrected_reason(subject.metric, part.metrics)
+        raise _Fails(f"{subject} has no value, n {metric.n}" + ("" if why is None else f": {why}"))
     if value is None or math.isnan(value):
         raise _Fails(f"{subject} has no interval, n {metric.n}")
     return float(value)

@@ -11,14 +11,15 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
 from pytest_llmeval.models.base import Asking, BackgroundModel, Failed, answers_in_background
-from pytest_llmeval.types import Ask, GenerateResponse, Response, Role, Score
+from pytest_llmeval.types import Ask, LoglikelihoodResponse, Response, Role, Score
 
-__all__ = ["JudgeUse", "Judging"]
+__all__ = ["JudgeUse", "Judging", "Models", "are_same"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class JudgeUse:
 def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
     responses = [answer for answer in answers if not isinstance(answer, RequestError)]
     read = sum(
-        one.num_prompt_tokens if isinstance(one, GenerateResponse) else one.num_context_tokens for one in responses
+        one.num_context_tokens if isinstance(one, LoglikelihoodResponse) else one.num_prompt_tokens for one in responses
     )
     return JudgeUse(
         num_requests=len(responses),
@@ -55,12 +56,16 @@ def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
     )
 
 
+Models: TypeAlias = Mapping[Role, Sequence[object]]
+"""The models of each role; several judges are a panel."""
+
+
 @dataclass(slots=True)
 class _Open:
     """One sample's judgement: what it has asked, and where that is on its way to a model, what will come of it."""
 
     asking: Asking
-    models: Mapping[Role, object]
+    models: Models
     asked: Ask
     futures: list[Future[Response | Failed]] = field(default_factory=list)
     model: object = None
@@ -81,14 +86,14 @@ class Judging:
         self._alone: set[Hashable] = set()
         self._took_s: dict[Hashable, float] = {}
         self._uses: dict[Hashable, JudgeUse] = {}
-        self._judges: dict[Hashable, Mapping[Role, object]] = {}
+        self._judges: dict[Hashable, Models] = {}
         self.looks_ahead = True
 
-    def has(self, key: Hashable, models: Mapping[Role, object]) -> bool:
+    def has(self, key: Hashable, models: Models) -> bool:
         """Whether the sample's judgement has begun, and its score was not taken. One by other models is forgotten."""
         if key not in self._judges:
             return False
-        if _are_same(self._judges[key], models):
+        if are_same(self._judges[key], models):
             return True
         self.looks_ahead = False
         self._drop(key)
@@ -97,7 +102,7 @@ class Judging:
         del self._judges[key]
         return False
 
-    def begin(self, key: Hashable, asking: Asking, models: Mapping[Role, object]) -> None:
+    def begin(self, key: Hashable, asking: Asking, models: Models) -> None:
         """Begin the judgement of one more sample by these models, as far as it goes without an answer."""
         self._judges[key] = models
         self._open[key] = _Open(asking, models, Ask("judge", ()))
@@ -148,25 +153,26 @@ class Judging:
     def _go_on(self, key: Hashable) -> None:
         """One step of all that are open and have the same models: it brings some of them an answer."""
         __tracebackhide__ = True
-        by_call: dict[Role, list[Hashable]] = {}
+        by_call: dict[tuple[Role, int], list[Hashable]] = {}
         models = self._open[key].models
         for other, one in list(self._open.items()):
-            if not _are_same(one.models, models):
+            if not are_same(one.models, models):
                 continue
             while other in self._open and not one.asked.requests:
                 self._advance(other, [])
             if other not in self._open:
                 continue
-            model = models[one.asked.role]
+            role, place = one.asked.role, one.asked.judge
+            model = models[role][place]
             if not answers_in_background(model):
-                by_call.setdefault(one.asked.role, []).append(other)
+                by_call.setdefault((role, place), []).append(other)
             elif not one.is_sent:
                 self._submit(other, model)
         if key not in self._open:  # it asked for nothing
             return
-        for role, keys in by_call.items():
+        for (role, place), keys in by_call.items():
             together = [other for other in keys if other not in self._alone]
-            self._call(key, [key] if key in self._alone and key in keys else together, models[role])
+            self._call(key, [key] if key in self._alone and key in keys else together, models[role][place])
         if not by_call and key in self._open:
             self._wait()
 
@@ -246,5 +252,10 @@ class Judging:
         self._done[key] = outcome
 
 
-def _are_same(models: Mapping[Role, object], others: Mapping[Role, object]) -> bool:
-    return models.keys() == others.keys() and all(models[role] is others[role] for role in models)
+def are_same(models: Models, others: Models) -> bool:
+    """Whether each role has the same models, as objects."""
+    return models.keys() == others.keys() and all(
+        len(models[role]) == len(others[role])
+        and all(one is other for one, other in zip(models[role], others[role], strict=True))
+        for role in models
+    )

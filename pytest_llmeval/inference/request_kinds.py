@@ -92,6 +92,7 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         is_timed=bool(response.is_timed),
         prefill_seconds=None if response.prefill_seconds is None else _seconds(response.prefill_seconds),
         asked_at=_time(response.asked_at),
+        contexts=None if response.contexts is None else _texts("contexts", response.contexts),
     )
 
 
@@ -141,6 +142,12 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"text is {value!r}, expected a str")
     return str(value)
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
+        raise ValueError(f"{name} is {value!r}, expected a list or tuple of str")
+    return tuple(map(str, value))
 
 
 def _vector(value: object) -> tuple[float, ...]:

@@ -14,6 +14,8 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.types import (
     Ask,
     AskedSample,
+    EmbeddingRequest,
+    EmbeddingResponse,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
@@ -24,10 +26,12 @@ from pytest_llmeval.types import (
     Prompt,
     Request,
     Response,
+    Role,
     Score,
 )
 
 __all__ = [
+    "ROLE_METHODS",
     "Asking",
     "Backend",
     "BackgroundModel",
@@ -44,7 +48,7 @@ __all__ = [
     "identify",
 ]
 
-_R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse)
+_R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse, EmbeddingResponse)
 
 Failed: TypeAlias = RequestError
 """Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
@@ -52,6 +56,9 @@ Failed: TypeAlias = RequestError
 Asking: TypeAlias = Generator[Ask, Sequence[Response | Failed], Score]
 """A scorer in the midst of its judgement of one sample: it yields what it asks, is sent one response for each request,
 or the ``RequestError`` in its place, as often as it needs, and returns the score."""
+
+ROLE_METHODS: Mapping[Role, str] = {"judge": "generate", "embedder": "embed"}
+"""By which method of a model each role is asked; in the order in which roles are told of."""
 
 Listener: TypeAlias = Callable[[Mapping[int, Response | Failed | None]], None]
 """Is given responses while a call goes on, by the place of their requests in the call. None takes one back."""
@@ -65,11 +72,14 @@ class Model(Protocol):
     ``RequestError`` in its place; an exception that is raised fails every request of the call. An object that only
     ever meets generated suites may leave ``loglikelihood`` out, and the other way round. Only ``score: perplexity``
     asks a method ``loglikelihood_rolling``, which takes ``LoglikelihoodRollingRequest``s and returns
-    ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An optional attribute ``identity``
-    (a ``ModelIdentity``) names the model in reports. Its replies are reused (``--llm-store``) as long as the identity
-    is the same, if that has a fingerprint, and there is no text in an optional attribute ``why_weights_may_change``.
-    An optional method ``audit`` is given some requests of a suite before its first answer, and returns the model that
-    the suite is to ask, with an ``EngineUse``. A model that has the methods of ``SampleModel`` is asked by sample.
+    ``LoglikelihoodResponse``s; a model that meets no such suite has no need of it. An embedder (``--llm-embedder``) is
+    asked a method ``embed`` alone, which takes ``EmbeddingRequest``s and returns ``EmbeddingResponse``s.
+
+    An optional attribute ``identity`` (a ``ModelIdentity``) names the model in reports. Its replies are reused
+    (``--llm-store``) as long as the identity is the same, if that has a fingerprint, and there is no text in an
+    optional attribute ``why_weights_may_change``. An optional method ``audit`` is given some requests of a suite before
+    its first answer, and returns the model that the suite is to ask, with an ``EngineUse``. A model that has the
+    methods of ``SampleModel`` is asked by sample.
 
     Samples are asked for together, ahead of their tests. An optional attribute ``answers_one_by_one`` (True) says that
     this saves the model no time: then each is asked for when its test runs, and recorded when its reply is there. A
@@ -211,6 +221,10 @@ class Backend:
         """What ``generate`` returns for a sequence of requests."""
         raise self._lacks("generate")
 
+    def run_embed(self, requests: Sequence[EmbeddingRequest]) -> list[EmbeddingResponse | Failed]:
+        """What ``embed`` returns for a sequence of requests."""
+        raise self._lacks("embed")
+
     def _lacks(self, method: str) -> ModelError:
         """What to raise for a method that the backend does not implement."""
         name, backend = self.identity.name, self.identity.backend
@@ -292,6 +306,21 @@ class Backend:
             raise TypeError("generation settings go with a prompt; each request of a sequence carries its own")
         return self.run_generate(cast("Sequence[GenerateRequest]", requests))
 
+    @overload
+    def embed(self, requests: Sequence[EmbeddingRequest], /) -> list[EmbeddingResponse | Failed]: ...
+    @overload
+    def embed(self, text: str, /) -> EmbeddingResponse: ...
+    def embed(
+        self, requests: str | Sequence[EmbeddingRequest], /
+    ) -> EmbeddingResponse | list[EmbeddingResponse | Failed]:
+        """Embed a sequence of texts, or one: ``model.embed("A text").vector``.
+
+        The short form raises the ``RequestError`` that the long form returns.
+        """
+        if isinstance(requests, str):
+            return _only(self.run_embed([EmbeddingRequest(requests)]))
+        return self.run_embed(requests)
+
 
 class UniformBackend(Backend, ABC):
     """A backend that answers requests of every kind in the same way."""
@@ -310,6 +339,9 @@ class UniformBackend(Backend, ABC):
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         return cast("list[GenerateResponse | Failed]", self.run(requests))
+
+    def run_embed(self, requests: Sequence[EmbeddingRequest]) -> list[EmbeddingResponse | Failed]:
+        return cast("list[EmbeddingResponse | Failed]", self.run(requests))
 
 
 class SampleBackend(Backend, ABC):

@@ -36,6 +36,7 @@ class Guessing(ModelKind):
 
     has_secrets = False
     needs_location = False
+    roles = ()  # it answers samples, not prompts
 
     def __init__(self, name: Literal["random", "majority"]) -> None:
         self.name: Literal["random", "majority"] = name

@@ -9,6 +9,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
@@ -22,6 +23,7 @@ from pytest_llmeval.models.settings import MODEL_ARGS, ModelSettings, check_devi
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import describe, model_error, one_line
 from pytest_llmeval.text.wording import relative_path
+from pytest_llmeval.types import Role
 
 __all__ = [
     "KINDS",
@@ -101,8 +103,8 @@ def calling(kind: ModelKind, method: str) -> AbstractContextManager[None]:
     return nullcontext() if kind in KINDS else foreign_code(f"{_class_of(kind)}.{method}")
 
 
-def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec:
-    """What ``--llm-model TEXT`` means.
+def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS, role: Role | None = None) -> ModelSpec:
+    """What ``--llm-model TEXT`` means, or the option of a role.
 
     A text that names an existing folder, or is written as a path (``./x``, ``/x``, ``~/x``, two separators), is a
     folder; whether it can be loaded is ``check_model``'s to say. Raises ``OptionError`` for what no kind recognizes.
@@ -116,7 +118,10 @@ def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS) -> ModelSpec
                 spec = kind.parse(name)
             if not isinstance(spec, ModelSpec):
                 raise OptionError(f"{_class_of(kind)}.parse returned a {type(spec).__name__}, expected a ModelSpec")
-            return spec
+            if role is not None and role not in kind.roles:
+                article = "an" if role == "embedder" else "a"
+                raise OptionError(f"--llm-model {spec.name}: {_usage(kind)} cannot be {article} {role}")
+            return replace(spec, role=role)
     *usages, last = filter(None, map(_usage, kinds))
     problem = f"--llm-model {one_line(name)!r}" if name else "--llm-model is empty"
     hint = ""

@@ -10,11 +10,11 @@ from urllib.parse import unquote
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import OptionError, SuiteError
-from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.base import ROLE_METHODS, Model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import expected_one_of, quoted
-from pytest_llmeval.types import JSON, ServerUse
+from pytest_llmeval.types import JSON, Role, ServerUse
 
 __all__ = [
     "ModelKind",
@@ -37,12 +37,14 @@ class ModelSpec:
 
     ``name`` is the text that the user gave, without secrets, and the key of the model's records. ``location`` says
     which model of its kind it is: a folder, a file, ``module:name``. ``arguments`` are what stands after ``?``.
+    ``role`` is what scorers ask it for; None for a model that is evaluated.
     """
 
     name: str
     kind: ModelKind
     location: str
     arguments: Mapping[str, JSON] = field(default_factory=dict, repr=False)
+    role: Role | None = None
 
 
 class ModelKind:
@@ -77,6 +79,8 @@ class ModelKind:
     is_identified: bool = False
     """Whether the identity of its models says all that decides their replies; else the location and the arguments
     belong to it, secrets included, where kept replies (``--llm-store``) are looked for."""
+    roles: Collection[str] = ROLE_METHODS.keys()
+    """What scorers can ask its models for."""
     is_fallback: bool = False
     """Whether every other kind is tried first."""
 

@@ -227,7 +227,7 @@ def finished(asking: Generator[Ask, Any, _T]) -> _T:
         found: _T = stop.value
         return found
     asking.close()
-    raise ModelError(f"the scorer asks a {asked.role}, and there is none")
+    raise ModelError(f"the scorer asks the {asked.role}, and there is none")
 
 
 def side_by_side(
@@ -248,9 +248,10 @@ def side_by_side(
         for place in range(len(askings)):
             advance(place, None)
         while waiting:
-            role = next(iter(waiting.values())).role
-            asked = {place: waiting.pop(place) for place, ask in list(waiting.items()) if ask.role == role}
-            answers = yield Ask(role, tuple(request for ask in asked.values() for request in ask.requests))
+            first = next(iter(waiting.values()))
+            asked = {place: waiting.pop(place) for place, ask in list(waiting.items()) if _is_for_same(ask, first)}
+            requests = tuple(request for ask in asked.values() for request in ask.requests)
+            answers = yield Ask(first.role, requests, first.judge)
             start = 0
             for place, ask in asked.items():
                 advance(place, answers[start : start + len(ask.requests)])
@@ -259,6 +260,10 @@ def side_by_side(
         for asking in askings:
             asking.close()
     return [found[place] for place in range(len(askings))]
+
+
+def _is_for_same(ask: Ask, other: Ask) -> bool:
+    return ask.role == other.role and ask.judge == other.judge
 
 
 def reply_request(

@@ -19,6 +19,8 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, finished
 from pytest_llmeval.scoring.fingerprints import fingerprint_parts
+from pytest_llmeval.scoring.judge.panel import panel, panel_metrics
+from pytest_llmeval.scoring.judge.people import human_value, people_metrics, with_people
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
@@ -97,11 +99,13 @@ _MAX_TEMPLATE_BYTES = 1_000_000
 class Evaluation:
     """Asks and judges the samples of one suite. Raises ``SuiteError`` for what the suite's author has to mend.
 
-    ``memory`` bounds the questions that are kept, so that each is made once; without it none is kept.
+    ``memory`` bounds the questions that are kept, so that each is made once; without it none is kept. ``num_judges``
+    says how many there are, of a suite that asks a judge; several are a panel.
     """
 
     def __init__(self, suite: Suite, memory: QuestionMemory | None = None) -> None:
         self.suite = suite
+        self.num_judges = 1
         self._memory = QuestionMemory(0) if memory is None else memory
         self._questions: dict[str, Question] = {}
         self._score = suite.spec.score.with_files_read(_Files(suite))
@@ -112,6 +116,7 @@ class Evaluation:
             self._extra_template = self._checked_extra_template()
             if (problem := self.scorer.suite_problem(suite)) is not None:
                 raise SettingsError(*problem)
+            self._check_people()
         self.lengths: dict[str, int] = {}
         """Characters of each sample's longest request, by id; known once the fingerprints are."""
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
@@ -123,6 +128,33 @@ class Evaluation:
             yield
         except SettingsError as error:
             raise self.suite.error(str(error), keys=error.keys) from None
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The scorer's, and those of trust in the judge: of what people said, and of a panel."""
+        own = self.scorer.metrics
+        people = people_metrics(self.rated, own) if self.suite.spec.human is not None else ()
+        judges = panel_metrics(self.rated, self.num_judges) if self.num_judges > 1 else ()
+        return (*own, *people, *judges) if own else own
+
+    @property
+    def rated(self) -> str:
+        """The metric that people rate, and on which judges agree: what the suite says, else the first."""
+        if self.suite.spec.primary_metric is not None:
+            return self.suite.spec.primary_metric.name
+        own = self.scorer.metrics
+        return own[0] if own and "accuracy" not in own else "accuracy"
+
+    def _check_people(self) -> None:
+        if self.suite.spec.human is None:
+            return
+        if self.suite.spec.epochs is not None:
+            raise SettingsError("people rate one reply, and this suite asks for several; remove it", ("human",))
+        for sample in self.suite.samples:
+            try:
+                human_value(sample, self.rated)
+            except ValueError as error:
+                raise self.suite.error(str(error), sample) from None
 
     def question(self, sample: Sample) -> Question:
         """Render the sample's prompt and make its requests, unless they were kept."""
@@ -192,7 +224,15 @@ class Evaluation:
 
     def asking(self, question: Question, responses: Sequence[Response]) -> Asking:
         """``score`` step by step: yields what the scorer asks of other models."""
-        score = yield from judging(self.scorer, question.presented, responses)
+        presented, rated = question.presented, self.rated
+        if self.num_judges > 1:
+            score = yield from panel(
+                [judging(self.scorer, presented, responses) for _ in range(self.num_judges)], rated
+            )
+        else:
+            score = yield from judging(self.scorer, presented, responses)
+        if self.suite.spec.human is not None:
+            score = with_people(score, presented.sample, rated, responses)
         replies: list[JSON] = [response.text for response in responses if isinstance(response, GenerateResponse)]
         return replace(score, details={**score.details, "outputs": replies}) if len(replies) > 1 else score
 
@@ -297,7 +337,11 @@ class Evaluation:
         """One line for each scorer whose numbers on the suite's samples are worth little, with the way out."""
         with self._located():
             found = self.scorer.warnings(self.suite.samples)
-        return [str(self.suite.error(text, keys=("score", *keys))) for text, keys in found]
+        shown = [str(self.suite.error(text, keys=("score", *keys))) for text, keys in found]
+        if self.suite.spec.human is not None and not self.suite.has_own_responses:
+            message = "what people said is taken to be of the replies that are judged now; name those that they rated, "
+            shown.append(str(self.suite.error(f"{message}dataset.fields.response", keys=("human",))))
+        return shown
 
     def _checked_extra_template(self) -> tuple[str, Keys] | None:
         template = self.scorer.extra_template

@@ -6,7 +6,8 @@ two standard errors of the simulation; those of n = 50 are shown only, and no sh
 
 A sample is positive with the base rate; people say so, and the judge calls it positive with its sensitivity, or
 negative with its specificity. Scores from 1 to 5 are drawn for people from the sample's label and for the judge from
-the judge's label. ``corrected`` and ``mean`` have 1000 samples more, which the judge alone has rated; ``alpha`` is that
+the judge's label. ``corrected`` and ``mean`` have 1000 samples more, which the judge alone has rated, and ``all rated``
+is ``corrected`` without these; ``alpha`` is that
 of three such judges, of whose ratings one in ten is missing, over a fourth as many data sets as the others.
 """
 
@@ -23,9 +24,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.scoring.statistics.agreement import cohen_kappa, krippendorff_alpha, sensitivity, weighted_kappa
+from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
 from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
 from pytest_llmeval.scoring.statistics.estimate import Estimate
+from pytest_llmeval.scoring.statistics.intervals import wilson_interval
 
 LOWEST = 93.0
 MIN_HELD = 100
@@ -94,7 +96,7 @@ def scores(given: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.
 
 def simulated_kappa(setting: Setting, n: int, random: np.random.Generator) -> Estimate:
     people, judge = labels(setting, n, random)
-    return cohen_kappa(people.tolist(), judge.tolist())
+    return weighted_kappa(people.tolist(), judge.tolist())
 
 
 def simulated_weighted_kappa(setting: Setting, n: int, random: np.random.Generator) -> Estimate:
@@ -104,13 +106,25 @@ def simulated_weighted_kappa(setting: Setting, n: int, random: np.random.Generat
 
 def simulated_sensitivity(setting: Setting, n: int, random: np.random.Generator) -> Estimate:
     people, judge = labels(setting, n, random)
-    return sensitivity(people.tolist(), judge.tolist(), 1)
+    n = int(people.sum())
+    low, high = wilson_interval(int((people * judge).sum()), n)
+    return Estimate(value=float((people * judge).sum() / n), n=n, ci_low=low, ci_high=high)
 
 
 def simulated_corrected(setting: Setting, n: int, random: np.random.Generator) -> Estimate:
     people, judge = labels(setting, n, random)
     _, others = labels(setting, NUM_JUDGED_ONLY, random)
-    return rogan_gladen(int(others.sum()), len(others), judge_counts(people.tolist(), judge.tolist(), 1))
+    return corrected(people, np.concatenate([judge, others]))
+
+
+def simulated_all_rated(setting: Setting, n: int, random: np.random.Generator) -> Estimate:
+    return corrected(*labels(setting, n, random))
+
+
+def corrected(people: NDArray[np.int64], judge: NDArray[np.int64]) -> Estimate:
+    """As in a report: people rated the first of the samples that the judge labelled."""
+    counts = judge_counts(people.tolist(), judge[: len(people)].tolist(), 1)
+    return rogan_gladen(int(judge.sum()), len(judge), counts)
 
 
 def simulated_mean_label(setting: Setting, n: int, random: np.random.Generator) -> Estimate:
@@ -168,6 +182,7 @@ LINES: Mapping[str, Line] = MappingProxyType(
         "weighted kappa": Line(simulated_weighted_kappa, true_weighted_kappa),
         "sensitivity": Line(simulated_sensitivity, lambda setting: setting.sensitivity),
         "corrected": Line(simulated_corrected, lambda setting: setting.base_rate),
+        "all rated": Line(simulated_all_rated, lambda setting: setting.base_rate),
         "mean label": Line(simulated_mean_label, lambda setting: setting.base_rate),
         "mean score": Line(simulated_mean_score, true_mean_score),
         "alpha": Line(simulated_alpha, true_alpha, part_of_draws=4),

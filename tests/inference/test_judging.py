@@ -84,7 +84,7 @@ class OneJudge(Judging):
 
     def __init__(self, shares: TimeShares) -> None:
         super().__init__(shares)
-        self.models: dict[Role, object] = {}
+        self.models: dict[Role, Sequence[object]] = {}
 
     def __contains__(self, key: str) -> bool:
         return self.has(key, self.models)
@@ -93,7 +93,7 @@ class OneJudge(Judging):
         self.begin(key, one, self.models)
 
     def end(self, key: str, model: object = None) -> Score:
-        self.models["judge"] = model
+        self.models["judge"] = (model,)
         return self.finish(key)
 
 
@@ -389,9 +389,9 @@ def test_each_is_judged_by_the_models_that_it_began_with() -> None:
     """Suites can have judges of their own, and a judgement that is open must not go on with another suite's."""
     first, second = Echo(), Echo()
     judging = Judging(TimeShares())
-    judging.begin("a1", asking("a1", [1]), {"judge": first})
-    judging.begin("a2", asking("a2", [1, 1]), {"judge": first})
-    judging.begin("b1", asking("b1", [1, 1]), {"judge": second})
+    judging.begin("a1", asking("a1", [1]), {"judge": (first,)})
+    judging.begin("a2", asking("a2", [1, 1]), {"judge": (first,)})
+    judging.begin("b1", asking("b1", [1, 1]), {"judge": (second,)})
     assert judging.finish("a1").answer == "a1.0.0"
     assert judging.finish("b1").answer == "b1.0.0 b1.1.0"
     assert (first.calls, second.calls) == ([["a1.0.0", "a2.0.0"]], [["b1.0.0"], ["b1.1.0"]])
@@ -399,10 +399,31 @@ def test_each_is_judged_by_the_models_that_it_began_with() -> None:
     assert judging.looks_ahead
 
 
+def test_each_judge_of_a_panel_is_asked_for_all_samples_at_once() -> None:
+    """Judges of one process take turns as seldom as they can."""
+    first, second = Echo(), Echo()
+    judging = Judging(TimeShares())
+    models: dict[Role, Sequence[object]] = {"judge": (first, second)}
+    for name in ("a", "b"):
+        judging.begin(name, in_turn(name), models)
+    assert judging.finish("a").answer == "a.0 a.1"
+    assert judging.finish("b").answer == "b.0 b.1"
+    assert (first.calls, second.calls) == ([["a.0", "b.0"]], [["a.1", "b.1"]])
+
+
+def in_turn(name: str) -> Asking:
+    """Asks the first judge, then the second."""
+    heard = []
+    for place in range(2):
+        (answer,) = yield Ask("judge", (GenerateRequest(f"{name}.{place}"),), place)
+        heard.append(answer.text if isinstance(answer, GenerateResponse) else "")
+    return Score(status="scored", answer=" ".join(heard))
+
+
 def test_what_was_begun_with_another_model_begins_again() -> None:
     judging = Judging(TimeShares())
-    judging.begin("a", asking("a", [1]), {"judge": Echo()})
-    other: dict[Role, object] = {"judge": Echo()}
+    judging.begin("a", asking("a", [1]), {"judge": (Echo(),)})
+    other: dict[Role, Sequence[object]] = {"judge": (Echo(),)}
     assert not judging.has("a", other)
     assert not judging.looks_ahead, "a fixture makes one for each test"
     judging.begin("a", asking("a", [1]), other)

@@ -145,34 +145,34 @@ def test_what_is_not_a_request_is_refused(tmp_path: Path, wrap: Callable[[object
 
 
 @dataclass(frozen=True)
-class EmbedRequest:
+class RankRequest:
     text: str
 
 
 @dataclass(frozen=True)
-class EmbedResponse:
-    vector: list[float]
+class RankResponse:
+    places: list[float]
     asked_at: float | None = None
 
 
 def test_a_new_kind_of_request_needs_one_entry_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Embedding(Counting):
-        def embed(self, requests: Sequence[EmbedRequest]) -> list[EmbedResponse]:
+    class Ranking(Counting):
+        def rank(self, requests: Sequence[RankRequest]) -> list[RankResponse]:
             self.calls.append(list(requests))
-            return [EmbedResponse([float(len(request.text))]) for request in requests]
+            return [RankResponse([float(len(request.text))]) for request in requests]
 
-    asked: Any = [EmbedRequest("one"), GenerateRequest("q"), EmbedRequest(""), EmbedRequest("four")]
-    with pytest.raises(ModelError, match="found a EmbedRequest"):
-        ask(stored(Embedding(), tmp_path), asked)
-    embed = RequestKind("embed", EmbedRequest, EmbedResponse, lambda found: found, lambda asked, found: asked.text)
-    monkeypatch.setattr(request_kinds, "REQUEST_KINDS", (*request_kinds.REQUEST_KINDS, embed))
-    first: Any = ask(stored(Embedding(), tmp_path), asked)
-    assert [first[place].vector for place in (0, 2, 3)] == [[3.0], [0.0], [4.0]]
-    again = Embedding()
+    asked: Any = [RankRequest("one"), GenerateRequest("q"), RankRequest(""), RankRequest("four")]
+    with pytest.raises(ModelError, match="found a RankRequest"):
+        ask(stored(Ranking(), tmp_path), asked)
+    rank = RequestKind("rank", RankRequest, RankResponse, lambda found: found, lambda asked, found: asked.text)
+    monkeypatch.setattr(request_kinds, "REQUEST_KINDS", (*request_kinds.REQUEST_KINDS, rank))
+    first: Any = ask(stored(Ranking(), tmp_path), asked)
+    assert [first[place].places for place in (0, 2, 3)] == [[3.0], [0.0], [4.0]]
+    again = Ranking()
     assert ask(stored(again, tmp_path), asked)[3] == first[3]
-    assert again.calls == [[EmbedRequest("")]], "what is not whole is asked again"
-    assert stored(again, tmp_path).embed([EmbedRequest("four")]) == [first[3]]
-    assert not hasattr(stored(Counting(), tmp_path), "embed")
+    assert again.calls == [[RankRequest("")]], "what is not whole is asked again"
+    assert stored(again, tmp_path).rank([RankRequest("four")]) == [first[3]]
+    assert not hasattr(stored(Counting(), tmp_path), "rank")
 
 
 def test_a_reply_says_when_it_was_asked_and_keeps_its_time(tmp_path: Path) -> None:

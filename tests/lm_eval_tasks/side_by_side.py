@@ -17,6 +17,7 @@ from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import load_task
 from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.types import (
+    GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
@@ -81,6 +82,7 @@ def as_arguments(request: Request) -> tuple[Any, ...]:
         return request.context, request.continuation
     if isinstance(request, LoglikelihoodRollingRequest):
         return (request.text,)
+    assert isinstance(request, GenerateRequest)
     made: dict[str, Any] = {
         "until": list(request.stop),
         "max_gen_toks": request.max_tokens,

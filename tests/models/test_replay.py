@@ -66,7 +66,7 @@ def answers(model: ReplayModel, asked: Sequence[AskedSample]) -> list[object]:
                 found.append(response.text)
             case LoglikelihoodResponse():
                 found.append(response.loglikelihood)
-            case _:
+            case RequestError():
                 found.append(one_line_of(response))
     return found
 

@@ -238,13 +238,6 @@ def test_a_bare_pytest_skips(llm_pytester: pytest.Pytester, workers: list[str]) 
     result.stdout.fnmatch_lines(["*no judge: give --llm-judge, or override the fixture llm_judge in a conftest.py*"])
 
 
-@pytest.mark.parametrize("second", ["python:my_judge:Judge", "majority"])
-def test_two_judges_are_refused(project: pytest.Pytester, workers: list[str], second: str) -> None:
-    result = project.runpytest(*workers, JUDGE, f"--llm-judge={second}", "equivalence.yaml")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    one_line(result, f"--llm-judge was given 2 times (python:my_judge:Judge, {second}): give one judge")
-
-
 @pytest.mark.parametrize("spec", ["python:no_module_here:Judge", "python:my_judge"])
 def test_a_judge_that_is_not_there(project: pytest.Pytester, workers: list[str], spec: str) -> None:
     result = project.runpytest(*workers, f"--llm-judge={spec}", "equivalence.yaml")

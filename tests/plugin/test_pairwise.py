@@ -13,6 +13,7 @@ from tests.support import REPOSITORY
 PAIRS = """
 suite: pairs
 score: {{pairwise: {{against: other, {more}}}}}
+{top}
 samples:
   - {{id: shorter, question: "1 + 1 =", response: "2", other: "two, two", people: reply, one: reply, two: reply}}
   - {{id: longer, question: "2 + 1 =", response: "It is three", other: "3", people: reply, one: reply, two: other}}
@@ -42,7 +43,7 @@ def metrics_of(pytester: pytest.Pytester) -> dict[str, Any]:
 
 def test_both_orders_are_asked(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     llm_pytester.makepyfile(shorter=SHORTER)
-    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="criterion: The shorter one is better."))
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="criterion: The shorter one is better.", top=""))
     result = llm_pytester.runpytest(
         *workers, "--llm-judge=python:shorter:judge", "--llm-report=out.json", "pairs.yaml", "--llm-gate=win_rate > 0.4"
     )
@@ -66,7 +67,7 @@ def test_both_orders_are_asked(llm_pytester: pytest.Pytester, workers: list[str]
 
 def test_a_label_that_was_not_offered_is_no_verdict(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makepyfile(shorter=SHORTER)
-    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="ties: false"))
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="ties: false", top=""))
     result = llm_pytester.runpytest_inprocess("--llm-judge=python:shorter:vague", "--llm-report=out.json", "pairs.yaml")
     assert result.ret == 1
     record = report_of(llm_pytester)["records"][0]
@@ -75,7 +76,7 @@ def test_a_label_that_was_not_offered_is_no_verdict(llm_pytester: pytest.Pyteste
 
 
 def test_recorded_verdicts_are_read(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
-    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one, two], human: people"))
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one, two]", top="human: people"))
     assert llm_pytester.runpytest(*workers, "--llm-report=out.json", "pairs.yaml").ret == 0
     assert metrics_of(llm_pytester) == pytest.approx(
         {
@@ -85,6 +86,10 @@ def test_recorded_verdicts_are_read(llm_pytester: pytest.Pytester, workers: list
             "first_order_right": 2 / 3,
             "second_order_right": 1 / 3,
             "both_orders_right": 1 / 3,
+            "judge.agreement": 1 / 3,
+            "judge.human_mean": 2.5 / 3,
+            "judge.kappa": cohen_kappa_score([2, 2, 1], [2, 1, 0], labels=[0, 1, 2], weights="quadratic"),
+            "corrected_win_rate": 2.5 / 3,
         }
     )
 
@@ -92,7 +97,7 @@ def test_recorded_verdicts_are_read(llm_pytester: pytest.Pytester, workers: list
 def test_recorded_verdicts_are_no_models(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     """They are about the replies in the data, whatever model the session has."""
     llm_pytester.makepyfile(writer="def write(prompt): raise RuntimeError('asked')")
-    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one, two]"))
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one, two]", top=""))
     models = ["--llm-model=python:writer:write", "--llm-model=random"]
     assert llm_pytester.runpytest(*workers, *models, "--llm-report=out.json", "pairs.yaml").ret == 0
     assert {record["model"] for record in report_of(llm_pytester)["records"]} == {"responses"}
@@ -100,15 +105,15 @@ def test_recorded_verdicts_are_no_models(llm_pytester: pytest.Pytester, workers:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "top", "message"),
     [
-        ("human: nobody", "*the sample has no column 'nobody'*"),
-        ("human: question", "*question is '1 + 1 =', expected reply, other or tie*"),
-        ("recorded: [one]", "*score.pairwise.recorded: found 1 entry, expected two columns, *"),
+        ("", "human: nobody", "*pairs.yaml:3: human: found no label by people in 3 samples, expected the column *"),
+        ("", "human: question", "*pairs.yaml:5: sample 'shorter': human is '1 + 1 =', expected reply, other or tie*"),
+        ("recorded: [one]", "", "*score.pairwise.recorded: found 1 entry, expected two columns, *"),
     ],
 )
-def test_a_column_that_is_not_there(llm_pytester: pytest.Pytester, more: str, message: str) -> None:
-    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more=more))
+def test_a_column_that_is_not_there(llm_pytester: pytest.Pytester, more: str, top: str, message: str) -> None:
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more=more, top=top))
     result = llm_pytester.runpytest_inprocess("pairs.yaml")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([message])
@@ -123,10 +128,10 @@ dataset:
   fields:
     question: input
     response: output_1
-    label: "{{{{ ['', 'reply', 'other'][label] }}}}"
     first: "{{{{ {{'1': 'reply', '2': 'other'}}[results[0]['swap = False'].winner] }}}}"
     second: "{{{{ {{'1': 'reply', '2': 'other'}}[results[0]['swap = True'].winner] }}}}"
-score: {{pairwise: {{against: output_2, recorded: [first, second], human: label}}}}
+score: {{pairwise: {{against: output_2, recorded: [first, second]}}}}
+human: "{{{{ ['', 'reply', 'other'][label] }}}}"
 """
 
 

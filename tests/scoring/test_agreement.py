@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -12,21 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import cohen_kappa_score, recall_score
+from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa
-from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.scoring.statistics.agreement import (
     Level,
-    base_rate,
-    cohen_kappa,
     krippendorff_alpha,
-    raw_agreement,
-    sensitivity,
-    specificity,
     weighted_kappa,
 )
-from pytest_llmeval.scoring.statistics.estimate import Estimate, proportion, share_never_drawn
+from pytest_llmeval.scoring.statistics.estimate import Estimate, share_never_drawn
 from tests.properties import examples
 
 Rating = float | str | None
@@ -97,24 +91,16 @@ def check(found: Estimate, lowest: float, highest: float) -> None:
 def test_kappas_are_those_of_statsmodels(table: Sequence[Sequence[int]]) -> None:
     """Value and standard error; statsmodels sums over the cells of the table."""
     people, judge = unfolded(table)
-    for found, weights in ((cohen_kappa(people, judge), None), (weighted_kappa(people, judge), "quadratic")):
-        expected = cohens_kappa(np.array(table), wt=weights)
-        assert found.value == pytest.approx(float(expected.kappa), rel=1e-12)
-        assert found.stderr == pytest.approx(float(expected.std_kappa), rel=1e-12)
-        assert found.n == sum(map(sum, table))
-        assert found.value is not None
-        assert found.stderr is not None
-        distance = stats.norm.ppf(0.975) * found.stderr / (1 - found.value)
-        limits = [1 - math.exp(math.log(1 - found.value) + side * distance) for side in (1, -1)]
-        assert (found.ci_low, found.ci_high) == pytest.approx((max(-1, limits[0]), limits[1]), rel=1e-9)
-
-
-def test_kappa_of_published_diagnoses() -> None:
-    """Fleiss gives 0.68 with a standard error of 0.087, from terms of three or four digits."""
-    found = cohen_kappa(*unfolded(DIAGNOSES))
-    assert found.value == pytest.approx((0.89 - 0.66) / (1 - 0.66), rel=1e-12)
-    assert found.value == pytest.approx(0.68, abs=0.005)
-    assert found.stderr == pytest.approx(0.087, abs=0.001)
+    found = weighted_kappa(people, judge)
+    expected = cohens_kappa(np.array(table), wt="quadratic")
+    assert found.value == pytest.approx(float(expected.kappa), rel=1e-12)
+    assert found.stderr == pytest.approx(float(expected.std_kappa), rel=1e-12)
+    assert found.n == sum(map(sum, table))
+    assert found.value is not None
+    assert found.stderr is not None
+    distance = stats.norm.ppf(0.975) * found.stderr / (1 - found.value)
+    limits = [1 - math.exp(math.log(1 - found.value) + side * distance) for side in (1, -1)]
+    assert (found.ci_low, found.ci_high) == pytest.approx((max(-1, limits[0]), limits[1]), rel=1e-9)
 
 
 @settings(max_examples=examples(100))
@@ -123,9 +109,10 @@ def test_kappas_are_those_of_scikit_learn(ratings: tuple[list[int], list[int]]) 
     people, judge = ratings
     labels = list(range(5))
     if len({*people, *judge}) > 1:
-        expected = cohen_kappa_score(people, judge, labels=labels)
-        assert cohen_kappa(people, judge).value == pytest.approx(expected, abs=1e-12)
         expected = cohen_kappa_score(people, judge, labels=labels, weights="quadratic")
+        assert weighted_kappa(people, judge).value == pytest.approx(expected, abs=1e-12)
+    if len({*people, *judge}) == 2:  # of two labels weights make no difference
+        expected = cohen_kappa_score(people, judge, labels=labels)
         assert weighted_kappa(people, judge).value == pytest.approx(expected, abs=1e-12)
 
 
@@ -134,50 +121,38 @@ def test_kappas_are_those_of_scikit_learn(ratings: tuple[list[int], list[int]]) 
 def test_kappas_by_enumeration(ratings: tuple[list[int], list[int]]) -> None:
     """Of all pairs of a human's and a judge's rating."""
     people, judge = ratings
-    costs: tuple[tuple[Callable[..., Estimate], Callable[[int, int], float]], ...] = (
-        (cohen_kappa, lambda x, y: float(x != y)),
-        (weighted_kappa, lambda x, y: float(x - y) ** 2),
-    )
-    for function, cost in costs:
-        found = function(people, judge)
-        check(found, -1, 1)
-        by_chance = [cost(x, y) for x, y in itertools.product(people, judge)]
-        if not any(by_chance):
-            assert found.value is None
-            assert found.reason == ("all ratings by both are the same" if people else "no samples")
-        else:
-            observed = [cost(x, y) for x, y in zip(people, judge, strict=True)]
-            expected = 1 - (sum(observed) / len(observed)) / (sum(by_chance) / len(by_chance))
-            assert found.value == pytest.approx(expected, abs=1e-12)
+    found = weighted_kappa(people, judge)
+    check(found, -1, 1)
+    by_chance = [(x - y) ** 2 for x, y in itertools.product(people, judge)]
+    if not any(by_chance):
+        assert found.value is None
+        assert found.reason == ("all ratings by both are the same" if people else "no samples")
+    else:
+        observed = [(x - y) ** 2 for x, y in zip(people, judge, strict=True)]
+        expected = 1 - (sum(observed) / len(observed)) / (sum(by_chance) / len(by_chance))
+        assert found.value == pytest.approx(expected, abs=1e-12)
 
 
 @settings(max_examples=examples(60))
-@given(pairs(st.integers(0, 3)), st.permutations(["a", "b", "c", "d"]), st.randoms(use_true_random=False))
-def test_names_order_and_sides_do_not_matter(
-    ratings: tuple[list[int], list[int]], names: list[str], random: Random
-) -> None:
+@given(pairs(st.integers(0, 3)), st.randoms(use_true_random=False))
+def test_scale_order_and_sides_do_not_matter(ratings: tuple[list[int], list[int]], random: Random) -> None:
     people, judge = ratings
-    found = cohen_kappa(people, judge)
-    renamed = cohen_kappa([names[label] for label in people], [names[label] for label in judge])
-    assert renamed == found
-    swapped, scores = cohen_kappa(judge, people), weighted_kappa(people, judge)
-    assert (swapped.value, swapped.stderr) == pytest.approx((found.value, found.stderr), abs=1e-12)
+    scores = weighted_kappa(people, judge)
     turned = weighted_kappa([5 - 2 * score for score in judge], [5 - 2 * score for score in people])
     assert (turned.value, turned.stderr) == pytest.approx((scores.value, scores.stderr), abs=1e-12)
     places = list(range(len(people)))
     random.shuffle(places)
-    shuffled = cohen_kappa([people[place] for place in places], [judge[place] for place in places])
-    assert shuffled == found
+    shuffled = weighted_kappa([people[place] for place in places], [judge[place] for place in places])
+    assert shuffled == scores
 
 
 @settings(max_examples=examples(60))
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=60).filter(lambda labels: len(set(labels)) > 1))
 def test_identical_raters_have_a_kappa_of_one_and_an_interval(labels: list[int]) -> None:
-    for function in (cohen_kappa, weighted_kappa):
-        found = function(labels, labels)
-        assert (found.value, found.stderr, found.ci_high) == (1, 0, 1)
-        assert found.ci_low is not None
-        assert -1 <= found.ci_low < 1
+    found = weighted_kappa(labels, labels)
+    assert (found.value, found.stderr, found.ci_high) == (1, 0, 1)
+    assert found.ci_low is not None
+    assert -1 <= found.ci_low < 1
     rows = [[label, label] for label in labels]
     for level in LEVELS:
         alpha = krippendorff_alpha(rows, level)
@@ -191,15 +166,14 @@ def test_interval_of_identical_raters_by_hand() -> None:
     labels = [0, 1] * 50
     share = stats.beta.ppf(0.975, 1, 100)
     assert share_never_drawn(100) == pytest.approx(share, rel=1e-9)
-    assert cohen_kappa(labels, labels).ci_low == pytest.approx(1 - share / 0.5, rel=1e-9)
     assert weighted_kappa(labels, labels).ci_low == pytest.approx(1 - share / 0.5, rel=1e-9)
     for level in LEVELS:
         low = krippendorff_alpha([[label, label] for label in labels], level).ci_low
         assert low == pytest.approx(1 - share / (0.5 / (1 - 1 / 200)), rel=1e-9)
 
 
-@pytest.mark.parametrize("function", [cohen_kappa, weighted_kappa])
-def test_one_rating_for_all(function: Callable[[Sequence[int], Sequence[int]], Estimate]) -> None:
+def test_one_rating_for_all() -> None:
+    function = weighted_kappa
     assert function([1, 1], [1, 1]) == Estimate(value=None, n=2, reason="all ratings by both are the same")
     assert function([1], [1]) == Estimate(value=None, n=1, reason="all ratings by both are the same")
     assert function([], []) == Estimate(value=None, n=0, reason="no samples")
@@ -218,58 +192,13 @@ def test_scores_of_any_size() -> None:
         weighted_kappa([1e308, 0.0], [-1e308, 0.0])
 
 
-@settings(max_examples=examples(60))
-@given(pairs(st.integers(0, 1)))
-def test_shares_are_those_of_scikit_learn_and_statsmodels(ratings: tuple[list[int], list[int]]) -> None:
-    people, judge = ratings
-    for label, function in ((1, sensitivity), (0, specificity)):
-        found, n = function(people, judge, 1), people.count(label)
-        check(found, 0, 1)
-        assert found.n == n
-        if n == 0:
-            which = "the" if label else "another"
-            than = "" if label else " than"
-            assert found.reason == f"people gave no sample {which} label{than} 1"
-            continue
-        assert found.value == pytest.approx(recall_score(people, judge, pos_label=label))
-        successes = sum(first == second == label for first, second in zip(people, judge, strict=True))
-        expected = proportion_confint(successes, n, method="wilson")
-        assert (found.ci_low, found.ci_high) == pytest.approx(expected, abs=1e-9)
-    equal, rate = raw_agreement(people, judge), base_rate(people, 1)
-    if people:
-        assert equal.value == pytest.approx(np.mean(np.array(people) == np.array(judge)))
-        assert rate.value == pytest.approx(np.mean(people))
-        if len(people) > 1:
-            assert rate.stderr == pytest.approx(np.std(people, ddof=1) / math.sqrt(len(people)))
-    else:
-        assert equal == rate == Estimate(value=None, n=0, reason="no samples")
-
-
-def test_one_sample_has_no_standard_error() -> None:
-    found = proportion(1, 1, "none")
-    assert (found.value, found.stderr, found.ci_high) == (1, None, 1)
-    assert found.ci_low == pytest.approx(0.2065, abs=1e-4)
-    with pytest.raises(ValueError, match="1 successes in 0 trials"):
-        proportion(1, 0, "none")
-
-
 def test_ratings_that_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="people rated 2 samples and the judge 1: the same are needed"):
-        cohen_kappa(["a", "b"], ["a"])
+        weighted_kappa([1, 0], [1])
     with pytest.raises(ValueError, match="found None among the ratings"):
-        raw_agreement(["a", None], ["a", "b"])  # type: ignore[list-item]
+        weighted_kappa([1.0, None], [1.0, 0.0])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="found nan among the ratings"):
         weighted_kappa([1.0, math.nan], [1.0, 2.0])
-    calls: tuple[Callable[[], Estimate], ...] = (
-        lambda: cohen_kappa(["a", "b"], ["a", "c"], categories=("a", "b")),
-        lambda: raw_agreement(["a", "c"], ["a", "a"], categories=("a", "b")),
-        lambda: base_rate(["c"], "a", categories=("a", "b")),
-        lambda: sensitivity(["a"], ["c"], "a", categories=("a", "b")),
-        lambda: specificity(["a"], ["c"], "a", categories=("a", "b")),
-    )
-    for call in calls:
-        with pytest.raises(ValueError, match="found 'c' among the ratings, which is none of 'a', 'b'"):
-            call()
 
 
 @pytest.mark.parametrize(("level", "expected"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])

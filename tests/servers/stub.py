@@ -31,7 +31,7 @@ from tests.servers.wires import WIRES
 
 __all__ = ["Seen", "StubServer"]
 
-_QUESTIONS = ("/completions", "/completion", "/generate", "/messages", "/api/chat", "/api/generate")
+_QUESTIONS = ("/completions", "/completion", "/generate", "/messages", "/embeddings", "/api/chat", "/api/generate")
 
 
 @functools.cache
@@ -154,7 +154,8 @@ class StubServer:
     (``errors-30:0.5``). ``instant`` answers from a table and not with the demo model. ``delay_s`` is slept before each
     answer to a question. ``key`` is the key that is asked for (None: any, or none). ``max_length`` is the context in
     tokens (Ollama's ``num_ctx``). ``elsewhere`` is where ``redirect`` sends to. ``keep`` False keeps no requests.
-    ``says`` makes the text of a chat's reply from its request's body, where that begins with a system message.
+    ``says`` makes the text of a chat's reply from its request's body, where that begins with a system message;
+    ``embeds`` the reply to a request for embeddings from its texts and the right reply.
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class StubServer:
         keep: bool = True,
         on_death: Callable[[], None] | None = None,
         says: Callable[[dict[str, Any]], str] | None = None,
+        embeds: Callable[[list[str], dict[str, Any]], Any] | None = None,
     ) -> None:
         self.faults = parse_faults(faults)
         self.delay_s = delay_s
@@ -185,6 +187,7 @@ class StubServer:
         if instant:
             settings["root"] = "/no/such/folder"  # so that no tokenizer is loaded from it
         self._says = says
+        self._embeds = embeds
         self.wire = WIRES[dialect](numbers, name=name, max_length=max_length, key=key, **settings)
         self._record = _Record(keep)
         self._on_death = on_death
@@ -316,6 +319,8 @@ class StubServer:
 
     def _payload(self, method: str, path: str, headers: dict[str, str], body: dict[str, Any]) -> Any:
         """What the server answers; in words of ``says``, but for where nobody instructs it: a client's self-test."""
+        if self._embeds is not None and path.endswith("/embeddings"):
+            return self._embeds(body["input"], self.wire.answer(method, path, headers, body))
         messages = body.get("messages")
         if self._says is None or not messages or messages[0]["role"] != "system":
             return self.wire.answer(method, path, headers, body)

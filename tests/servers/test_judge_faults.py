@@ -24,9 +24,10 @@ SCORES = {
     "equivalence": "{equivalence: {math: false}}",
     "aspects": "{aspects: {aspects: [clarity, accuracy], n_iter: 2}}",
     "rubric": "{rubric: {criteria: {kind: It is kind.}}}",
+    "rag": "{rag: {metrics: [faithfulness, context_precision, context_recall]}}",
 }
 
-MOSTLY_SLOW = ["equivalence", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("aspects", "rubric"))]
+MOSTLY_SLOW = ["equivalence", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("aspects", "rubric", "rag"))]
 """What one kind of scorer shows of all of them; the others are in the slow tier."""
 
 Say = Callable[[dict[str, Any]], str]
@@ -34,8 +35,15 @@ Say = Callable[[dict[str, Any]], str]
 
 def suite(kind: str) -> str:
     rows = [
-        {"id": name, "question": f"Number {name}?", "response": GOOD if is_good else BAD, "target": "T"}
+        {
+            "id": name,
+            "question": f"Number {name}?",
+            "response": reply,
+            "target": "T",
+            "contexts": [f"Number {name}? {reply}"],
+        }
         for name, is_good in RIGHT.items()
+        for reply in (GOOD if is_good else BAD,)
     ]
     return f"suite: judged\nsamples: {json.dumps(rows)}\nscore: {SCORES[kind]}\n"
 
@@ -45,8 +53,10 @@ def verdict(body: dict[str, Any]) -> dict[str, Any]:
     system, user = (turn["content"] for turn in body["messages"])
     is_good = GOOD in user.rpartition("Reply:\n")[2]
     form: dict[str, Any] = json.loads(system.rpartition("\n")[2])
-    if "equivalent" in form:
-        return {"reason": "r", "equivalent": is_good}
+    if "claims" in form:
+        return {"claims": [user.rpartition("Answer:\n")[2]]}
+    if "reason" in form:  # and one more: equivalent, supported, relevant
+        return dict.fromkeys(form, is_good) | {"reason": "r"}
     for entry in form.values():
         entry |= {"score": 5 if is_good else 1} if "score" in entry else {"label": "pass" if is_good else "fail"}
     return form
@@ -68,7 +78,11 @@ def with_one_more(body: dict[str, Any]) -> str:
 
 
 def of_unknown_value(body: dict[str, Any]) -> str:
-    return re.sub(r'("score": |"label": |"equivalent": )[^,}]+', r'\1"excellent"', json.dumps(verdict(body)))
+    return re.sub(
+        r'("score": |"label": |"equivalent": |"supported": |"relevant": |"claims": )[^,}]+',
+        r'\1"excellent"',
+        json.dumps(verdict(body)),
+    )
 
 
 FAULTS: dict[str, Say] = {
@@ -114,6 +128,8 @@ def is_right(record: dict[str, Any]) -> bool:
     values = {name: value for name, value in values.items() if not name.startswith("decided_by")}
     if "aspects" in values:
         return set(values.values()) == {5 if good else 1}
+    if "faithfulness" in values:
+        return set(values.values()) == {float(good)} and record["status"] == "scored"
     return set(values.values()) == {float(good)} and record["status"] == ("correct" if good else "wrong")
 
 

@@ -276,8 +276,8 @@ def _named(name: str | None) -> str:
 
 
 def _judges(info: SuiteInfo) -> str:
-    """As the scorers name them; of a report that lacks their names, their fingerprint."""
-    return ", ".join(map(quoted, info.judged_by)) or _named(info.judge)
+    """As the scorers name them, whole, as their ends tell them apart; of a report without names, their fingerprint."""
+    return ", ".join(map(repr, info.judged_by)) or _named(info.judge)
 
 
 def _is_whole(suite: SuiteReport) -> bool:

@@ -205,6 +205,8 @@ def encode_line(line: Line) -> bytes:
     question = line.question
     time = min(max(line.time, _EARLIEST), _LATEST)
     reply = {field: getattr(line.reply, field) for field in _fields_of(line.reply)}
+    if reply.get("contexts", ()) is None:
+        del reply["contexts"]  # as it was before there was such a field
     text = (
         f'"time":{time:.6f},"session":"{line.session}","key":"{question.key}","model":"{question.model}",'
         f'"request":{question.text},"name":{_strict(line.name)},"reply":{_strict(reply)}}}'

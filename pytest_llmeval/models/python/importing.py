@@ -34,7 +34,7 @@ _PROMPT_NAMES = frozenset(
     ("prompt", "prompts", "question", "query", "text", "message", "messages", "input", "inputs", "x", "task", "user")
 )
 _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch")
-METHODS = ("generate", "loglikelihood", "answer_samples")
+METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
 _CONCURRENCY = 8
@@ -148,7 +148,7 @@ def make_answerer(found: Any, arguments: Mapping[str, JSON], model: str, name: s
     if not callable(found):
         raise ModelError(
             f"model {model}: {name} is {_a(found)}, expected a function of the prompt, a class, or an object with "
-            "generate or loglikelihood"
+            "generate, loglikelihood or embed"
         )
     signature = signature_of(found)
     if signature is None:
@@ -172,7 +172,7 @@ def _constructed(make: Callable[..., Any], arguments: Mapping[str, JSON], model:
         return made
     raise ModelError(
         f"model {model}: {name}({_names(arguments)}) made {_a(made)}, expected something to call with a prompt, or an "
-        "object with generate or loglikelihood; a function that answers takes the prompt as its first argument, "
+        "object with generate, loglikelihood or embed; a function that answers takes the prompt as its first argument, "
         "without a default"
     )
 

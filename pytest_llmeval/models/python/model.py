@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
 from pytest_llmeval.models.python.importing import (
+    METHODS,
     concurrency_of,
     find_object,
     make_answerer,
@@ -21,7 +22,9 @@ from pytest_llmeval.models.python.importing import (
     signature_of,
 )
 from pytest_llmeval.models.specs import is_secret_name
+from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import (
     JSON,
     GenerateRequest,
@@ -34,6 +37,7 @@ __all__ = ["CallError", "CallableModel", "load_python"]
 
 _T = TypeVar("_T")
 _SHORTEST_SECRET = 4
+_WITH_CONTEXTS = {"text", "contexts"}
 
 
 class CallError(RequestError):
@@ -55,7 +59,7 @@ def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, 
         answerer, per_call = make_answerer(found, own, name, attribute)
     except ModelError as error:
         raise ModelError(_without(str(error), secrets)) from None
-    if any(callable(getattr(answerer, method, None)) for method in ("generate", "loglikelihood", "answer_samples")):
+    if any(callable(getattr(answerer, method, None)) for method in METHODS):
         return NamedModel(answerer, name)
     identity = ModelIdentity(
         name=name,
@@ -66,7 +70,7 @@ def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, 
 
 
 class CallableModel(Backend):
-    """A function that takes a prompt and returns a text, sync or async.
+    """A function that takes a prompt and returns a text, sync or async; or a text with the contexts that it retrieved.
 
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
     (max_tokens, stop, temperature, top_p, seed, epoch) those that it has a parameter for. Where it takes no ``stop``
@@ -179,6 +183,12 @@ class CallableModel(Backend):
     def _response(self, returned: object, request: GenerateRequest, seconds: float) -> GenerateResponse | Failed:
         if isinstance(returned, GenerateResponse):
             return returned
+        contexts = None
+        if isinstance(returned, Mapping):
+            try:
+                returned, contexts = _with_contexts(returned)
+            except ValueError as error:
+                return RequestError(_without(f"{self.identity.name} returned {error}", self._secrets))
         if not isinstance(returned, str):
             found = "None" if returned is None else f"{_short(returned)} ({type(returned).__name__})"
             return RequestError(_without(f"{self.identity.name} returned {found}, expected a str", self._secrets))
@@ -186,7 +196,7 @@ class CallableModel(Backend):
         if "stop" not in self._offered:
             starts = [start for stop in request.stop if stop and (start := text.find(stop)) >= 0]
             text = text[: min(starts)] if starts else text
-        return GenerateResponse(text=text, seconds=seconds, is_timed=True)
+        return GenerateResponse(text=text, seconds=seconds, is_timed=True, contexts=contexts)
 
     def _failed(self, error: Exception) -> CallError:
         lines = [f"{self.identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
@@ -219,6 +229,17 @@ def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
     if isinstance(prompt, str):
         return prompt
     return [{"role": turn.role, "content": turn.content} for turn in prompt]
+
+
+def _with_contexts(returned: Mapping[object, object]) -> tuple[object, tuple[str, ...]]:
+    """The text, and what it was written from, of a mapping with these two. ``ValueError`` says what it has instead."""
+    if set(returned) != _WITH_CONTEXTS:
+        keys = ", ".join(quoted(str(key)) for key in list(returned)[:3]) or "none"
+        raise ValueError(f"a mapping with the keys {keys}, expected a str, or a mapping with text and contexts")
+    try:
+        return returned["text"], context_texts(returned["contexts"])
+    except ValueError as error:
+        raise ValueError(f"contexts of which {error}") from None
 
 
 def _short(value: object) -> str:

@@ -25,6 +25,7 @@ class Replay(ModelKind):
     example = "replay:outputs.jsonl"
     has_secrets = False  # ?key= leads to the rows of a JSON file
     checks_suites = True
+    roles = ()  # it answers samples, not prompts
 
     def parse(self, text: str) -> ModelSpec:
         from pytest_llmeval.models.replay.file import ReplayArguments

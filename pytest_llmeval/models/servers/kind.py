@@ -20,7 +20,7 @@ from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, check_names, hide_secrets
 from pytest_llmeval.text.redaction import model_error, redact
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import JSON, ServerUse
+from pytest_llmeval.types import JSON, Role, ServerUse
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.model import ServerModel
@@ -33,8 +33,8 @@ _HOST_AND_PORT = re.compile(
 )
 
 
-_connected: dict[tuple[int, str, str], ServerModel] = {}
-"""Models by process, name and arguments."""
+_connected: dict[tuple[int, str, Role | None, str], ServerModel] = {}
+"""Models by process, name, role and arguments: what each role takes of one server is counted apart."""
 
 
 def close_connected() -> None:
@@ -126,23 +126,24 @@ class _Remote(ModelKind):
     def _connected(self, spec: ModelSpec, settings: ModelSettings) -> ServerModel:
         """Connect once in a process: each test costs requests."""
         arguments = replace(self.server_arguments(spec, settings.model_args), shared_folder=settings.shared_folder)
-        key = (os.getpid(), spec.name, repr(arguments))
+        key = (os.getpid(), spec.name, spec.role, repr(arguments))
         if _connected.get(key) is None or _connected[key].is_closed:
             from pytest_llmeval.models.servers.loading import load_server
 
-            _connected[key] = load_server(spec.name, arguments)
+            _connected[key] = load_server(spec.name, arguments, embeds=spec.role == "embedder")
         return _connected[key]
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         """What its servers are and what their test found, where they were asked."""
         arguments = replace(self.server_arguments(spec, settings.model_args), shared_folder=settings.shared_folder)
-        if (model := _connected.get((os.getpid(), spec.name, repr(arguments)))) is not None:
+        if (model := _connected.get((os.getpid(), spec.name, spec.role, repr(arguments)))) is not None:
             return model.summary
         return "a server" if len(arguments.endpoints) == 1 else f"{len(arguments.endpoints)} servers"
 
     def server_use(self, spec: ModelSpec) -> ServerUse | None:
         """See ``ModelKind``."""
-        own = [model for (pid, name, _), model in _connected.items() if (pid, name) == (os.getpid(), spec.name)]
+        key = (os.getpid(), spec.name, spec.role)
+        own = [model for (*found, _), model in _connected.items() if tuple(found) == key]
         return own[0].server_use if own else None
 
 
@@ -221,6 +222,7 @@ class Anthropic(_Hosted):
     name = dialect = protocol = "anthropic"
     usage = "anthropic:NAME"
     example = "anthropic:claude-haiku-4-5"
+    roles = ("judge",)  # there are no embeddings
     url = "https://api.anthropic.com/v1"
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
@@ -20,7 +20,7 @@ from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
-from pytest_llmeval.models.servers.self_test import examine
+from pytest_llmeval.models.servers.self_test import examine, examine_embeddings
 from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
 from pytest_llmeval.models.servers.verdict import Probe, Verdict, merged
 from pytest_llmeval.text.redaction import model_error
@@ -32,9 +32,10 @@ _WIDTHS: Mapping[str, int] = {"llama-cpp-python": 4, "llama-server": 1, "ollama"
 """Requests at once, where the user does not say and the server does not tell; 64 of the others."""
 
 
-def load_server(name: str, arguments: ServerArguments) -> ServerModel:
+def load_server(name: str, arguments: ServerArguments, *, embeds: bool = False) -> ServerModel:
     """The model behind the servers of ``arguments``, which the user calls ``name``. Takes a few requests.
 
+    ``embeds``: it is asked for embeddings, and for nothing else.
     Raises ``ModelError`` in one line.
     """
     clients: list[Client] = []
@@ -46,7 +47,7 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
         if len(clients) > 1:
             for client in clients:
                 client.num_connection_tries = 2
-        return _load(name, arguments, clients)
+        return _load(name, arguments, clients, embeds=embeds)
     except BaseException as error:
         for client in clients:
             loop.run(client.close()).result()
@@ -56,17 +57,23 @@ def load_server(name: str, arguments: ServerArguments) -> ServerModel:
         raise model_error(name, str(error).removeprefix(f"model {name}: ").removeprefix(f"{name}: ")) from None
 
 
-def _load(name: str, arguments: ServerArguments, clients: Sequence[Client]) -> ServerModel:
+def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], *, embeds: bool) -> ServerModel:
     members = loop.wait(_connect_all(arguments, clients))
     first, replicas = members[0], Replicas(members)
     tokenizer: Tokenizer | None = None
     source = ""
-    if not first.dialect.is_hosted or arguments.tokenizer is not None:
+    if not embeds and (not first.dialect.is_hosted or arguments.tokenizer is not None):
         tokenizer, source = local_tokenizer(name, arguments.tokenizer, first.found)
-    own = None if tokenizer is not None or first.dialect.is_hosted else tokenizer_of(replicas)
+    own = None if tokenizer is not None or first.dialect.is_hosted or embeds else tokenizer_of(replicas)
     used = tokenizer if tokenizer is not None else own
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
-    verdicts = loop.wait(_examine_all(members, encoder, source))
+
+    def test(member: Replica) -> Awaitable[Verdict]:
+        if embeds:
+            return examine_embeddings(member.dialect, member.client)
+        return examine(member.dialect, member.client, encoder, source)
+
+    verdicts = loop.wait(_examine_all(members, test))
     living = [member for member in members if member.error is None]
     first, verdict = living[0], merged(verdicts)
     for member in living:
@@ -161,10 +168,9 @@ async def _check_is_the_same(member: Replica, arguments: ServerArguments, probe:
         )
 
 
-async def _examine_all(members: Sequence[Replica], encoder: Encoder | None, tokenizer: str) -> dict[str, Verdict]:
+async def _examine_all(members: Sequence[Replica], test: Callable[[Replica], Awaitable[Verdict]]) -> dict[str, Verdict]:
     """The verdicts by URL. A server that dies meanwhile has none, unless it is the last."""
-    tests = (examine(member.dialect, member.client, encoder, tokenizer) for member in members)
-    found = await asyncio.gather(*tests, return_exceptions=True)
+    found = await asyncio.gather(*map(test, members), return_exceptions=True)
     verdicts: dict[str, Verdict] = {}
     for member, verdict in zip(members, found, strict=True):
         if isinstance(verdict, Verdict):
@@ -178,6 +184,9 @@ async def _examine_all(members: Sequence[Replica], encoder: Encoder | None, toke
         assert members[0].error is not None
         raise members[0].error
     ways = {(member.dialect.takes_text, verdicts[member.client.endpoint.url].scores) for member in living}
+    lengths = {member.dialect.vector_length for member in living}
+    if len(lengths) > 1:
+        raise _no_replicas(f"their embeddings have {' and '.join(map(str, lengths))} numbers")
     if len(ways) > 1:
         raise _no_replicas("their self-tests found that they have to be asked in different ways")
     return verdicts
@@ -202,7 +211,9 @@ def _identity(
     }
     if arguments.extra_body:
         details["extra_body"] = dict(arguments.extra_body)
-    if not dialect.takes_text:
+    if dialect.vector_length is not None:
+        details["vector_length"] = dialect.vector_length
+    elif not dialect.takes_text:
         details["text_prompts"] = "sent as one turn of the user"
     if dialect.left_out:
         details["left_out"] = [*sorted(dialect.left_out)]

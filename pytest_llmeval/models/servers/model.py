@@ -20,7 +20,7 @@ from pytest_llmeval.models.huggingface.planning.windows import sum_of_windows
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.client import Usage
 from pytest_llmeval.models.servers.dialects.base import Scored
-from pytest_llmeval.models.servers.planning import Options, Pair, Planner, Question, Text, Windows
+from pytest_llmeval.models.servers.planning import Embedded, Options, Pair, Planner, Question, Text, Windows
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
 from pytest_llmeval.models.servers.verdict import Verdict
 from pytest_llmeval.types import (
@@ -243,6 +243,8 @@ async def _ask(question: Question, replica: Replica) -> _Answers:
             return dict.fromkeys(question.places, answer)
         case Options():
             return await _ask_options(question, replica)
+        case Embedded():
+            return dict.fromkeys(question.places, await replica.dialect.embed(replica.client, question.text))
         case Windows():
             pairs = [replica.dialect.loglikelihood(replica.client, pair) for pair in question.pairs]
             return dict.fromkeys(question.places, sum_of_windows(await asyncio.gather(*pairs)))

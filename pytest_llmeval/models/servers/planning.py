@@ -15,6 +15,7 @@ from pytest_llmeval.models.huggingface.planning.windows import rolling_windows
 from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair
 from pytest_llmeval.models.servers.verdict import Verdict
 from pytest_llmeval.types import (
+    EmbeddingRequest,
     GenerateRequest,
     LoglikelihoodRequest,
     LoglikelihoodRollingRequest,
@@ -23,7 +24,7 @@ from pytest_llmeval.types import (
     Request,
 )
 
-__all__ = ["Options", "Pair", "Planner", "Question", "Text", "Windows"]
+__all__ = ["Embedded", "Options", "Pair", "Planner", "Question", "Text", "Windows"]
 
 
 _MOST_TOKENS = 100
@@ -71,7 +72,15 @@ class Windows:
     pairs: tuple[EncodedPair, ...]
 
 
-Question: TypeAlias = Text | Pair | Options | Windows
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A text that is to be embedded."""
+
+    places: tuple[int, ...]
+    text: str
+
+
+Question: TypeAlias = Text | Pair | Options | Windows | Embedded
 
 
 class Planner:
@@ -102,17 +111,21 @@ class Planner:
         questions: list[Question] = []
         errors: dict[int, RequestError] = {}
         pairs: dict[EncodedPair | TextPair, list[int]] = {}
+        texts: dict[str, list[int]] = {}
         for place, request in requests:
             try:
                 if isinstance(request, GenerateRequest):
                     questions.append(self._text(place, request))
                 elif isinstance(request, LoglikelihoodRequest):
                     pairs.setdefault(self._pair(request), []).append(place)
+                elif isinstance(request, EmbeddingRequest):
+                    texts.setdefault(self._embedded(request), []).append(place)
                 else:
                     questions.append(self._windows(place, request))
             except RequestError as error:
                 errors[place] = error
         questions += self._grouped(pairs)
+        questions += [Embedded(tuple(places), text) for text, places in texts.items()]
         return questions, errors
 
     # Log-likelihoods
@@ -139,8 +152,7 @@ class Planner:
         kept = context.rstrip()
         pair = TextPair(kept, context[len(kept) :] + request.continuation)
         for text in (pair.context, pair.continuation):
-            if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-                raise RequestError("the text holds a lone surrogate, which no tokenizer can encode")
+            _check_encodable(text)
         return pair
 
     def _check_room(self, num_tokens: int, num_new_tokens: int) -> None:
@@ -183,6 +195,14 @@ class Planner:
         prefix, tokens = self._encoder.text(request.text)
         windows = rolling_windows(tokens, prefix_token=prefix, max_length=self._window_length, stride=request.stride)
         return Windows((place,), tuple(windows))
+
+    # Embeddings
+
+    def _embedded(self, request: EmbeddingRequest) -> str:
+        if (reason := self._verdict.refusal("embed")) is not None:
+            raise RequestError(f"the self-test has refused this server's embeddings: {reason}")
+        _check_encodable(request.text)
+        return request.text
 
     # Texts
 
@@ -237,6 +257,11 @@ class Planner:
             self._adds_bos = self._encoder.adds_bos
         bos = self._encoder.bos_text
         return text.removeprefix(bos) if bos and self._adds_bos else text
+
+
+def _check_encodable(text: str) -> None:
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise RequestError("the text holds a lone surrogate, which no tokenizer can encode")
 
 
 def _is_begun(prompt: tuple[Message, ...]) -> bool:

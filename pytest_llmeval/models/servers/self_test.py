@@ -7,6 +7,7 @@ tokens when it writes them, and where neither the order of requests nor a prefix
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,11 @@ from pytest_llmeval.types import GenerateRequest, Message
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
 
-__all__ = ["examine"]
+__all__ = ["examine", "examine_embeddings"]
 
 _NUM_WRITTEN = 12
 _NUM_SHORT = 2
+_ALONE = "it is asked for embeddings alone"
 
 
 async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tokenizer: str) -> Verdict:
@@ -60,6 +62,19 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
         notes=tuple(notes),
         probe=loglikelihood.probe,
     )
+
+
+async def examine_embeddings(dialect: Dialect, client: Client) -> Verdict:
+    """Ask a server for embeddings and for nothing else: one that only embeds writes no texts. As ``examine``."""
+    reason = None
+    try:
+        one, other = await asyncio.gather(*(dialect.embed(client, text) for text in PROBES[:2]))
+        if one.vector == other.vector:
+            reason = "two texts have the same embedding"
+    except RequestError as error:
+        raise_if_passing(error, client, "of embeddings")
+        reason = reason_of(error)
+    return Verdict(text=_ALONE, chat=_ALONE, loglikelihood=_ALONE, embeddings=reason, embeds=True)
 
 
 # Texts and chats

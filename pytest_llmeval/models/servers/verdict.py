@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import ModelError
@@ -55,6 +55,7 @@ class Probe:
 class Verdict:
     """What a server can be asked for: for each of the three None, or why not.
 
+    ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
     ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
     ``counts_tokens``: the server counts the tokens of a text prompt as our tokenizer does, so that a prompt that was
     cut shows. ``largest_difference`` (nats) was found between echo and generation, and between two orders. ``probe``
@@ -64,6 +65,8 @@ class Verdict:
     text: str | None = None
     chat: str | None = None
     loglikelihood: str | None = None
+    embeddings: str | None = None
+    embeds: bool = False
     uses_next: bool = False
     counts_tokens: bool = False
     scores: str | None = None
@@ -73,6 +76,8 @@ class Verdict:
 
     def refusal(self, method: str) -> str | None:
         """Why a method of ``Model`` is refused, None where it works. Whole texts need token ids."""
+        if method == "embed":
+            return self.embeddings
         if method == "generate":
             return self.text if self.chat is not None else None
         if method == "loglikelihood_rolling" and self.loglikelihood is None and self.scores == "text":
@@ -109,6 +114,8 @@ class Verdict:
         return [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
 
     def _abilities(self) -> Sequence[tuple[str, str | None]]:
+        if self.embeds:
+            return (("embeddings", self.embeddings),)
         return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))
 
 
@@ -163,6 +170,8 @@ def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
 
     differences = [v.largest_difference for v in known if v.largest_difference is not None]
     loglikelihood = reason("loglikelihood")
+    if known[0].embeds:
+        return replace(known[0], embeddings=reason("embeddings"))
     for url, verdict in verdicts.items() if loglikelihood is None else ():
         assert known[0].probe is not None
         assert verdict.probe is not None

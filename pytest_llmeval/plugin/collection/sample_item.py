@@ -16,10 +16,11 @@ from typing import Any, Protocol
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
-from pytest_llmeval.inference.judging import JudgeUse, Judging
+from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import Asking, answers_in_background, answers_samples, identify
+from pytest_llmeval.models.base import ROLE_METHODS, Asking, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.replay.model import DataResponses
+from pytest_llmeval.plugin.models.judge import judges_of
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import (
     MODEL_STOPPED,
@@ -40,9 +41,11 @@ from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
     JSON,
     AskedSample,
+    EmbeddingRequest,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
+    LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
     ModelIdentity,
     Prompt,
@@ -76,7 +79,7 @@ class SampleSource(Protocol):
     responses: DataResponses | None
     lookahead: Lookahead | None
 
-    def take_judge(self, judge: object) -> None: ...
+    def take_judges(self, judges: Models) -> None: ...
 
     @property
     def shown_paths(self) -> dict[str, str]: ...
@@ -91,31 +94,20 @@ class SampleSource(Protocol):
     def samples_asked(self) -> Sequence[AskedSample]: ...
 
 
-def _signature(llm_model: object) -> None:
-    """What pytest reads of a sample's test function before there is the item whose method it is."""
-
-
-def _signature_of_responses() -> None:
-    """Where the data contain the replies, no model is needed."""
-
-
-def _signature_judged(llm_model: object, llm_judge: object) -> None:
-    """Where the scorer asks a judge."""
-
-
-def _signature_of_judged_responses(llm_judge: object) -> None:
-    """Where the scorer asks a judge about replies that the data contain."""
-
-
-_SIGNATURES: Mapping[tuple[bool, bool], Callable[..., None]] = MappingProxyType(
+_SIGNATURES: Mapping[tuple[bool, frozenset[Role]], Callable[..., None]] = MappingProxyType(
     {
-        (True, False): _signature,
-        (False, False): _signature_of_responses,
-        (True, True): _signature_judged,
-        (False, True): _signature_of_judged_responses,
+        (True, frozenset[Role](())): lambda llm_model: None,
+        (True, frozenset[Role](("judge",))): lambda llm_model, llm_judge: None,
+        (True, frozenset[Role](("embedder",))): lambda llm_model, llm_embedder: None,
+        (True, frozenset[Role](("judge", "embedder"))): lambda llm_model, llm_judge, llm_embedder: None,
+        (False, frozenset[Role](())): lambda: None,
+        (False, frozenset[Role](("judge",))): lambda llm_judge: None,
+        (False, frozenset[Role](("embedder",))): lambda llm_embedder: None,
+        (False, frozenset[Role](("judge", "embedder"))): lambda llm_judge, llm_embedder: None,
     }
 )
-"""What pytest reads of a sample, by whether a model is asked, and a judge."""
+"""What pytest reads of a sample's test function before there is the item whose method it is: by whether a model is
+asked, as none is where the data contain the replies, and in which roles the scorer asks others."""
 
 
 class SampleItem(pytest.Function):
@@ -145,7 +137,8 @@ class SampleItem(pytest.Function):
         as pytest itself does for the items of a parametrised test. That is a third of the time that an item takes to
         make, and of the memory that it holds.
         """
-        function = _SIGNATURES[file.responses is None, "judge" in file.evaluation.scorer.roles]
+        roles = file.evaluation.scorer.roles
+        function = _SIGNATURES[file.responses is None, frozenset(role for role in ROLE_METHODS if role in roles)]
         found = None if like is None else getattr(like, "_fixtureinfo", None)
         item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=function, fixtureinfo=found)
         item.obj = item.evaluate  # a fixture ``request``, to know the item by, takes longer than the model's
@@ -214,19 +207,25 @@ class SampleItem(pytest.Function):
     def _asking(self, responses: Sequence[Response]) -> Asking:
         return self.file.evaluation.asking(self._asked or self.question, responses)
 
-    def evaluate(self, llm_model: object = None, llm_judge: object = None) -> None:
-        """The test function: ask, judge, and stash the record. Raises what makes the test fail."""
+    def evaluate(self, llm_model: object = None, **llm_roles: object) -> None:
+        """The test function: ask, judge, and stash the record. Raises what makes the test fail.
+
+        ``llm_roles`` are the models that the scorer asks, by the names of their fixtures.
+        """
         __tracebackhide__ = True
         model = self.file.responses if llm_model is None else llm_model
         asked = "the model"
         try:
-            if llm_judge is not None:
-                self.file.take_judge(llm_judge)
+            judges = {
+                role: judges_of(role, llm_roles[f"llm_{role}"]) for role in ROLE_METHODS if f"llm_{role}" in llm_roles
+            }
+            if judges:
+                self.file.take_judges(judges)
             lookahead = self.file.lookahead or self.config.stash[lookahead_key]
             responses = lookahead.responses(self.member, model)
             asked = "the scorer"
             question = self._asked or self.question
-            score = self._score(question, responses, lookahead, model, llm_judge)
+            score = self._score(question, responses, lookahead, model, judges)
             self._asked = None
             self.stash[record_key] = self._record(model, question, score, responses)
         except (KeyboardInterrupt, GeneratorExit, pytest.exit.Exception):
@@ -249,14 +248,18 @@ class SampleItem(pytest.Function):
             raise WrongAnswer(_explain_wrong(question, score, responses))
 
     def _score(
-        self, question: Question, responses: Sequence[Response], lookahead: Lookahead, model: object, judge: object
+        self,
+        question: Question,
+        responses: Sequence[Response],
+        lookahead: Lookahead,
+        model: object,
+        models: Models,
     ) -> Score:
-        """The score; of a scorer that asks a judge those that follow, and were answered, are judged with it."""
+        """The score; of a scorer that asks ``models`` those that follow, and were answered, are judged with it."""
         __tracebackhide__ = True
-        if judge is None:
+        if not models:
             return self.file.evaluation.score(question, responses)
         judging = self.config.stash[judging_key]
-        models: Mapping[Role, object] = {"judge": judge}
         if not judging.has(self.key, models):
             judging.begin(self.key, self.file.evaluation.asking(question, responses), models)
         if judging.looks_ahead and not judging.is_done(self.key):
@@ -460,12 +463,12 @@ def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int
                 prompt = request.prompt
             case LoglikelihoodRequest():
                 prompt = request.context
-            case LoglikelihoodRollingRequest():
+            case LoglikelihoodRollingRequest() | EmbeddingRequest():
                 prompt = request.text
-        if isinstance(response, GenerateResponse):
-            prompts[prompt] = response.num_prompt_tokens
-        else:
+        if isinstance(response, LoglikelihoodResponse):
             prompts[prompt] = response.num_context_tokens
+        else:
+            prompts[prompt] = response.num_prompt_tokens
     return sum(prompts.values())
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 
 import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
+from pytest_llmeval.models.base import ROLE_METHODS
 from pytest_llmeval.plugin.collection.earlier_replies import lacks_baseline
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import is_overridden
@@ -91,9 +92,9 @@ class ShardTests:
         return int.from_bytes(digest[:8], "big") % self._shard.count == self._shard.number - 1
 
 
-def _one_of_each_suite(items: Iterable[pytest.Item]) -> Collection[SampleItem]:
+def _one_of_each_suite(items: Iterable[pytest.Item]) -> Sequence[SampleItem]:
     """A sample of each suite that has some among these tests, in order of appearance."""
-    return {item.file.nodeid: item for item in items if isinstance(item, SampleItem)}.values()
+    return [*{item.file.nodeid: item for item in items if isinstance(item, SampleItem)}.values()]
 
 
 def collected_in(session: pytest.Session) -> Collected:
@@ -103,20 +104,21 @@ def collected_in(session: pytest.Session) -> Collected:
     selected = {item.file.info.name: item.file.info for item in samples}
     has_model = bool(config.stash[settings_key].models)
     modelless = [] if has_model else [item for item in samples if not is_overridden(item)]
-    unjudged = (
-        item
-        for item in samples
-        if "judge" in item.file.evaluation.scorer.roles
-        and not config.stash[settings_key].judge_specs
-        and not is_overridden(item, "llm_judge")
-    )
+    lacking = {
+        role: split_file(item.file.nodeid)[0]
+        for role in ROLE_METHODS
+        for item in reversed(samples)
+        if role in item.file.evaluation.scorer.roles
+        and not config.stash[settings_key].specs_of(role)
+        and not is_overridden(item, f"llm_{role}")
+    }
     return Collected(
         samples=[place for place, item in enumerate(session.items) if isinstance(item, SampleItem)],
         suites=list(selected.values()),
         absent=[info for name, info in config.stash[collected_suites_key].items() if name not in selected],
         num_deselected=config.stash.get(num_deselected_key, 0),
         unanswered=next((split_file(item.file.nodeid)[0] for item in modelless if item.file.responses is None), None),
-        unjudged=next((split_file(item.file.nodeid)[0] for item in unjudged), None),
+        lacking=lacking,
         without_baseline=next(
             (split_file(item.file.nodeid)[0] for item in samples if lacks_baseline(item.file.evaluation.suite)), None
         ),

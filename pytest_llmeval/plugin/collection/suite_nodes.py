@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, SuiteError
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
+from pytest_llmeval.inference.judging import Models, are_same
 from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.earlier_replies import with_earlier_replies
@@ -72,7 +74,7 @@ class SuiteNode(PlainFailures):
     fingerprints: dict[str, str]
     responses: DataResponses | None = None
     """The replies that the data carry, where there is no model to ask."""
-    _judge: object = None
+    _judges: Models = MappingProxyType({})
     lookahead: Lookahead | None = None
     """Its own where no model is needed, so that no other suite's model has to make room."""
 
@@ -104,7 +106,12 @@ class SuiteNode(PlainFailures):
         self.evaluation = Evaluation(suite, memory)
         fingerprint, self.fingerprints = self.evaluation.fingerprints()
         scorer, primary = self.evaluation.scorer, suite.spec.primary_metric
-        metrics, better = scorer.metrics, dict(scorer.better)
+        has_own_judge = "judge" in scorer.roles and is_overridden(self, "llm_judge")
+        if "judge" in scorer.roles and not has_own_judge:
+            self.evaluation.num_judges = max(1, len(settings.judge_specs))
+        metrics, better = self.evaluation.metrics, dict(scorer.better)
+        if has_own_judge and metrics:
+            metrics = (*metrics, "judge.*")  # how many judges a fixture gives is known once it has run
         self.info = SuiteInfo(
             name=suite.name,
             path=self.nodeid,
@@ -120,6 +127,7 @@ class SuiteNode(PlainFailures):
             higher_is_better=higher_is_better(suite, metrics, better),
             better=better,
             cluster=suite.cluster,
+            min_measurable=suite.spec.min_measurable,
             interval=suite.spec.interval,
             # Of one that asks a judge it is known once that is there.
             judge=None if scorer.roles else self.evaluation.judge,
@@ -146,21 +154,29 @@ class SuiteNode(PlainFailures):
         if not models:
             yield from self.items(self, None)
 
-    def take_judge(self, judge: object) -> None:
-        """Say in ``info`` which model judges; from then on it is part of what the suite's numbers depend on.
+    def take_judges(self, judges: Models) -> None:
+        """Say in ``info`` which models the scorer asks; from then on the suite's numbers depend on them too.
 
-        Raises ``ModelError`` for another one than the suite had before.
+        Raises ``ModelError`` for others than the suite had before.
         """
-        if judge is self._judge:
+        if self._judges and are_same(self._judges, judges):
             return
-        text, digest = described_judge(judge)
+        texts, digests = [], []
+        for role, models in judges.items():
+            for number, model in enumerate(models, 1):
+                text, digest = described_judge(model)
+                before = f"{role} {number} " if len(models) > 1 else "" if role == "judge" else f"the {role} "
+                texts.append(f"{before}{text}")
+                digests.append(digest)
         others = self.evaluation.judged_by
-        whole = hashlib.sha256(json.dumps([digest, *others]).encode()).hexdigest()
-        if self._judge is not None and whole != self.info.judge:
-            before = self.info.judged_by[0]
-            raise ModelError(f"suite {self.info.name!r} was judged by {before}, and now by {text}: give it one judge")
-        self.info = replace(self.info, judge=whole, judged_by=(text, *others))
-        self._judge = judge
+        whole = hashlib.sha256(json.dumps([*digests, *others]).encode()).hexdigest()
+        if self._judges and whole != self.info.judge:
+            known = self.info.judged_by[: len(texts)]
+            both = f"{' and '.join(known)}, and now by {' and '.join(texts)}"
+            raise ModelError(f"suite {self.info.name!r} was judged by {both}: give it one {' and one '.join(judges)}")
+        self.evaluation.num_judges = len(judges.get("judge", ())) or 1
+        self.info = replace(self.info, judge=whole, judged_by=(*texts, *others), metrics=self.evaluation.metrics)
+        self._judges = judges
 
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
         """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""

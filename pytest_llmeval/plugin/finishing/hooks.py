@@ -57,10 +57,12 @@ def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequenc
             f"{collected.unanswered} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
             "or override the fixture llm_model in a conftest.py"
         )
-    if collected.unjudged is not None and (was_asked_for or collected.has_model):
-        raise pytest.UsageError(
-            f"{collected.unjudged} needs a judge: give --llm-judge, or override the fixture llm_judge in a conftest.py"
-        )
+    for role, path in collected.lacking.items():
+        if was_asked_for or collected.has_model:
+            raise pytest.UsageError(
+                f"{path} needs {'an' if role == 'embedder' else 'a'} {role}: give --llm-{role}, "
+                f"or override the fixture llm_{role} in a conftest.py"
+            )
     if collected.without_baseline is not None and (was_asked_for or collected.has_model):
         raise pytest.UsageError(
             f"{collected.without_baseline} compares its replies with those of a baseline: give --llm-baseline "

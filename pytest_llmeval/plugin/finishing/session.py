@@ -184,7 +184,7 @@ class LLMSession:
             text = f"suite {info.name!r} was judged by {both}: its numbers are of no one judge"
             if text not in self._gathered.problems:
                 self._problem(text)
-        return dataclasses.replace(info, judge=known.judge, judged_by=known.judged_by)
+        return dataclasses.replace(info, judge=known.judge, judged_by=known.judged_by, metrics=known.metrics)
 
     def _add_record(self, record: Record) -> None:
         gathered = self._gathered
@@ -419,7 +419,7 @@ def _options(settings: Settings) -> dict[str, JSON]:
         value = getattr(settings, field.name)
         if value == field.default:
             continue
-        if field.name in ("model_specs", "judge_specs"):
+        if field.name in ("model_specs", "judge_specs", "embedder_specs"):
             options[field.name.removesuffix("_specs")] = [redact(spec.name) for spec in value]
         elif isinstance(value, tuple):
             options[field.name] = [redact(str(getattr(one, "text", one))) for one in value]

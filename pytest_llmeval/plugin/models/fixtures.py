@@ -1,4 +1,4 @@
-"""The fixtures ``llm_model``, ``llm_judge`` and ``llm_device``."""
+"""The fixtures ``llm_model``, ``llm_judge``, ``llm_embedder`` and ``llm_device``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pytest_llmeval.plugin.options.settings import settings_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.base import Model
+    from pytest_llmeval.types import Role
 
-__all__ = ["llm_device", "llm_judge", "llm_model"]
+__all__ = ["llm_device", "llm_embedder", "llm_judge", "llm_model"]
 
 _NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
 
-_NO_JUDGE = "no judge: give --llm-judge, or override the fixture llm_judge in a conftest.py"
+_NO_ROLE = "no {role}: give --llm-{role}, or override the fixture llm_{role} in a conftest.py"
 
 
 @pytest.fixture(scope="session")
@@ -50,14 +51,28 @@ def llm_model(request: pytest.FixtureRequest) -> Model:
 
 
 @pytest.fixture(scope="session")
-def llm_judge(request: pytest.FixtureRequest) -> Model:
-    """The model of ``--llm-judge``, which gives verdicts on replies; session-scoped.
+def llm_judge(request: pytest.FixtureRequest) -> Model | tuple[Model, ...]:
+    """The model of ``--llm-judge``, which gives verdicts on replies; of several, a panel, a tuple. Session-scoped.
 
-    A conftest.py can override this fixture and return any object of the Protocol.
+    A conftest.py can override this fixture and return any object of the Protocol, or a list of several.
     """
-    settings = request.config.stash[settings_key]
-    if not settings.judge_specs:
-        pytest.skip(_NO_JUDGE)
+    found = _models_of(request, "judge")
+    return found[0] if len(found) == 1 else found
+
+
+@pytest.fixture(scope="session")
+def llm_embedder(request: pytest.FixtureRequest) -> Model:
+    """The model of ``--llm-embedder``, which gives the embeddings of texts by ``embed``; session-scoped.
+
+    A conftest.py can override this fixture and return any object that has the method.
+    """
+    return _models_of(request, "embedder")[0]
+
+
+def _models_of(request: pytest.FixtureRequest, role: Role) -> tuple[Model, ...]:
+    specs = request.config.stash[settings_key].specs_of(role)
+    if not specs:
+        pytest.skip(_NO_ROLE.format(role=role))
     from pytest_llmeval.plugin.models.loading import load
 
-    return load(request, settings.judge_specs[0], role="judge")
+    return tuple(load(request, spec, role) for spec in specs)

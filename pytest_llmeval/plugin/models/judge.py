@@ -1,19 +1,36 @@
-"""Which model judges: what a report says of it, and what a number depends on of it."""
+"""Which model judges, or embeds for a scorer: what a report says of it, and what a number depends on of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 
+from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import identify
 from pytest_llmeval.models.python.model import CallableModel
+from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
 from pytest_llmeval.suites.python.code_version import version_of_class, version_of_function
 from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.types import Role
 
-__all__ = ["described_judge"]
+__all__ = ["described_judge", "judges_of"]
 
 _DECIDING = ("server", "version", "model", "build", "extra_body")
 """What is told of a model whose weights are not known and may decide its verdicts; the same in every process."""
+
+
+def judges_of(role: Role, given: object) -> tuple[object, ...]:
+    """The models that a fixture gives for a role: one, or of judges a list of several, a panel.
+
+    Raises ``ModelError`` for none, and for too many.
+    """
+    if not isinstance(given, list | tuple):
+        return (given,)
+    most = MAX_JUDGES if role == "judge" else 1
+    if not 1 <= len(given) <= most:
+        expected = f"1 to {most}" if most > 1 else "one"
+        raise ModelError(f"the fixture llm_{role} gave a list of {len(given)} models, expected {expected}")
+    return tuple(given)
 
 
 def described_judge(judge: object) -> tuple[str, str]:

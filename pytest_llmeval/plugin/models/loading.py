@@ -46,7 +46,7 @@ __all__ = [
 
 _PATIENCE_S = 2.0
 _early_key = pytest.StashKey[dict[str, Model]]()
-"""Models that were loaded when suites were collected, by name."""
+"""Models to be evaluated that were loaded when suites were collected, by name."""
 
 
 _OUR_FIXTURES = "pytest_llmeval.plugin.models.fixtures"
@@ -151,7 +151,7 @@ def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
 
 
 def load(request: pytest.FixtureRequest, spec: ModelSpec, role: str = "model") -> Model:
-    """Load the only model of ``--llm-model``, or the judge. One that cannot be loaded ends the session."""
+    """Load the only model of ``--llm-model``, or that of a role. One that cannot be loaded ends the session."""
     device = device_for(request, spec)
     try:
         return load_or_take(request.config, spec, device)
@@ -167,7 +167,7 @@ def load_configured(settings: Settings, spec: ModelSpec, device: str, shared: Pa
 
 def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
     """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
-    if (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
+    if spec.role is None and (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
         return known
     loaded = load_configured(config.stash[settings_key], spec, device, shared_folder(config))
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.suites.format.gate_rules import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
     from pytest_llmeval.text.quantities import Quantity
+    from pytest_llmeval.types import Role
 
 __all__ = [
     "OPTIONS",
@@ -54,8 +55,8 @@ ReportRecords: TypeAlias = Literal["all", "wrong", "none"]
 class Settings:
     """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
 
-    ``model_specs`` are those of ``--llm-model``, in order and each once, ``judge_specs`` the one of ``--llm-judge``;
-    what they are given may be secret.
+    ``model_specs`` are those of ``--llm-model``, in order and each once, ``judge_specs`` those of ``--llm-judge``,
+    ``embedder_specs`` the one of ``--llm-embedder``; what they are given may be secret.
     ``gate`` are the gates of the command line or the environment, which always decide; ``project_gate`` those of the
     ini file, which add to them. ``project_baseline`` and ``project_require_gates`` are the ini file's too: they hold
     for sessions with suites alone.
@@ -63,6 +64,7 @@ class Settings:
 
     model_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
     judge_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
+    embedder_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
     engine: str | None = None
     revision: str | None = None
     device: str | None = None
@@ -105,13 +107,17 @@ class Settings:
 
     @property
     def all_specs(self) -> tuple[ModelSpec, ...]:
-        """Those of the models that are evaluated, and of the judge."""
-        return (*self.model_specs, *self.judge_specs)
+        """Those of the models that are evaluated, and of those that scorers ask."""
+        return (*self.model_specs, *self.judge_specs, *self.embedder_specs)
 
     @property
     def asks_for_gates(self) -> bool:
         """Whether the command line or the environment does: such gates are decided where there are no suites, too."""
         return bool(self.gate) or self.baseline is not None or self.require_gates
+
+    def specs_of(self, role: Role) -> tuple[ModelSpec, ...]:
+        """Those of the models that scorers ask in this role."""
+        return {"judge": self.judge_specs, "embedder": self.embedder_specs}[role]
 
     def spec(self, model: str) -> ModelSpec:
         return next(spec for spec in self.model_specs if spec.name == model)
@@ -161,8 +167,11 @@ def read_named(config: pytest.Config, name: str) -> Any:
     return _read(config, _named(name))
 
 
-def read_models(config: pytest.Config, name: Literal["model", "judge"] = "model") -> tuple[ModelSpec, ...]:
-    """What ``--llm-model`` means, in this table of kinds and those that plugins add. Raises ``OptionError``."""
+def read_models(config: pytest.Config, name: Literal["model"] | Role = "model") -> tuple[ModelSpec, ...]:
+    """What ``--llm-model`` means, in this table of kinds and those that plugins add. Raises ``OptionError``.
+
+    Or the option of a role, which takes the same.
+    """
     option = _named(name)
     found = _find(config, option)
     if found is None:
@@ -171,8 +180,9 @@ def read_models(config: pytest.Config, name: Literal["model", "judge"] = "model"
 
     with foreign_code("pytest_llmeval_models"):
         kinds = with_kinds(kind for given in config.hook.pytest_llmeval_models() for kind in _listed(given))
-    with _placed(option, found.where):
-        return tuple(parse_model_spec(text, kinds) for text in _parse(option, found))
+    with _placed(_named("model"), found.where):
+        role = None if name == "model" else name
+        return tuple(parse_model_spec(text, kinds, role) for text in _parse(option, found))
 
 
 def _listed(kinds: object) -> Iterable[object]:
@@ -307,13 +317,24 @@ def read_settings(config: pytest.Config) -> Settings:
     for option in OPTIONS:
         if option.ini_field is not None:
             given[option.ini_field] = _parse(option, _find_in_ini(config, option))
-    given["model_specs"], given["judge_specs"] = read_models(config), read_models(config, "judge")
+    given["model_specs"] = read_models(config)
+    given["judge_specs"], given["embedder_specs"] = read_models(config, "judge"), read_models(config, "embedder")
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
-    models = settings.models
-    for place, model in enumerate(models):
-        if model in models[:place]:
-            raise OptionError(f"--llm-model {model} was given twice: a model is compared with others, not with itself")
-    if len(settings.judge_specs) > 1:
-        judges = ", ".join(spec.name for spec in settings.judge_specs)
-        raise OptionError(f"--llm-judge was given {len(settings.judge_specs)} times ({judges}): give one judge")
+    _check_once(settings.models, "--llm-model {} was given twice: a model is compared with others, not with itself")
+    judges, embedders = ([spec.name for spec in settings.specs_of(role)] for role in ("judge", "embedder"))
+    _check_once(judges, "--llm-judge {} was given twice: a panel is of several judges")
+    if len(judges) > 1:
+        from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
+
+        if len(judges) > MAX_JUDGES:
+            raise OptionError(f"--llm-judge was given {len(judges)} times, expected at most {MAX_JUDGES} judges")
+    if len(embedders) > 1:
+        names = ", ".join(embedders)
+        raise OptionError(f"--llm-embedder was given {len(embedders)} times ({names}): give one embedder")
     return settings
+
+
+def _check_once(names: Sequence[str], message: str) -> None:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise OptionError(message.format(name))

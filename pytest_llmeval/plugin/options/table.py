@@ -69,7 +69,16 @@ OPTIONS: tuple[Option, ...] = (
         metavar="SPEC",
         parse=parsers.model,
         help="The model that gives verdicts on replies where a suite's scorer asks a judge (aspects, rubric, "
-        "equivalence, pairwise); a SPEC as --llm-model takes it.",
+        "equivalence, pairwise, rag); a SPEC as --llm-model takes it. Several are a panel.",
+    ),
+    Option(
+        name="embedder",
+        field="embedder_specs",
+        kind="list",
+        metavar="SPEC",
+        parse=parsers.model,
+        help="The model that gives the embeddings of texts where a suite's scorer compares texts by their meaning; a "
+        "SPEC as --llm-model takes it.",
     ),
     Option(
         name="engine",

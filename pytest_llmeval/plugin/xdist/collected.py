@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.types import Role
 
 __all__ = ["Collected", "Inbox", "send"]
 
@@ -27,11 +28,11 @@ class Collected:
 
     ``samples`` are the places of samples among the tests that are to run; ``suites`` those with such samples,
     ``absent`` those that were collected without. ``num_deselected`` tests were left out. ``unanswered`` is the file of
-    the first suite that has neither a model nor replies of its own, None if there is none, and
-    ``unjudged`` that of the first whose scorer asks a judge that there is not, ``without_baseline`` that of the first
-    whose replies are to be compared with those of a baseline that there is not. ``has_model``: there is a
-    model, be it that of a conftest.py. ``categories`` are those of each suite's samples. ``may_have_others``: there may
-    be more suites, of hand-written tests or in files that could not be collected.
+    the first suite that has neither a model nor replies of its own, None if there is none,
+    and ``lacking`` that of the first whose scorer asks a model in a role, for each role that has none.
+    ``without_baseline`` is that of the first whose replies are to be compared with those of a baseline that there is
+    not. ``has_model``: there is a model, be it that of a conftest.py. ``categories`` are those of each suite's samples.
+    ``may_have_others``: there may be more suites, of hand-written tests or in files that could not be collected.
     """
 
     samples: Sequence[int]
@@ -39,7 +40,7 @@ class Collected:
     absent: Sequence[SuiteInfo]
     num_deselected: int
     unanswered: str | None
-    unjudged: str | None
+    lacking: Mapping[Role, str]
     without_baseline: str | None
     has_model: bool
     categories: Mapping[str, Sequence[str]]

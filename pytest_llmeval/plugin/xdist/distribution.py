@@ -121,10 +121,10 @@ class Distribution:
 
     @property
     def _asks_models(self) -> bool:
-        """Whether an option or a fixture in a conftest.py that is loaded already gives a model, or a judge."""
+        """Whether an option or a fixture in a conftest.py that is loaded already gives a model, or one of a role."""
         plugins = self._config.pluginmanager.get_plugins()
         return bool(self._config.stash[settings_key].all_specs) or any(
-            (hasattr(plugin, "llm_model") or hasattr(plugin, "llm_judge"))
+            any(hasattr(plugin, name) for name in ("llm_model", "llm_judge", "llm_embedder"))
             and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
             for plugin in plugins
         )

@@ -36,7 +36,7 @@ NamedReport = tuple[str, Report]
 _MODEL_KEYS = ("backend", "revision", "dtype", "fingerprint")
 _SUITE_KEYS = (
     *("judged_by", "judge", "fingerprint", "scorer", "settings", "cluster", "primary_metric", "higher_is_better"),
-    *("interval", "num_samples", "overridden"),
+    *("interval", "min_measurable", "num_samples", "overridden"),
 )
 """Not ``path``, which is as the root folder of each machine has it, and not ``metrics``, which can be found out."""
 

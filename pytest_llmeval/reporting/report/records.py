@@ -141,7 +141,8 @@ class SuiteInfo:
     ``gates`` are the suite's own, as ``GateRule.text`` has them, with their lines in its file. ``primary_metric`` is
     what it is compared by with a baseline, None for the usual one; ``higher_is_better`` is that metric's better
     direction, where the suite says it. ``better`` is the better direction ("higher" or "lower") of each metric that its
-    scorer says it of. ``cluster`` is the field by which samples belong together. ``interval`` is how
+    scorer says it of. ``cluster`` is the field by which samples belong together. ``min_measurable``
+    is the share of samples on which a metric has to be measurable where gates are required. ``interval`` is how
     intervals are made, None for the formulas of ``metrics/summary.py``. ``judge`` is the
     fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
     what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``;
@@ -162,6 +163,7 @@ class SuiteInfo:
     higher_is_better: bool | None = None
     better: Mapping[str, str] = field(default_factory=dict)
     cluster: str | None = None
+    min_measurable: float = 0.9
     interval: Literal["bootstrap"] | None = None
     judge: str | None = None
     judged_by: tuple[str, ...] = ()

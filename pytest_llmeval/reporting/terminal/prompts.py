@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from pytest_llmeval.scoring.evaluation import Question
 from pytest_llmeval.text.escaping import printable
-from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, LoglikelihoodRollingRequest, Prompt
+from pytest_llmeval.types import (
+    EmbeddingRequest,
+    GenerateRequest,
+    LoglikelihoodRequest,
+    LoglikelihoodRollingRequest,
+    Prompt,
+)
 
 __all__ = ["prompt_lines"]
 
@@ -20,9 +26,9 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
     right = question.presented.right
     shown: Prompt | None = None
     for place, request in enumerate(question.requests):
-        if isinstance(request, LoglikelihoodRollingRequest):
+        if isinstance(request, LoglikelihoodRollingRequest | EmbeddingRequest):
             yield from (opening + printable(request.text, keep="\n") + closing).split("\n")
-            return  # nothing is expected of a text that is scored whole
+            return  # nothing is expected of a text that is scored whole, or embedded
         context = request.prompt if isinstance(request, GenerateRequest) else request.context
         first, scored = context != shown, f"{opening}{_scored(request)}{closing}"
         shown = context

@@ -54,9 +54,22 @@ class JudgedScorer(AskingScorer[S]):
         """
         references = [("Reference answer", text) for text in presented.references]
         shown = [(title, text[:MAX_REPLY]) for title, text in replies]
+        parts = [("Question", question_of(presented)), *references, *shown]
+        return self.request_on(parts, task, form, schema, number=number)
+
+    def request_on(
+        self,
+        parts: Sequence[tuple[str, str]],
+        task: str,
+        form: Mapping[str, JSON],
+        schema: Mapping[str, JSON],
+        *,
+        number: int = 0,
+    ) -> GenerateRequest:
+        """The same on any material: titles, and what stands under them."""
         settings = self.settings
         return GenerateRequest(
-            judge_prompt(task, form, [("Question", question_of(presented)), *references, *shown]),
+            judge_prompt(task, form, parts),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             seed=settings.seed + _SEEDS_APART * number,

@@ -44,13 +44,12 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
     """``win_rate`` is 1 where the reply wins in both orders, 0 where it loses in both, else a half.
 
     ``order_consistency`` is the share of samples with one verdict in both orders, ``order_kappa`` Cohen's kappa of the
-    two orders. With ``human`` the verdict of each order is compared with that of people.
+    two orders.
     """
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        people = ("first_order_right", "second_order_right", "both_orders_right") if self.settings.human else ()
-        return ("win_rate", "order_consistency", "order_kappa", *people)
+        return ("win_rate", "order_consistency", "order_kappa")
 
     @property
     def better(self) -> Mapping[str, Better]:
@@ -102,10 +101,9 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
                 raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
         else:
             other = None if sample.earlier is None else sample.earlier.text
-        verdicts = (*(settings.recorded or ()), *filter(None, (settings.human,)))
-        found = {name: _winner_in(sample, name) for name in verdicts}
+        verdicts = {name: _winner_in(sample, name) for name in settings.recorded or ()}
         presented = super().present(sample)
-        return replace(presented, judged_with={**presented.judged_with, **found, _OTHER: other or ""})
+        return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other or ""})
 
     def judges(self) -> list[str]:
         """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
@@ -116,7 +114,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         """Unscored unless there is a verdict in each order; not measurable where the baseline has no reply."""
         settings, sample = self.settings, presented.sample
         if settings.recorded is not None:
-            return self._score(sample, [_winner_in(sample, name) for name in settings.recorded])
+            return self._score([_winner_in(sample, name) for name in settings.recorded])
         shown_too: dict[str, JSON] = {}
         if settings.needs_baseline:
             earlier = sample.earlier or EarlierReply(problem="there is no baseline")
@@ -147,9 +145,9 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         if len(winners) < len(found):
             problem = next(one.problem for one in found if one.value is None)
             return no_verdict(problem, {"verdicts": shown})
-        return self._score(sample, winners, {"verdicts": shown, **shown_too, **said_to_be_cut(mine, MAX_REPLY)})
+        return self._score(winners, {"verdicts": shown, **shown_too, **said_to_be_cut(mine, MAX_REPLY)})
 
-    def _score(self, sample: Sample, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
+    def _score(self, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
         """Of the verdicts in the two orders."""
         first, second = winners
         values = {
@@ -158,11 +156,6 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
             "first_order": _POINTS[first],
             "second_order": _POINTS[second],
         }
-        if self.settings.human is not None:
-            people = _winner_in(sample, self.settings.human)
-            values["first_order_right"] = float(first == people)
-            values["second_order_right"] = float(second == people)
-            values["both_orders_right"] = float(first == second == people)
         answer = first if first == second else f"{first}, then {second}"
         return Score(status="scored", answer=answer, values=values, details=details)
 

@@ -19,6 +19,7 @@ from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
+from pytest_llmeval.scoring.metrics.judged import JUDGED, corrected_formula, is_judged_ingredient
 from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.scoring.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
 from pytest_llmeval.scoring.statistics.clustered import are_too_few
@@ -28,15 +29,16 @@ __all__ = ["CORPUS", "corpus_difference", "corpus_formula", "corpus_value", "ing
 
 T = TypeVar("T")
 
-CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION})
-"""Corpus metrics by name, but for those of ``sacrebleu_sums.py``, some of which have a number in their names. Each has
-a definition of kind ``corpus`` in ``definitions.py``."""
+CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION, **JUDGED})
+"""Corpus metrics by name, but for those of ``sacrebleu_sums.py``, some of which have a number in their names, and for
+the corrected ones, which have the name of another metric. Each has a definition of kind ``corpus`` in
+``definitions.py``."""
 
 
 def corpus_formula(name: str) -> CorpusFormula | None:
     """The formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of it."""
     base = split_name(name)[1]
-    return CORPUS.get(base) or translation_formula(base)
+    return CORPUS.get(base) or translation_formula(base) or corrected_formula(base)
 
 
 def ingredients_among(names: Collection[str]) -> set[str]:
@@ -52,11 +54,16 @@ def ingredients_among(names: Collection[str]) -> set[str]:
         for needs in formulas:
             if all(prefix + need in names for need in needs):
                 found.update(prefix + need for need in needs if not is_known(need))
-    return found
+    return found | {name for name in names if is_judged_ingredient(name)}
 
 
-def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None) -> Estimate:
+def corpus_value(
+    name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None, *, bootstraps: bool = False
+) -> Estimate:
     """The corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
+
+    Of a formula with an ``estimate`` standard error and interval are that one's, unless samples lie in clusters or
+    ``bootstraps`` says otherwise; what follows is for all others.
 
     Where ``clusters[i]`` is the cluster of ``samples[i]``, the bootstrap draws clusters, as many as there are; fewer
     than ``clustered.MIN_CLUSTERS`` have no standard error and no interval. The standard error is the standard deviation
@@ -68,6 +75,9 @@ def corpus_value(name: str, samples: Sequence[Ingredients], clusters: Sequence[i
     value = _finite(formula.compute(samples))
     if value is None or are_too_few(clusters):
         return Estimate(value)
+    if formula.estimate is not None and clusters is None and not bootstraps:
+        found = formula.estimate(samples)
+        return Estimate(value, found.stderr, found.interval)
     return Estimate(value, *_error_and_interval(formula, value, _resampled(formula, [samples], clusters)))
 
 
@@ -100,7 +110,7 @@ def _resampled(
 ) -> Bootstrapped | None:
     """The bootstrap of one model's metric, or of what the second of two models has more, over the same samples."""
     pairs = list(zip(*sides, strict=True))
-    units = _units(pairs, clusters, lambda pair: [[sample[need] for need in formula.needs] for sample in pair])
+    units = _units(pairs, clusters, lambda pair: _order_in(formula, pair))
     sums = [formula.sums(side) for side in zip(*chain.from_iterable(units), strict=True)]
     if len(sums) == 1:
         return bootstrap_of_sums(_unit_sums(sums[0].rows, units), sums[0].value)
@@ -110,6 +120,12 @@ def _resampled(
         _unit_sums(rows, units),
         lambda total: _gain(own.value(total[low:high]) for own, (low, high) in zip(sums, edges, strict=True)),
     )
+
+
+def _order_in(formula: CorpusFormula, pair: Sequence[Ingredients]) -> list[list[tuple[bool, float]]]:
+    """By what a pair of samples is sorted; one that lacks an ingredient comes before all that have it."""
+    names = (*formula.needs, *formula.may_have)
+    return [[(name in sample, sample.get(name, 0.0)) for name in names] for sample in pair]
 
 
 def _units(things: Sequence[T], clusters: Sequence[int] | None, key: Callable[[T], Any]) -> list[list[T]]:

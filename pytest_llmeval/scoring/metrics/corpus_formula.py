@@ -41,6 +41,10 @@ class Sums:
 class CorpusFormula:
     """A metric over samples whose values hold all of ``needs``, made of sums over them: ``sums`` says which.
 
+    ``may_have`` are further ingredients, which some of the samples hold and others do not. ``estimate`` gives the
+    standard error and the interval of independent samples where there is a better one than a bootstrap's; its value is
+    that of ``compute``.
+
     ``is_centred``: the interval is moved down by the mean over bootstrap samples minus the metric. It is for a metric
     of absolute values, which chance can only make larger: a bootstrap sample adds its own noise to that of the samples,
     and percentiles alone can lie wholly above the metric.
@@ -49,6 +53,8 @@ class CorpusFormula:
     needs: tuple[str, ...]
     sums: Callable[[Sequence[Ingredients]], Sums]
     is_centred: bool = False
+    may_have: tuple[str, ...] = ()
+    estimate: Callable[[Sequence[Ingredients]], Estimate] | None = None
 
     def compute(self, samples: Sequence[Ingredients]) -> float | None:
         """The metric from exact sums, None where there is none (no samples, one class only, nothing to divide by).

@@ -74,6 +74,10 @@ def _loss(
     return MetricDefinition(name, kind, False, description, lowest, highest, in_terminal)
 
 
+def _cosine(name: str, description: str) -> MetricDefinition:
+    return MetricDefinition(name, "mean", True, description, -1.0, 1.0)
+
+
 def _accuracies() -> Iterator[MetricDefinition]:
     """Accuracy by each normalisation, with the credit of a tie shared; then as lm-eval counts it, the first winning."""
     for name, how in _BEST_BY.items():
@@ -179,7 +183,42 @@ _DEFINITIONS = (
     _gain("first_order_right", "proportion", "Share of the verdicts that people share, with the reply first."),
     _gain("second_order_right", "proportion", "Share of the verdicts that people share, with the other reply first."),
     _gain("both_orders_right", "proportion", "Share of the samples on which both verdicts are those of people."),
+    _gain("judge.agreement", "proportion", "Share of the samples that people rated to which the judge gives the same."),
+    MetricDefinition(
+        "judge.base_rate", "proportion", None, "Share of right ones among the samples that people rated.", 0.0, 1.0
+    ),
+    MetricDefinition("judge.human_mean", "mean", None, "Mean of what people gave to the samples that they rated."),
+    MetricDefinition(
+        "judge.kappa",
+        "corpus",
+        True,
+        "Cohen's kappa of people and the judge, with quadratic weights: 0 is chance, 1 is perfect.",
+        -1.0,
+        1.0,
+    ),
+    _gain("judge.sensitivity", "proportion", "Share of what people call right that the judge calls right."),
+    _gain("judge.specificity", "proportion", "Share of what people call wrong that the judge calls wrong."),
+    _gain(
+        "corrected_accuracy",
+        "corpus",
+        "The accuracy that people would have given, from the judge's by its errors on the samples that they rated.",
+    ),
+    MetricDefinition(
+        "judge.alpha", "corpus", True, "Krippendorff's alpha of the judges: 0 is chance, 1 is perfect.", -1.0, 1.0
+    ),
+    _loss(
+        "dissent",
+        "proportion",
+        "Mean distance of a judge's number from the panel's: of labels, the share that differ.",
+    ),
     _gain("rubric", "mean", "Mean share of the weighted points of a rubric: 1 is perfect."),
+    _gain("faithfulness", "mean", "Mean share of an answer's claims that the contexts support: 1 is perfect."),
+    _cosine("answer_relevance", "Mean cosine of the question and of questions that the answer would answer."),
+    _gain("context_precision", "mean", "Mean of the average precision of the retrieved texts: 1 is perfect."),
+    _gain("context_recall", "mean", "Mean share of the reference answer's claims that the contexts support."),
+    _gain("faithfulness_ragas", "mean", "Faithfulness, with one verdict on all claims of an answer, as ragas asks."),
+    _cosine("answer_relevance_ragas", "Answer relevance as ragas counts it: 0 for a noncommittal answer."),
+    _gain("context_recall_ragas", "mean", "Context recall, of the reference answer's sentences, as ragas asks."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
@@ -212,6 +251,12 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
     (
         r"criterion_([A-Za-z_]\w*)",
         _gain("criterion_{}", "mean", "Mean of how far replies meet the criterion {}: 1 is perfect."),
+    ),
+    (
+        r"corrected_([A-Za-z_]\w*)",
+        MetricDefinition(
+            "corrected_{}", "corpus", True, "The mean of {} that people would have given, from the judge's and theirs."
+        ),
     ),
     (r"pass@([1-9]\d*)", _gain("pass@{}", "proportion", "Mean of the probability that one of {} replies is right.")),
     (r"pass\^([1-9]\d*)", _gain("pass^{}", "proportion", "Mean of the probability that {} replies are all right.")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, split_name
+from pytest_llmeval.scoring.metrics.judged import OF_RATED
 from pytest_llmeval.scoring.metrics.summary import Metric, is_carried
 from pytest_llmeval.types import Score
 
@@ -60,6 +61,6 @@ def _lacking(score: Score, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def num_missing(name: str, metric: Metric, num_scored: int, not_measurable: Mapping[str, Mapping[str, int]]) -> int:
     """How many of the samples that were scored have no value of the metric, and nothing that says why."""
-    if split_name(name)[1] == _IS_THERE_OR_NONE:
+    if split_name(name)[1] == _IS_THERE_OR_NONE or name in OF_RATED:
         return 0
     return max(0, num_scored - metric.n - sum(not_measurable.get(name, {}).values()))

@@ -14,7 +14,10 @@ __all__ = ["ingredients", "made_of", "value_of"]
 
 
 def made_of(name: str) -> tuple[str, ...]:
-    """Names in ``Score.values``, without a prefix, of what a pooled or corpus metric is made of; none for another."""
+    """Names in ``Score.values``, without a prefix, of what a pooled or corpus metric is made of; none for another.
+
+    Those that not every sample has are not among them.
+    """
     base = split_name(name)[1]
     if base in POOLED:
         return ("loglikelihood", POOLED[base].unit)
@@ -32,8 +35,10 @@ def ingredients(scores: Iterable[Score], name: str) -> list[Ingredients]:
     if not needs:
         return []
     names = {prefix + need: need for need in needs}
+    formula = corpus_formula(name)
+    others = {prefix + need: need for need in (() if formula is None else formula.may_have)}
     return [
-        {need: float(score.values[name]) for name, need in names.items()}
+        {need: float(score.values[name]) for name, need in {**names, **others}.items() if name in score.values}
         for score in scores
         if score.status != "unscored" and names.keys() <= score.values.keys()
     ]

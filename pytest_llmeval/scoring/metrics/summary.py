@@ -216,7 +216,7 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
         if samples.bootstraps and whole.interval is not None:
             whole = dataclasses.replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
     else:
-        whole = corpus_value(name, parts, clusters)
+        whole = corpus_value(name, parts, clusters, bootstraps=samples.bootstraps)
     low, high = _within(name, whole.interval) if whole.interval is not None else (None, None)
     return Metric(
         value=whole.value,

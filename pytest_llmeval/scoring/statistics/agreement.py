@@ -1,20 +1,20 @@
 """How far two raters agree, such as people and a judge, and how far a panel of judges does.
 
 Samples are independent of each other: where they come in clusters, the intervals here are too narrow. Every function
-raises ``ValueError`` for raters who rated different numbers of samples, for a rating that is missing (None; but see
-``krippendorff_alpha``) or not finite, and for a label that is not among ``categories`` where these are given. Samples
-that do not define a statistic give an ``Estimate`` without a value, and the reason.
+raises ``ValueError`` for raters who rated different numbers of samples, and for a rating that is missing (None; but see
+``krippendorff_alpha``) or not finite. Samples that do not define a statistic give an ``Estimate`` without a value, and
+the reason.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pytest_llmeval.scoring.statistics.estimate import Estimate, proportion, share_never_drawn, undefined
+from pytest_llmeval.scoring.statistics.estimate import Estimate, share_never_drawn, undefined
 from pytest_llmeval.scoring.statistics.intervals import (
     CONFIDENCE,
     NUM_RESAMPLES,
@@ -30,13 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Label",
     "Level",
-    "base_rate",
     "check_labels",
-    "cohen_kappa",
     "krippendorff_alpha",
-    "raw_agreement",
-    "sensitivity",
-    "specificity",
     "weighted_kappa",
 ]
 
@@ -49,94 +44,10 @@ Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
 _NO_SAMPLES = "no samples"
 
 
-def raw_agreement(
-    human: Sequence[Label],
-    judge: Sequence[Label],
-    *,
-    categories: Collection[Label] | None = None,
-    confidence: float = CONFIDENCE,
-) -> Estimate:
-    """The share of samples to which both gave the same label, with Wilson's interval.
-
-    It says little without the base rate: where 90% are positive, a judge that says so of everything agrees in 90%.
-    """
-    _check_pairs(human, judge, categories)
-    return proportion(_num_equal(human, judge), len(human), _NO_SAMPLES, confidence)
-
-
-def base_rate(
-    human: Sequence[Label],
-    positive: Label,
-    *,
-    categories: Collection[Label] | None = None,
-    confidence: float = CONFIDENCE,
-) -> Estimate:
-    """The share of samples that people gave the label ``positive``, with Wilson's interval."""
-    check_labels(human, categories)
-    return proportion(sum(label == positive for label in human), len(human), _NO_SAMPLES, confidence)
-
-
-def sensitivity(
-    human: Sequence[Label],
-    judge: Sequence[Label],
-    positive: Label,
-    *,
-    categories: Collection[Label] | None = None,
-    confidence: float = CONFIDENCE,
-) -> Estimate:
-    """Of the samples that people call ``positive``, the share that the judge does, with Wilson's interval.
-
-    ``n`` is the number of those samples; without one there is no value.
-    """
-    _check_pairs(human, judge, categories)
-    judged = [own for people, own in zip(human, judge, strict=True) if people == positive]
-    successes = sum(label == positive for label in judged)
-    return proportion(successes, len(judged), f"people gave no sample the label {positive!r}", confidence)
-
-
-def specificity(
-    human: Sequence[Label],
-    judge: Sequence[Label],
-    positive: Label,
-    *,
-    categories: Collection[Label] | None = None,
-    confidence: float = CONFIDENCE,
-) -> Estimate:
-    """Of the samples that people do not call ``positive``, the share that the judge does not, with Wilson's interval.
-
-    ``n`` is the number of those samples; without one there is no value.
-    """
-    _check_pairs(human, judge, categories)
-    judged = [own for people, own in zip(human, judge, strict=True) if people != positive]
-    successes = sum(label != positive for label in judged)
-    return proportion(successes, len(judged), f"people gave no sample another label than {positive!r}", confidence)
-
-
-def cohen_kappa(
-    human: Sequence[Label],
-    judge: Sequence[Label],
-    *,
-    categories: Collection[Label] | None = None,
-    confidence: float = CONFIDENCE,
-) -> Estimate:
-    """Cohen's kappa, unweighted: the agreement beyond chance, ``(p_o - p_e) / (1 - p_e)``.
-
-    ``p_o`` is the share of samples with the same label by both, ``p_e`` that of two raters who give each label as often
-    but independently (J. Cohen, 1960, doi:10.1177/001316446002000104). Standard error and interval: see
-    ``weighted_kappa``, of which this is the case that every difference counts 1. Not defined where both gave all
-    samples one and the same label.
-    """
-    _check_pairs(human, judge, categories)
-    n = len(human)
-    by_human, by_judge = Counter(human), Counter(judge)
-    costs = [float(people != own) for people, own in zip(human, judge, strict=True)]
-    chance_of_human = [1 - by_judge[label] / n for label in human]
-    chance_of_judge = [1 - by_human[label] / n for label in judge]
-    return _kappa(costs, chance_of_human, chance_of_judge, _sole_rater(by_human, by_judge), confidence)
-
-
 def weighted_kappa(human: Sequence[float], judge: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
     """Cohen's kappa with quadratic weights, for ordered scores: ``1 - q_o / q_e``.
+
+    Of two labels, 0 and 1, it is the kappa without weights (J. Cohen, 1960, doi:10.1177/001316446002000104).
 
     ``q_o`` is the mean of ``(x - y)²`` over the samples, ``q_e`` the same over all pairs of a human's and a judge's
     score (J. Cohen, 1968, doi:10.1037/h0026256). Scores are numbers, not ranks: steps of different size count
@@ -152,7 +63,7 @@ def weighted_kappa(human: Sequence[float], judge: Sequence[float], *, confidence
 
     Not defined where both gave all samples one and the same score; without an interval where one of them did.
     """
-    _check_pairs(human, judge, None)
+    _check_pairs(human, judge)
     by_human, by_judge = Counter(human), Counter(judge)
     low = min([*by_human, *by_judge], default=0.0)
     span = max([*by_human, *by_judge], default=0.0) - low
@@ -216,26 +127,18 @@ def krippendorff_alpha(
     return Estimate(value=alpha, n=n, stderr=found.stderr, ci_low=low, ci_high=high)
 
 
-def check_labels(labels: Sequence[Label | float], categories: Collection[Label] | None = None) -> None:
-    """``ValueError`` for a rating that is missing or not finite, and for one that is not among ``categories``."""
+def check_labels(labels: Sequence[Label | float]) -> None:
+    """``ValueError`` for a rating that is missing or not finite."""
     for label in labels:
         if label is None or (isinstance(label, float) and not math.isfinite(label)):
             raise ValueError(f"found {label} among the ratings: only what both rated can be compared")
-        if categories is not None and label not in categories:
-            raise ValueError(f"found {label!r} among the ratings, which is none of {', '.join(map(repr, categories))}")
 
 
-def _check_pairs(
-    human: Sequence[Label | float], judge: Sequence[Label | float], categories: Collection[Label] | None
-) -> None:
+def _check_pairs(human: Sequence[Label | float], judge: Sequence[Label | float]) -> None:
     if len(human) != len(judge):
         raise ValueError(f"people rated {len(human)} samples and the judge {len(judge)}: the same are needed")
-    check_labels(human, categories)
-    check_labels(judge, categories)
-
-
-def _num_equal(human: Sequence[Label], judge: Sequence[Label]) -> int:
-    return sum(people == own for people, own in zip(human, judge, strict=True))
+    check_labels(human)
+    check_labels(judge)
 
 
 def _one_rating(n: int) -> str:

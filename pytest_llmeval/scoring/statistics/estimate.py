@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, wilson_interval
+from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE
 
-__all__ = ["Estimate", "proportion", "share_never_drawn", "undefined"]
+__all__ = ["Estimate", "share_never_drawn", "undefined"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +29,6 @@ class Estimate:
 def undefined(n: int, reason: str) -> Estimate:
     """The estimate of a statistic that ``n`` samples do not define."""
     return Estimate(value=None, n=n, reason=reason)
-
-
-def proportion(successes: int, n: int, reason: str, confidence: float = CONFIDENCE) -> Estimate:
-    """A share of ``n`` independent samples with Wilson's interval; for no samples no value, for ``reason``.
-
-    The standard error is ``sqrt(p (1 - p) / (n - 1))``, None for one sample. ``ValueError`` where ``0 <= successes <=
-    n`` does not hold.
-    """
-    if n == 0 and successes == 0:
-        return undefined(0, reason)
-    low, high = wilson_interval(successes, n, confidence)
-    share = successes / n
-    stderr = math.sqrt(share * (1 - share) / (n - 1)) if n > 1 else None
-    return Estimate(value=share, n=n, stderr=stderr, ci_low=low, ci_high=high)
 
 
 def share_never_drawn(n: int, confidence: float = CONFIDENCE) -> float:

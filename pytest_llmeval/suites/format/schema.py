@@ -74,6 +74,13 @@ class SuiteSpec(Spec):
         description="What samples that belong together share, such as a passage: a column or a template. Standard "
         "errors and gates then count clusters, and at least 10 are needed.",
     )
+    human: str | None = Field(
+        None,
+        min_length=1,
+        description="What people said of a sample's reply, on some or all samples: a column or a template, which gives "
+        "right or wrong, reply, other or tie for pairwise, else a number; nothing where they said nothing. The report "
+        "says how far the scorer agrees with them. Not part of the fingerprint.",
+    )
     interval: Literal["bootstrap"] | None = Field(
         None,
         description="bootstrap: 95% intervals by a seeded bootstrap over the samples (or over their clusters), not by "
@@ -92,6 +99,13 @@ class SuiteSpec(Spec):
         (),
         description="Rules that fail the run if they do not hold, such as accuracy >= 0.6, ci_low(accuracy) > 0.55, "
         "category.geography.accuracy >= 0.5 or macro.accuracy >= 0.5.",
+    )
+    min_measurable: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        description="The share of the scored samples on which a metric has to be measurable for a gate on it to pass "
+        "under --llm-require-gates.",
     )
     primary_metric: PrimaryMetricSpec | None = Field(
         None,

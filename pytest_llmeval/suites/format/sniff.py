@@ -21,8 +21,8 @@ _LATE_SUITE_KEY = re.compile(rb"""(?:\r\n|\r|\n)(?=(["']?)suite\1[ \t]*:[ \t]+[^
 _PRESET = re.compile(rb"""(?:\A|\r|\n)(["']?)preset\1[ \t]*:[ \t]+(["']?)([\w-]+)\2[ \t]*(?:#|\r|\n|\Z)""")
 _NUMBER_AS_SCORE = re.compile(rb"""(?:\A|\r|\n)(["']?)score\1[ \t]*:[ \t]+["']?[-+.\d]""")
 _KEYS = frozenset(
-    b"suite description preset samples dataset prompt choices target category cluster interval filters score generate "
-    b"epochs tags gates primary_metric".split()
+    b"suite description preset samples dataset prompt choices target category cluster human interval filters score "
+    b"generate epochs tags gates min_measurable primary_metric".split()
 )
 """All that a suite can have at column 0, as the schema has them, which takes long to import."""
 

@@ -22,12 +22,12 @@ from pytest_llmeval.suites.format.overrides import Override, OverrideError, appl
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, contradiction, draw_shots
-from pytest_llmeval.suites.loading.mapping import CLUSTER, FieldMap, Ids, Mapped, make_sample
+from pytest_llmeval.suites.loading.mapping import CLUSTER, HUMAN, FieldMap, Ids, Mapped, make_sample
 from pytest_llmeval.suites.loading.sources import check_rows_spec, rows_of, shown_source
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Origin, Suite
 from pytest_llmeval.suites.presets import Preset, PresetError, is_merged, with_preset
 from pytest_llmeval.suites.templates.templates import TemplateError, Templates
-from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
+from pytest_llmeval.text.wording import MAX_LISTED, Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON, Sample
 
 __all__ = ["RowReader", "Suite", "load_suite", "suite_of"]
@@ -37,7 +37,7 @@ RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
 
 _TOO_LARGE = "put the rows in a data set file and name it with dataset.path"
 _MAX_ERRORS = 10
-_SHORTHANDS = ("choices", "target", "category", CLUSTER)
+_SHORTHANDS = ("choices", "target", "category", CLUSTER, HUMAN)
 _MIN_CLUSTERS = 10
 
 
@@ -193,6 +193,7 @@ class _Reading:
         if dataset is not None and dataset.limit is not None:
             samples = samples[: dataset.limit]
         self._check_clusters(samples)
+        self._check_labels(samples)
         shots = self._shots(rows, all_samples, samples)
         return Suite(
             name=self.spec.suite,
@@ -219,6 +220,16 @@ class _Reading:
                 f"{_MIN_CLUSTERS}: a standard error over fewer would be far too small; remove the key to take samples "
                 "as independent, or name a finer one",
             )
+
+    def _check_labels(self, samples: Sequence[Sample]) -> None:
+        """Raise ``SuiteError`` where no sample has a label by people: the column may be misspelt."""
+        rule = self.spec.human
+        if rule is None or not samples or any(sample.human not in (None, "") for sample in samples):
+            return
+        row = samples[0].variables.get("row")
+        columns = ", ".join(map(str, list(row)[:MAX_LISTED])) if isinstance(row, dict) else ""
+        found = f"found no label by people in {_counted(len(samples), 'sample')}, expected the column that has them"
+        raise self.origin.error_at((HUMAN,), found + (f"; there are {columns}" if columns else ""))
 
     def _rules(self) -> dict[str, tuple[Keys, object]]:
         rules: dict[str, tuple[Keys, object]] = {}

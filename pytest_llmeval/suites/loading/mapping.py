@@ -16,7 +16,7 @@ from pytest_llmeval.suites.templates.templates import TemplateError, Templates, 
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["CLUSTER", "FIELDS", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
+__all__ = ["CLUSTER", "FIELDS", "HUMAN", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
 
 FIELDS = ("id", "question", "choices", "target", "choice_types", "category", "response")
 """The names that a sample gives a meaning to; any other field is a variable for templates."""
@@ -24,7 +24,10 @@ FIELDS = ("id", "question", "choices", "target", "choice_types", "category", "re
 CLUSTER = "cluster"
 """A field that has to be asked for: a column that happens to have this name changes no standard error."""
 
-_OF_SAMPLES = ("id", "category", CLUSTER, "response")
+HUMAN = "human"
+"""As ``CLUSTER``: a column of this name alone is no label of people's."""
+
+_OF_SAMPLES = ("id", "category", CLUSTER, HUMAN, "response")
 """Fields for which an example in a few-shot prompt has no use."""
 
 _FILE = "file_name"
@@ -84,8 +87,8 @@ class FieldMap:
     def apply(self, row: Row, *, shot: bool = False) -> Mapped:
         """The row's fields. Raises ``SuiteError`` for a missing column or a template that fails.
 
-        A ``shot``, an example for few-shot prompts, needs no id, category or cluster; one that stands in the suite file
-        may give any field under its own name where the rule does not fit.
+        A ``shot``, an example for few-shot prompts, needs no id, category, cluster or label; one that stands in the
+        suite file may give any field under its own name where the rule does not fit.
         """
         columns = row.columns
         fields: dict[str, JSON] = {}
@@ -96,6 +99,8 @@ class FieldMap:
             try:
                 fields[name] = made = value(row, variables)
             except SuiteError:
+                if name == HUMAN and not is_template(str(self.rules[name][1])):
+                    continue  # people may have rated some of the rows
                 if shot and (name in _OF_SAMPLES or (row.inline and name in columns)):
                     continue
                 raise
@@ -213,6 +218,7 @@ def make_sample(mapped: Mapped, id_: str) -> Sample:
         category=category,
         cluster=cluster,
         response=fields.get("response"),
+        human=fields.get(HUMAN),
         variables=variables,
     )
 

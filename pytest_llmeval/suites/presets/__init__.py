@@ -32,7 +32,7 @@ _MERGED: tuple[Keys, ...] = (
 )
 """Where a suite adds to what its preset says; everywhere else it replaces it."""
 
-_EITHER = ("choices", "target", "category", "cluster")
+_EITHER = ("choices", "target", "category", "cluster", "human")
 """Fields that a suite may also say at its top."""
 
 _OF_SAMPLER = ("spare", "seed")

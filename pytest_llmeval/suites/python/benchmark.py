@@ -25,8 +25,8 @@ from pytest_llmeval.text.wording import Keys, dotted, nearest, quoted
 __all__ = ["Benchmark", "load_benchmark"]
 
 _KEYS = (
-    *("description", "prompt", "choices", "target", "category", "cluster", "filters", "generate", "epochs", "tags"),
-    *("gates", "primary_metric"),
+    *("description", "prompt", "choices", "target", "category", "cluster", "human", "filters", "generate", "epochs"),
+    *("tags", "gates", "min_measurable", "primary_metric"),
 )
 _CLOSE = 0.85
 """How similar to one of ours an attribute is when it is taken for a misspelling: ``loader`` is not ``load``.
@@ -66,12 +66,14 @@ class Benchmark:
     target: ClassVar[Any] = None
     category: ClassVar[str | None] = None
     cluster: ClassVar[str | None] = None
+    human: ClassVar[str | None] = None
     filters: ClassVar[Sequence[Any]] = ()
     generate: ClassVar[Mapping[str, Any]] = {}
     epochs: ClassVar[Any] = None
     score: ClassVar[Any] = None
     tags: ClassVar[Sequence[str]] = ()
     gates: ClassVar[Sequence[str]] = ()
+    min_measurable: ClassVar[float | None] = None
     primary_metric: ClassVar[Any] = None
     judged_by: str | None = None
     """Where ``is_equivalent`` asks a model, text that names it and its settings; see ``custom.ReplyJudge``."""

@@ -10,12 +10,22 @@ from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.base import Scorer
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.suites.format.score_settings import ScoreSettings
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
+from pytest_llmeval.types import (
+    EmbeddingRequest,
+    EmbeddingResponse,
+    GenerateRequest,
+    GenerateResponse,
+    Prompt,
+    Response,
+    Sample,
+    Score,
+)
 from tests.scoring.helpers import a_sample
 
 Judge = Callable[[GenerateRequest], "str | Response | Failed"]
+Embedder = Callable[[str], "Sequence[float] | Response | Failed"]
 
-__all__ = ["Judge", "asked_of", "drive", "judged", "material", "scripted"]
+__all__ = ["Embedder", "Judge", "asked_of", "drive", "judged", "material", "scripted"]
 
 
 def scripted(*replies: object) -> Judge:
@@ -29,8 +39,12 @@ def scripted(*replies: object) -> Judge:
     return judge
 
 
-def drive(asking: Asking, judge: Judge) -> tuple[Score, list[list[GenerateRequest]]]:
-    """The score, and the requests that were asked together."""
+def no_embedder(_: str) -> Failed:
+    raise AssertionError("the embedder is asked")
+
+
+def drive(asking: Asking, judge: Judge, embedder: Embedder = no_embedder) -> tuple[Score, list[list[GenerateRequest]]]:
+    """The score, and the requests that the judge was asked together."""
     rounds: list[list[GenerateRequest]] = []
     answers: Sequence[Response | Failed] | None = None
     while True:
@@ -39,6 +53,10 @@ def drive(asking: Asking, judge: Judge) -> tuple[Score, list[list[GenerateReques
         except StopIteration as stop:
             score: Score = stop.value
             return score, rounds
+        if ask.role == "embedder":
+            vectors = [embedder(request.text) for request in ask.requests if isinstance(request, EmbeddingRequest)]
+            answers = [EmbeddingResponse(vector=tuple(one)) if isinstance(one, Sequence) else one for one in vectors]
+            continue
         rounds.append([request for request in ask.requests if isinstance(request, GenerateRequest)])
         said = [judge(request) for request in rounds[-1]]
         answers = [GenerateResponse(text=one, num_tokens=1) if isinstance(one, str) else one for one in said]

@@ -329,7 +329,7 @@ ALL: tuple[ScoreSettings, ...] = (CLARITY, rubric(), EquivalenceSettings())
 @pytest.mark.parametrize("settings", ALL, ids=lambda one: one.kind)
 def test_alone_they_say_that_there_is_no_judge(settings: ScoreSettings) -> None:
     scorer = suite_scorer(settings)
-    with pytest.raises(ModelError, match=r"^the scorer asks a judge, and there is none$"):
+    with pytest.raises(ModelError, match=r"^the scorer asks the judge, and there is none$"):
         scorer.score(scorer.present(a_sample("Paris")), [GenerateResponse(text="London")])
     assert scorer.roles == {"judge"}
 

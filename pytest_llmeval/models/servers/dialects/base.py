@@ -16,6 +16,7 @@ from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import (
     JSON,
+    EmbeddingResponse,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodResponse,
@@ -167,7 +168,8 @@ class Dialect(ABC):
 
     A setting that the server's API refuses by name is left out from then on and kept in ``left_out``.
     ``forces_tokens``: the self-test has found that ``score_forced`` gives the numbers of ``score``. ``json_way`` is how
-    the server is asked for a reply that follows a JSON schema.
+    the server is asked for a reply that follows a JSON schema. ``vector_length``: numbers in an embedding, as the first
+    had them.
     """
 
     name: ClassVar[str]
@@ -194,6 +196,7 @@ class Dialect(ABC):
         self.json_way: JSONWay = "text" if "response_format" in self.extra_body else "json_schema"
         self.is_json_way_known = False
         self.forces_tokens = False
+        self.vector_length: int | None = None
         self.max_length: int | None = None
         self.tries: int | None = None
 
@@ -243,6 +246,13 @@ class Dialect(ABC):
     async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
         """Some tokens that the server writes after a text, fewer where the text ends. Raises ``RequestError``."""
         raise RequestError(self.why_no_scores)
+
+    async def embed(self, client: Client, text: str) -> EmbeddingResponse:
+        """The embedding of a text; those that are wanted at the same time are asked for together.
+
+        Raises ``RequestError``.
+        """
+        raise RequestError("this server's API has no embeddings")
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
         """The server's own token ids of a text; None where it does not tell them. Raises ``RequestError``."""

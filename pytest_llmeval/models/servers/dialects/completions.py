@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialects.base import (
     Dialect,
@@ -21,8 +24,9 @@ from pytest_llmeval.models.servers.dialects.base import (
     choose_model,
     seed_of,
 )
+from pytest_llmeval.models.servers.dialects.embeddings import embedding_entries, vector_in
 from pytest_llmeval.text.redaction import one_line
-from pytest_llmeval.types import JSON, GenerateRequest
+from pytest_llmeval.types import JSON, EmbeddingResponse, GenerateRequest
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
@@ -31,6 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["CompletionsDialect", "listed_models", "logprob_lists", "only_choice", "token_id", "usage_of", "what_came"]
 
 _TOKEN_ID = re.compile(r"token_id:(\d+)")
+_MOST_TEXTS = 32
+"""Of one request for embeddings: as many as every server takes."""
+_MOST_CHARS = 100_000
+"""Of the texts of one such request, where it has more than one."""
 
 
 class CompletionsDialect(Dialect):
@@ -42,6 +50,10 @@ class CompletionsDialect(Dialect):
 
     naming_tokens: ClassVar[Mapping[str, JSON]] = {}
     """What has the server name tokens by their ids, where it can."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._texts: Batches[str, EmbeddingResponse] | None = None
 
     async def identify(self, client: Client, wanted: str | None) -> Found:
         models = await listed_models(client, wanted)
@@ -160,6 +172,57 @@ class CompletionsDialect(Dialect):
             num_prompt_tokens=usage_of(reply)[0],
         )
 
+    async def embed(self, client: Client, text: str) -> EmbeddingResponse:
+        if self._texts is None:
+            self._texts = Batches(
+                functools.partial(self._embed_together, client), len, max_questions=_MOST_TEXTS, max_size=_MOST_CHARS
+            )
+        return await self._texts.ask(text)
+
+    async def _embed_together(self, client: Client, take: Take[str]) -> Sequence[EmbeddingResponse | BaseException]:
+        texts: list[str] = []
+
+        def body() -> dict[str, JSON] | None:
+            texts.extend(take())
+            return self.body(_embedding_fields(texts)) if texts else None
+
+        try:
+            reply = await client.post("/embeddings", body, tries=self.tries)
+            return self._embeddings(reply, len(texts), reply.seconds) if texts else []
+        except RequestError as error:
+            if len(texts) == 1:
+                return [error]
+            if not texts:
+                raise
+        return await asyncio.gather(*(self._embed_alone(client, text) for text in texts), return_exceptions=True)
+
+    async def _embed_alone(self, client: Client, text: str) -> EmbeddingResponse:
+        """What was wrong with several together belongs to those that it is wrong with."""
+        reply, seconds = await self.post(client, "/embeddings", _embedding_fields([text]))
+        (found,) = self._embeddings(reply, 1, seconds)
+        if isinstance(found, RequestError):
+            raise found
+        return found
+
+    def _embeddings(
+        self, reply: Mapping[str, Any], count: int, seconds: float
+    ) -> Sequence[EmbeddingResponse | RequestError]:
+        """Of each text of a request, in order; each has its share of the tokens. Raises ``RequestError``."""
+        found: list[EmbeddingResponse | RequestError] = []
+        num_tokens = usage_of(reply)[0] or 0
+        for place, entry in enumerate(embedding_entries(reply, count)):
+            try:
+                vector = vector_in(entry, self.vector_length)
+            except RequestError as error:
+                found.append(error)
+                continue
+            self.vector_length = len(vector)
+            share = num_tokens * (place + 1) // count - num_tokens * place // count
+            found.append(
+                EmbeddingResponse(vector=vector, num_prompt_tokens=share, seconds=seconds / count, is_timed=count == 1)
+            )
+        return found
+
     def written(
         self, reply: Mapping[str, Any], choice: Mapping[str, Any], text: str, seconds: float, reasoning: str = ""
     ) -> Written:
@@ -177,6 +240,10 @@ class CompletionsDialect(Dialect):
 
 _WEAKER: Mapping[JSONWay, JSONWay] = {"json_schema": "json_object", "json_object": "text"}
 _FORMAT_WORDS = ("response_format", "json_schema", "json_object", "json schema", "grammar", "guided", "structured")
+
+
+def _embedding_fields(texts: Sequence[str]) -> dict[str, JSON]:
+    return {"input": list(texts), "encoding_format": "float"}
 
 
 def _response_format(way: JSONWay, schema: str) -> JSON:

@@ -132,7 +132,9 @@ class EpochsScorer(ScorerWrapper):
         """
         if self.threshold is None or score.status != "scored":
             return score
-        name = next((name for name in self.inner.metrics if name in score.values), next(iter(score.values)))
+        name = self._threshold_metric(score)
+        if name is None or name not in score.values:
+            return score
         value = score.values[name]
         lower = definition(name, self.inner.better).higher_is_better is False
         is_right = value <= self.threshold if lower else value >= self.threshold
@@ -140,6 +142,11 @@ class EpochsScorer(ScorerWrapper):
         if (found := contradiction(status, score.values)) is not None:
             return Score(status="unscored", reason=f"epochs.threshold gave {found}")
         return dataclasses.replace(score, status=status)
+
+    def _threshold_metric(self, score: Score) -> str | None:
+        """The first metric that the score has, or says to be not measurable; None where it says nothing."""
+        names = (*self.inner.metrics, *score.values)
+        return next((name for name in names if name in score.values or why_not_measurable(score, name)), None)
 
     def _judging(
         self, presented: Presented, responses: Sequence[Response]

@@ -56,6 +56,7 @@ OneOf: TypeAlias = (
     | judged.RubricSettings
     | judged.EquivalenceSettings
     | judged.PairwiseSettings
+    | judged.RagSettings
     | CustomSettings
 )
 """Settings of any one scorer: what stands here can stand in a suite, in this order in its schema."""

@@ -21,6 +21,7 @@ __all__ = [
     "OwnPrompt",
     "PairwiseSettings",
     "PromptedSettings",
+    "RagSettings",
     "RubricSettings",
 ]
 
@@ -252,7 +253,6 @@ class PairwiseSettings(PromptedSettings):
         description="The columns with verdicts (reply, other or tie) that a judge gave before, in the order reply, "
         "other and in the opposite one: they are read, and no judge is asked.",
     )
-    human: str | None = Field(None, description="The column with the verdict of people: reply, other or tie.")
 
     @field_validator("recorded", mode="before")
     @classmethod
@@ -289,3 +289,48 @@ class EquivalenceSettings(PromptedSettings):
     math: bool = Field(
         True, description="Compare the final answers with Math-Verify first, where it is installed and reads them."
     )
+
+
+RagMetric: TypeAlias = Literal[
+    "faithfulness",
+    "answer_relevance",
+    "context_precision",
+    "context_recall",
+    "faithfulness_ragas",
+    "answer_relevance_ragas",
+    "context_recall_ragas",
+]
+
+
+class RagSettings(JudgedSettings):
+    """A judge on answers that were written from retrieved contexts, and on what was retrieved."""
+
+    kind: Literal["rag"] = "rag"
+    scorer = "judge.rag.scorer:RagScorer"
+    metrics: Annotated[tuple[RagMetric, ...], FROM_LIST] = Field(
+        ("faithfulness", "answer_relevance", "context_precision", "context_recall"),
+        json_schema_extra={"minItems": 1, "uniqueItems": True},
+        description="What is measured. Each costs requests of its own.",
+    )
+    contexts: str | None = Field(
+        None,
+        description="The column with the retrieved texts, best first: a list of texts, or of mappings with text, "
+        "content or page_content. Default: those that the model returns with its answer, else the column contexts.",
+    )
+    k: int | None = Field(None, ge=1, description="How many of the texts count for context_precision. Default: all.")
+    questions: int = Field(
+        3, ge=1, le=20, description="How many questions the judge makes of an answer, for answer_relevance."
+    )
+    max_tokens: int = Field(2048, ge=1, description="Tokens that a verdict, or a list of claims, may have.")
+
+    @field_validator("metrics")
+    @classmethod
+    def _each_once(cls, metrics: tuple[RagMetric, ...]) -> tuple[RagMetric, ...]:
+        return each_once("metric")(metrics)
+
+    @model_validator(mode="after")
+    def _of_use(self) -> Self:
+        for key, metric in (("k", "context_precision"), ("questions", "answer_relevance")):
+            if key in self.model_fields_set and not any(name.startswith(metric) for name in self.metrics):
+                raise refuse_here(f"it is for {metric}, which is not among the metrics; remove it", key)
+        return self

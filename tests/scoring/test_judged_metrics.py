@@ -1,0 +1,131 @@
+"""Metrics of trust in a judge: the sums that a bootstrap draws give what the statistics themselves give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score, recall_score
+from statsmodels.stats.proportion import proportion_confint
+
+from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
+from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
+from pytest_llmeval.types import Score
+from tests.properties import examples
+
+LABELS = st.sampled_from([0.0, 1.0])
+SCORES = st.integers(1, 5).map(float)
+
+
+def rated(values: st.SearchStrategy[float], min_size: int = 1) -> st.SearchStrategy[list[dict[str, float]]]:
+    """Samples that a judge rated, some of them people too."""
+    one = st.fixed_dictionaries({"judge_value": values}, optional={"human_value": values})
+    return st.lists(one, min_size=min_size, max_size=30)
+
+
+def parts(samples: Sequence[Mapping[str, float]]) -> tuple[list[float], list[float], list[float]]:
+    """What people gave, what the judge gave to the same samples, and to the others."""
+    both = [one for one in samples if "human_value" in one]
+    others = [one["judge_value"] for one in samples if "human_value" not in one]
+    return [one["human_value"] for one in both], [one["judge_value"] for one in both], others
+
+
+def same(found: float | None, expected: float | None) -> bool:
+    return found is expected if None in (found, expected) else found == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=examples(100))
+@given(rated(LABELS))
+def test_corrected_accuracy(samples: list[dict[str, float]]) -> None:
+    people, judge, others = parts(samples)
+    found = corpus_value("corrected_accuracy", samples)
+    if not others:
+        assert same(found.value, sum(people) / len(people))
+        assert found.interval == pytest.approx(proportion_confint(sum(people), len(people), method="wilson"), abs=1e-9)
+        return
+    counts = judge_counts([int(one) for one in people], [int(one) for one in judge], 1)
+    expected = rogan_gladen(int(sum(judge) + sum(others)), len(samples), counts)
+    assert same(found.value, expected.value)
+    if expected.value is None:
+        assert found.interval is None
+    else:
+        sensitivity = recall_score(people, judge, pos_label=1)
+        specificity = recall_score(people, judge, pos_label=0)
+        share = (sum(judge) + sum(others)) / len(samples)
+        by_hand = (share + specificity - 1) / (sensitivity + specificity - 1)
+        assert found.value == pytest.approx(min(1, max(0, by_hand)), abs=1e-9)
+        assert found.interval == (None if expected.ci_low is None else (expected.ci_low, expected.ci_high))
+
+
+@settings(max_examples=examples(100))
+@given(rated(SCORES))
+def test_corrected_mean(samples: list[dict[str, float]]) -> None:
+    people, judge, others = parts(samples)
+    found, expected = corpus_value("corrected_aspects", samples), ppi_mean(people, judge, others)
+    assert same(found.value, expected.value)
+    assert found.interval == (None if expected.ci_low is None else (expected.ci_low, expected.ci_high))
+
+
+@settings(max_examples=examples(100))
+@given(rated(SCORES))
+def test_kappa_with_people(samples: list[dict[str, float]]) -> None:
+    people, judge, _ = parts(samples)
+    both = [one for one in samples if "human_value" in one]
+    found, expected = corpus_value("judge.kappa", both), weighted_kappa(people, judge)
+    assert same(found.value, expected.value)
+    if len({*people, *judge}) > 1:
+        assert found.value == pytest.approx(
+            cohen_kappa_score(people, judge, weights="quadratic", labels=[1, 2, 3, 4, 5])
+        )
+        assert found.interval == (None if expected.ci_low is None else (expected.ci_low, expected.ci_high))
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.lists(SCORES, min_size=3, max_size=3), min_size=1, max_size=20), st.booleans())
+def test_alpha_of_a_panel(rows: list[list[float]], one_lacks: bool) -> None:
+    kept = [row[: 2 if one_lacks and place == 0 else 3] for place, row in enumerate(rows)]
+    samples = [{f"rating_{number}": value for number, value in enumerate(row, 1)} for row in kept]
+    formula = corpus_formula("judge.alpha")
+    assert formula is not None
+    width = max(map(len, kept))
+    expected = krippendorff_alpha([[*row, None][:width] if len(row) < width else row for row in kept], "interval")
+    assert same(formula.compute(samples), expected.value)
+
+
+@pytest.mark.parametrize("name", ["judge.kappa", "corrected_accuracy", "corrected_aspects"])
+def test_clusters_are_drawn_where_samples_lie_in_them(name: str) -> None:
+    samples = [
+        {"judge_value": float((number * 7 % 5 < 2) != (number % 9 == 0)), "human_value": float(number * 7 % 5 < 2)}
+        for number in range(80)
+    ]
+    for number in range(0, 80 if name != "judge.kappa" else 0, 4):
+        del samples[number]["human_value"]
+    alone, together = corpus_value(name, samples), corpus_value(name, samples, [i // 4 for i in range(len(samples))])
+    assert same(alone.value, together.value)
+    assert together.interval is not None
+    assert together.interval != alone.interval
+
+
+def test_samples_without_a_label_count_where_the_judge_does() -> None:
+    """A metric's n counts the samples that it is taken over, and nothing that it is made of is shown as one."""
+    scores = [
+        Score(status="correct", values={"accuracy": 1.0, "judge_value": 1.0, "human_value": 1.0}),
+        Score(status="wrong", values={"accuracy": 0.0, "judge_value": 0.0, "human_value": 0.0}),
+        Score(status="wrong", values={"accuracy": 0.0, "judge_value": 0.0}),
+    ]
+    found = summarize(scores, ["accuracy", "judge.kappa", "corrected_accuracy"])
+    assert [found[name].n for name in found] == [3, 2, 3]
+    assert found["corrected_accuracy"].value == pytest.approx(1 / 3)
+    assert ingredients_among(scores[0].values) == {"judge_value", "human_value"}
+
+
+@pytest.mark.parametrize("name", [*CORPUS, "corrected_accuracy", "corrected_aspects"])
+def test_definitions(name: str) -> None:
+    assert definition(name).kind == "corpus"
+    assert math.isfinite(definition("judge.kappa").lowest)
