@@ -141,6 +141,21 @@ def test_samples_that_cannot_be_compared(project: pytest.Pytester, workers: list
     result.stdout.fnmatch_lines(["*win_rate not measurable 1 (the baseline has no reply to the sample)*"])
 
 
+def test_questions_that_the_baseline_does_not_say(project: pytest.Pytester) -> None:
+    """Rows without a question are known by all of them: where one has changed, none can be told to be the same."""
+    suite = SUITE.replace("question: Q", "text: Q").replace("{ question }", "{ text }")
+    assert "text: Question 3" in suite
+    project.makefile(".yaml", pairs=suite + PAIRWISE)
+    assert project.runpytest_inprocess(*ALONE, OLD, EXACT, "--llm-report=old.json", "pairs.yaml").ret == 0
+    result = project.runpytest_inprocess(*ALONE, NEW, JUDGE, BASELINE, REPORT, "pairs.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert metrics_of(project)["win_rate"] == pytest.approx(0.75)
+    project.makefile(".yaml", pairs=suite.replace("Question 3,", "Question 103,") + PAIRWISE)
+    assert project.runpytest_inprocess(*ALONE, NEW, JUDGE, BASELINE, REPORT, "pairs.yaml").ret == 1
+    reasons = {record["reason"] for record in records_of(project).values()}
+    assert reasons == {"the questions have changed since the baseline, and it does not say what it asked here"}
+
+
 def test_filters_hold_for_both_replies(project: pytest.Pytester) -> None:
     assert project.runpytest_inprocess(*ALONE, NEW, EXACT, "--llm-report=old.json", "pairs.yaml").ret == 0
     project.makefile(".yaml", pairs=SUITE + PAIRWISE + "filters: [drop_reasoning]\n")
