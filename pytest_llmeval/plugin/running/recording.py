@@ -10,7 +10,8 @@ from collections.abc import Generator, Mapping
 
 import pytest
 
-from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer, describe, model_of, shown_prompt
+from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
+from pytest_llmeval.plugin.collection.sample_records import describe, model_of, shown_prompt
 from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
