@@ -284,7 +284,7 @@ def check_known(what: str, given: str | None, known: Iterable[str]) -> None:
 
 _VERSIONED = (
     *("pytest-llmeval-suites", "pytest", "pytest-xdist"),
-    *("torch", "transformers", "tokenizers", "peft"),
+    *("torch", "transformers", "tokenizers", "peft", "sentence-transformers"),
     *("sacrebleu", "rouge-score", "nltk", "math-verify"),
 )
 """Distributions that decide what a model answers, or what number an answer gets."""
