@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from pytest_llmeval.inference.request_kinds import kind_of
 from pytest_llmeval.inference.store.lines import (
     AuditRequest,
     Line,
@@ -23,6 +24,8 @@ from pytest_llmeval.inference.store.lines import (
     read_reply,
 )
 from pytest_llmeval.types import (
+    EmbeddingRequest,
+    EmbeddingResponse,
     EngineUse,
     GenerateRequest,
     GenerateResponse,
@@ -52,10 +55,12 @@ requests = st.one_of(
         top_p=finite,
         epoch=counts,
     ),
+    st.builds(EmbeddingRequest, texts),
 )
 replies = st.one_of(
     st.builds(LoglikelihoodResponse, loglikelihood=finite, num_tokens=counts, is_greedy=st.none() | st.booleans()),
     st.builds(GenerateResponse, text=texts, num_tokens=counts, seconds=finite, prefill_seconds=st.none() | finite),
+    st.builds(EmbeddingResponse, vector=st.lists(finite, min_size=1, max_size=4).map(tuple), num_prompt_tokens=counts),
 )
 fingerprints = st.sampled_from(("a" * 64, "b" * 64))
 
@@ -65,7 +70,7 @@ def line_of(request: Any, reply: Any, model: str = "a" * 64, time: float = 1.7e9
 
 
 def fitting_reply(request: object, reply: object) -> bool:
-    return isinstance(request, GenerateRequest) == isinstance(reply, GenerateResponse)
+    return kind_of(request).response is type(reply)
 
 
 @given(requests, requests, fingerprints, fingerprints)
@@ -102,6 +107,22 @@ def test_a_line_gives_back_what_it_was_made_of(request: Any, reply: Any, model: 
         assert found.reply == reply
         assert (found.question.key, found.question.text) == (line.question.key, line.question.text)
         assert (found.name, found.time) == ("gpt", line.time)
+
+
+@given(st.lists(finite, min_size=1))
+def test_a_vector_comes_back_bit_for_bit(vector: list[float]) -> None:
+    """Also the sign of zero, which equality does not see."""
+    line = line_of(EmbeddingRequest("text"), EmbeddingResponse(vector=tuple(vector)))
+    found: Any = read_reply(encode_line(line), line.question).reply
+    assert type(found.vector) is tuple
+    assert [number.hex() for number in found.vector] == [number.hex() for number in vector]
+
+
+@pytest.mark.parametrize("vector", [5, None])
+def test_a_vector_that_is_no_list_is_no_reply(vector: Any) -> None:
+    line = line_of(EmbeddingRequest("text"), EmbeddingResponse(vector=vector))
+    with pytest.raises(ValueError, match="it has not the parts of a reply"):
+        decode_line(encode_line(line))
 
 
 @settings(max_examples=examples(60))

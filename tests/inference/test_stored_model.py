@@ -138,6 +138,27 @@ def test_numbers_of_numpy_are_those_of_python(tmp_path: Path) -> None:
         ask(stored(model, tmp_path), [GenerateRequest("q", seed=numpy.array([1, 2]))])
 
 
+def test_contexts_are_kept_with_their_text(tmp_path: Path) -> None:
+    request = GenerateRequest("q")
+    for number, contexts in enumerate((("one", "two"), (), None)):
+        reply = GenerateResponse(text="t", contexts=contexts)
+        model = Counting(f"weights {number}", {request: reply}.__getitem__)
+        for _ in range(2):
+            (found,) = ask(stored(model, tmp_path), [request])
+            assert isinstance(found, GenerateResponse)
+            assert found.contexts == contexts
+        assert len(model.calls) == 1
+    lines = [line for file in tmp_path.rglob("*") if file.is_file() for line in file.read_text().splitlines()]
+    assert sum('"contexts":' in line for line in lines) == 2, "a reply without is kept as it always was"
+
+
+@pytest.mark.parametrize("contexts", ["one", [1], [None], 5, {"a": "b"}], ids=str)
+def test_contexts_that_are_no_texts_are_refused(contexts: Any) -> None:
+    model = Counting(answer=lambda _: GenerateResponse(text="t", contexts=contexts))
+    with pytest.raises(ModelError, match=r"contexts is .*, expected a list or tuple of str"):
+        ask(model, [GenerateRequest("q")])
+
+
 @pytest.mark.parametrize("wrap", [stored, lambda model, folder: model], ids=["store", "no store"])
 def test_what_is_not_a_request_is_refused(tmp_path: Path, wrap: Callable[[object, Path], object]) -> None:
     with pytest.raises(ModelError, match="found a str among the requests to a model, expected one of: Loglik"):

@@ -42,6 +42,23 @@ def nothing(prompt):
 def number(prompt):
     return 5
 
+def retrieves(prompt):
+    found = {"docs": [{"text": "one"}, "two"], "none": [], "one": "all of it"}.get(prompt, None)
+    return {"text": f"<{prompt}>", "contexts": found}
+
+async def retrieves_later(prompt):
+    return retrieves(prompt)
+
+def retrieves_badly(prompt, api_key=""):
+    return {
+        "names": {"answer": "a", "documents": []},
+        "more": {"text": "a", "contexts": [], "score": 1},
+        "empty": {},
+        "text": {"text": 5, "contexts": []},
+        "contexts": {"text": "a", "contexts": [{"body": api_key}]},
+        "number": {"text": "a", "contexts": 3},
+    }[prompt]
+
 def breaks(prompt, api_key="k"):
     return helper(prompt, api_key)
 
@@ -227,6 +244,41 @@ def test_what_is_no_text_is_an_error(module: str, name: str, words: str) -> None
     (response,) = load(f"python:{module}:{name}").generate([GenerateRequest("x")])
     assert isinstance(response, RequestError)
     assert one_line_of(response) == f"python:{module}:{name} {words}"
+
+
+@pytest.mark.parametrize("name", ["retrieves", "retrieves_later"])
+def test_contexts_come_with_a_text(module: str, name: str) -> None:
+    prompts = {"docs": ("one", "two"), "none": (), "one": ("all of it",), "nothing": ()}
+    model = load(f"python:{module}:{name}")
+    responses = model.generate([GenerateRequest(prompt, stop=(">",)) for prompt in prompts])
+    for response, (prompt, contexts) in zip(responses, prompts.items(), strict=True):
+        assert isinstance(response, GenerateResponse)
+        assert (response.text, response.contexts) == (f"<{prompt}", contexts)
+    (response,) = load(f"python:{module}:echo").generate([GenerateRequest("docs")])
+    assert isinstance(response, GenerateResponse)
+    assert response.contexts is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ("names", "a mapping with the keys 'answer', 'documents', expected a str, or a mapping with text and contexts"),
+        ("more", "a mapping with the keys 'text', 'contexts', 'score', expected a str, or a mapping with text and"),
+        ("empty", "a mapping with the keys none, expected a str, or a mapping with text and contexts"),
+        ("text", "5 (int), expected a str"),
+        (
+            "contexts",
+            "contexts of which entry 1 is a mapping with the keys 'body', expected a text, or a mapping with a",
+        ),
+        ("number", "contexts of which found 3 (a whole number), expected a text, or a mapping with a text under text"),
+    ],
+)
+def test_a_mapping_that_is_no_text_with_contexts(module: str, prompt: str, words: str) -> None:
+    model = load(f"python:{module}:retrieves_badly?api_key=hush-hush")
+    (response,) = model.generate([GenerateRequest(prompt)])
+    assert isinstance(response, RequestError)
+    assert f"returned {words}" in one_line_of(response)
+    assert "hush" not in str(response)
 
 
 @pytest.mark.parametrize(("arguments", "most"), [("", 8), ("?concurrency=3", 3)])

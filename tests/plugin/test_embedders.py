@@ -183,3 +183,71 @@ def test_a_fixture_that_makes_another_embedder_for_each_test(project: pytest.Pyt
 )
 def test_what_cannot_have_the_role_is_refused_at_once(project: pytest.Pytester, option: str, words: str) -> None:
     refused(project.runpytest(*ALONE, option, "close.yaml"), words)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_module:Embedder", "there is no module 'no_module' on the import path"),
+        ("my_embedder:Missing", "there is no 'Missing' in my_embedder"),
+        ("my_embedder:Judge", "has no method embed(requests), by which a scorer asks the embedder"),
+    ],
+)
+def test_python_code_that_is_no_embedder_is_refused_at_once(
+    project: pytest.Pytester, workers: list[str], name: str, words: str
+) -> None:
+    refused(project.runpytest(*workers, f"--llm-embedder=python:{name}", "close.yaml"), words)
+
+
+def test_an_embedder_that_cannot_be_loaded_ends_the_session(project: pytest.Pytester, workers: list[str]) -> None:
+    result = project.runpytest(*workers, "--llm-embedder=python:my_embedder:Unloadable", REPORT, "close.yaml")
+    assert result.ret in (1, 2)
+    assert "embedder python:my_embedder:Unloadable could not be loaded" in result.stdout.str()
+
+
+def test_a_function_of_texts_is_an_embedder(project: pytest.Pytester, workers: list[str]) -> None:
+    option = "--llm-embedder=python:my_embedder:by_function"
+    result = project.runpytest(*workers, option, "--llm-report=before.json", "close.yaml")
+    assert result.ret == 0, result.stdout.str()
+    assert closeness(project, "before.json") == RIGHT
+    assert sum(map(len, asked(project.path, "embedder"))) == 6
+
+
+def test_a_function_that_has_changed_is_another_embedder(llm_pytester: pytest.Pytester) -> None:
+    write_embedder(llm_pytester)
+    llm_pytester.makefile(".yaml", close=CLOSE_SUITE)
+    arguments = (*ALONE, "--llm-embedder=python:edited:embed", "close.yaml")
+    function = "def embed(texts):\n    return [[text.count('a'), text.count('b') * %d.0] for text in texts]\n"
+    llm_pytester.makepyfile(edited=function % 1)
+    assert llm_pytester.runpytest_subprocess(*arguments, "--llm-report=before.json").ret == 0
+    llm_pytester.makepyfile(edited=function % 2)
+    result = llm_pytester.runpytest_subprocess(*arguments, "--llm-baseline=before.json")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*another judge: 'the embedder python:edited:embed (python, *"])
+
+
+def test_embeddings_are_kept_in_a_store(project: pytest.Pytester, workers: list[str]) -> None:
+    arguments = [*workers, EMBEDDER, REPORT, "--llm-store=kept", "close.yaml"]
+    assert project.runpytest(*arguments).ret == 0
+    first = closeness(project)
+    texts = sorted(text for call in asked(project.path, "embedder") for text in call)
+    assert {*texts} == {"aab", "abb", "aa", "a", "b"}
+    result = project.runpytest(*arguments)
+    assert result.ret == 0, result.stdout.str()
+    assert closeness(project) == first == RIGHT
+    assert sorted(text for call in asked(project.path, "embedder") for text in call) == texts, "none is asked again"
+    result.stdout.fnmatch_lines(["store kept: 3 of 3 samples reused, asked *"])
+    project.path.joinpath("asked.jsonl").unlink()
+    assert project.runpytest(*arguments, f"{EMBEDDER}?weights=2").ret == pytest.ExitCode.USAGE_ERROR
+    other = [argument if argument != EMBEDDER else f"{EMBEDDER}?weights=2" for argument in arguments]
+    assert project.runpytest(*other).ret == 0
+    assert {text for call in asked(project.path, "embedder") for text in call} == {*texts}, "another's are not used"
+
+
+def test_a_text_that_was_refused_is_asked_again(project: pytest.Pytester) -> None:
+    project.makefile(".yaml", close=CLOSE_SUITE.replace("response: aa,", "response: REFUSE,"))
+    arguments = [*ALONE, EMBEDDER, "--llm-store=kept", "close.yaml"]
+    assert project.runpytest(*arguments).ret == 1
+    project.path.joinpath("asked.jsonl").unlink()
+    assert project.runpytest(*arguments).ret == 1
+    assert asked(project.path, "embedder") == [["REFUSE"]]

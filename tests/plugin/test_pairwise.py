@@ -109,6 +109,7 @@ def test_recorded_verdicts_are_no_models(llm_pytester: pytest.Pytester, workers:
     [
         ("", "human: nobody", "*pairs.yaml:3: human: found no label by people in 3 samples, expected the column *"),
         ("", "human: question", "*pairs.yaml:5: sample 'shorter': human is '1 + 1 =', expected reply, other or tie*"),
+        ("ties: false, recorded: [one, people]", "", "*a recorded verdict is 'tie', and ties is false*"),
         ("recorded: [one]", "", "*score.pairwise.recorded: found 1 entry, expected two columns, *"),
     ],
 )

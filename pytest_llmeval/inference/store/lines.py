@@ -255,6 +255,8 @@ def _line(question: Question, line: bytes, rest: bytes) -> Line:
         kind = EngineUse if question.kind == _AUDIT else kind_named(question.kind).response
         if not isinstance(data["name"], str):
             raise TypeError("name")
+        if "vector" in reply:
+            reply["vector"] = tuple(reply["vector"])  # JSON has lists alone
         session = line[_SESSION].decode("ascii")
         return Line(question=question, name=data["name"], time=float(line[_TIME]), session=session, reply=kind(**reply))
     except (KeyError, TypeError, RecursionError) as error:

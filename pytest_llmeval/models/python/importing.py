@@ -31,7 +31,21 @@ __all__ = [
 ]
 
 _PROMPT_NAMES = frozenset(
-    ("prompt", "prompts", "question", "query", "text", "message", "messages", "input", "inputs", "x", "task", "user")
+    (
+        "prompt",
+        "prompts",
+        "question",
+        "query",
+        "text",
+        "message",
+        "messages",
+        "input",
+        "inputs",
+        "x",
+        "task",
+        "user",
+        "texts",
+    )
 )
 _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch")
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.base import ROLE_METHODS, Model
 from pytest_llmeval.models.python.importing import (
     METHODS,
     concurrency_of,
@@ -21,6 +21,10 @@ from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import model_error
 
 __all__ = ["PythonCode"]
+
+
+_OF_FUNCTIONS = ROLE_METHODS.values()
+"""What a function does: it writes a text, or gives the embeddings of texts."""
 
 
 class PythonCode(ModelKind):
@@ -39,15 +43,28 @@ class PythonCode(ModelKind):
         return spec
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        """See ``ModelKind``. The module is looked for, and not imported."""
-        problem = missing_module(split_target(spec.location, spec.name)[0])
+        """See ``ModelKind``. The module is looked for, and not imported; but for one that has a role.
+
+        No suite says when it is collected which method it needs of that one.
+        """
+        target = split_target(spec.location, spec.name)
+        problem = missing_module(target[0])
         if problem is not None:
             raise model_error(spec.name, problem)
+        if spec.role is not None:
+            find_object(*target, spec.name)
+            method = ROLE_METHODS[spec.role]
+            if self.lacks_method(spec, method):
+                raise model_error(
+                    spec.name, f"has no method {method}(requests), by which a scorer asks the {spec.role}"
+                )
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
         from pytest_llmeval.models.python.model import load_python
 
-        return load_python(spec.name, *split_target(spec.location, spec.name), spec.arguments)
+        return load_python(
+            spec.name, *split_target(spec.location, spec.name), spec.arguments, embeds=spec.role == "embedder"
+        )
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         return "Python code"
@@ -69,7 +86,7 @@ class PythonCode(ModelKind):
         signature = signature_of(found) if callable(found) else None
         if signature is None or is_factory(signature, spec.arguments):
             return False
-        return method != "generate"  # a function writes a text
+        return method not in _OF_FUNCTIONS
 
 
 def _may_have(kind: type[Any], method: str) -> bool:
@@ -79,7 +96,7 @@ def _may_have(kind: type[Any], method: str) -> bool:
     if hasattr(kind, "__getattr__") or method in _names_set(kind) or "answer_samples" in _names_set(kind):
         return True
     is_function = not any(callable(getattr(kind, name, None)) for name in METHODS)  # its objects can be called, then
-    return is_function and method == "generate"
+    return is_function and method in _OF_FUNCTIONS
 
 
 def _names_set(kind: type[Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
@@ -27,13 +27,16 @@ from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import (
     JSON,
+    EmbeddingRequest,
+    EmbeddingResponse,
     GenerateRequest,
     GenerateResponse,
     ModelIdentity,
     Prompt,
+    finite_number,
 )
 
-__all__ = ["CallError", "CallableModel", "load_python"]
+__all__ = ["CallError", "CallableModel", "EmbeddingFunction", "load_python"]
 
 _T = TypeVar("_T")
 _SHORTEST_SECRET = 4
@@ -44,8 +47,11 @@ class CallError(RequestError):
     """What the user's own function raised. The first line says what, the rest is his traceback."""
 
 
-def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, JSON]) -> Model:
-    """What the module names, ready to be asked. ``name`` is what records are keyed by.
+def load_python(
+    name: str, module: str, attribute: str, arguments: Mapping[str, JSON], *, embeds: bool = False
+) -> Model:
+    """What the module names, ready to be asked. ``name`` is what records are keyed by. ``embeds``: a function is one of
+    texts and gives their embeddings; else it is one of a prompt and gives a text.
 
     Raises ``ModelError``.
     """
@@ -66,7 +72,8 @@ def load_python(name: str, module: str, attribute: str, arguments: Mapping[str, 
         backend="python",
         details={"module": module, "callable": attribute, "is_async": _is_async(answerer)},
     )
-    return CallableModel(answerer, identity, per_call, concurrency=concurrency, secrets=secrets)
+    kind = EmbeddingFunction if embeds else CallableModel
+    return kind(answerer, identity, per_call, concurrency=concurrency, secrets=secrets)
 
 
 class CallableModel(Backend):
@@ -201,6 +208,75 @@ class CallableModel(Backend):
     def _failed(self, error: Exception) -> CallError:
         lines = [f"{self.identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
         return CallError(_without("\n".join(lines), self._secrets))
+
+
+class EmbeddingFunction(CallableModel):
+    """A function that takes a list of texts and returns a vector for each, in order; sync or async.
+
+    It gets ``arguments`` with each call. Where a call fails for several texts it is made for each alone, to know which
+    of them is to blame.
+    """
+
+    _length: int | None = None
+
+    def run_embed(self, requests: Sequence[EmbeddingRequest]) -> list[EmbeddingResponse | Failed]:
+        found = self._embedded([request.text for request in requests])
+        if not isinstance(found, RequestError):
+            return found
+        if len(requests) == 1:
+            return [found]
+        return [answer for request in requests for answer in self.run_embed([request])]
+
+    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
+        raise self._lacks("generate")
+
+    def _lacks(self, method: str) -> ModelError:
+        return ModelError(f"model {self.identity.name}: a function that is the embedder gives vectors, and no {method}")
+
+    def _embedded(self, texts: Sequence[str]) -> list[EmbeddingResponse | Failed] | Failed:
+        started = time.perf_counter()
+        try:
+            returned = self._function(list(texts), **self._arguments)
+            if inspect.isawaitable(returned):
+                returned = self._run(_waited(returned))
+            vectors = None if _is_single(returned) else [_entries(vector) for vector in returned]
+        except Exception as error:
+            return self._failed(error)
+        if vectors is None:
+            return self._refused(f"{_short(returned)} ({type(returned).__name__}), expected a vector for each text")
+        if len(vectors) != len(texts):
+            return self._refused(f"{len(vectors)} vectors for {len(texts)} text{'' if len(texts) == 1 else 's'}")
+        seconds = (time.perf_counter() - started) / max(1, len(texts))
+        return [self._one(vector, seconds, is_timed=len(texts) == 1) for vector in vectors]
+
+    def _one(self, vector: Any, seconds: float, *, is_timed: bool) -> EmbeddingResponse | Failed:
+        if isinstance(vector, EmbeddingResponse):
+            return vector
+        if _is_single(vector):
+            return self._refused(f"{_short(vector)} ({type(vector).__name__}) in a vector's place")
+        numbers: list[float] = []
+        for entry in vector:
+            if (number := None if isinstance(entry, bool) else finite_number(entry)) is None:
+                return self._refused(f"a vector with {_short(entry)} in it, expected finite numbers")
+            numbers.append(number)
+        if not numbers or len(numbers) != (self._length or len(numbers)):
+            return self._refused(f"a vector of {len(numbers)} numbers, expected {self._length or 'some'}")
+        self._length = len(numbers)
+        return EmbeddingResponse(vector=tuple(numbers), seconds=seconds, is_timed=is_timed)
+
+    def _refused(self, what: str) -> RequestError:
+        return RequestError(_without(f"{self.identity.name} returned {what}", self._secrets))
+
+
+def _entries(vector: Any) -> Any:
+    """The list that a vector is; what is none, as it is."""
+    if hasattr(vector, "tolist"):  # numpy's and torch's, all at once
+        return vector.tolist()
+    return vector if _is_single(vector) else list(vector)
+
+
+def _is_single(value: object) -> bool:
+    return isinstance(value, str) or not isinstance(value, Iterable)
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

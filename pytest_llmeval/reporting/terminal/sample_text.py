@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import markdown_text, printable, shortened
@@ -21,6 +21,7 @@ _MAX_OPTIONS = 1000
 """Of all options together."""
 
 _MAX_REPLIES = 20
+_MAX_VERDICTS = 20
 _MAX_REPLY = 1500
 """Of one reply where a sample was asked several times."""
 
@@ -87,6 +88,7 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
         yield "answer", record.answer
     if record.target is not None:
         yield "expected", as_text(record.target)
+    yield from _verdicts(record)
     if record.values:
         scores = (f"{name} {value:.4g}" for name, value in record.values.items() if not math.isnan(value))
         yield "scores", ", ".join(scores)
@@ -108,6 +110,40 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         judged = epoch if isinstance(epoch, dict) else {}
         status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
+
+
+def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
+    """What judges said, with their reasons, each judge of a panel apart."""
+    judges = record.details.get("judges")
+    found: list[tuple[str, object]] = [("verdict", record.details)]
+    if isinstance(judges, list):
+        of_judges = [judge.get("details") if isinstance(judge, dict) else None for judge in judges]
+        found = [(f"verdict of judge {number}", own) for number, own in enumerate(of_judges, 1)]
+    for name, details in found:
+        verdicts = details.get("verdicts") if isinstance(details, Mapping) else None
+        told = [text for one in verdicts if (text := _verdict(one))] if isinstance(verdicts, list) else []
+        yield from ((name, text) for text in told[:_MAX_VERDICTS])
+        if len(told) > _MAX_VERDICTS:
+            yield name, f"{len(told) - _MAX_VERDICTS} more are in the report"
+
+
+def _verdict(one: JSON) -> str | None:
+    """``polite pass (It says please.)``; None for what holds neither a reason nor a problem."""
+    if not isinstance(one, dict):
+        return None
+    about = [as_text(one[name]) for name in ("metric", "claim", "chunk") if one.get(name) is not None]
+    if isinstance(order := one.get("order"), list):
+        about.append(f"{as_text(order[0])} first" if order else "")
+    problem, reasons, value = one.get("problem"), one.get("reasons"), one.get("value")
+    if problem is not None:
+        said = f"none: {as_text(problem)}"
+    elif isinstance(reasons, dict) and isinstance(value, dict):
+        said = ", ".join(f"{name} {as_text(value[name])} ({as_text(reasons.get(name))})" for name in value)
+    elif reasons is not None:
+        said = f"{as_text(value)} ({as_text(reasons)})"
+    else:
+        return None
+    return ": ".join(filter(None, [", ".join(filter(None, about)), said]))
 
 
 _YES_NO = ("yes", "no")

@@ -102,6 +102,8 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         else:
             other = None if sample.earlier is None else sample.earlier.text
         verdicts = {name: _winner_in(sample, name) for name in settings.recorded or ()}
+        if not settings.ties and "tie" in verdicts.values():
+            raise ValueError("a recorded verdict is 'tie', and ties is false")
         presented = super().present(sample)
         return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other or ""})
 

@@ -1,0 +1,37 @@
+"""What judges said of a sample, with their reasons, where samples are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.terminal.sample_text import sample_lines
+from pytest_llmeval.types import JSON
+
+
+def verdict_lines(details: dict[str, JSON]) -> list[str]:
+    record = Record(suite="s", id="1", nodeid="s::1", model="m", status="wrong", details=details)
+    return [line.strip() for line in sample_lines(record, whole=False, prompt=False) if "verdict" in line]
+
+
+def test_verdicts_are_shown_with_their_reasons() -> None:
+    labels: JSON = {"value": {"polite": "pass", "short": "fail"}, "reasons": {"polite": "please", "short": "long"}}
+    assert verdict_lines({"verdicts": [labels]}) == ["verdict: polite pass (please), short fail (long)"]
+    order: JSON = {"value": "reply", "reasons": "shorter", "order": ["other", "reply"]}
+    assert verdict_lines({"verdicts": [order]}) == ["verdict: other first: reply (shorter)"]
+    claim: JSON = {"metric": "faithfulness", "claim": "It fell.", "value": True, "reasons": "in text 1"}
+    questions: JSON = {"metric": "answer_relevance", "asked": "questions", "value": ["Why?"]}
+    assert verdict_lines({"verdicts": [questions, claim]}) == ["verdict: faithfulness, It fell.: true (in text 1)"]
+    assert verdict_lines({"verdicts": [{"problem": "no JSON\x1b[31m"}]}) == ["verdict: none: no JSON\\x1b[31m"]
+
+
+def test_verdicts_of_a_panel_are_shown_by_judge() -> None:
+    own: list[JSON] = [{"details": {"verdicts": [{"value": said, "reasons": "r"}]}} for said in (True, False)]
+    assert verdict_lines({"judges": own}) == ["verdict of judge 1: true (r)", "verdict of judge 2: false (r)"]
+    many: list[JSON] = [{"value": True, "reasons": "r"}] * 23
+    assert verdict_lines({"verdicts": many})[-1] == "verdict: 3 more are in the report"
+
+
+@pytest.mark.parametrize("details", [{"verdicts": None}, {"verdicts": [None, 3]}, {"judges": [None]}, {"judges": [{}]}])
+def test_details_of_another_shape_are_no_verdicts(details: dict[str, JSON]) -> None:
+    assert verdict_lines(details) == []
