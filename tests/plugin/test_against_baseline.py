@@ -43,13 +43,22 @@ def judge(prompt):
 """
 
 
+_old_report: list[bytes] = []
+"""Made once for all tests here."""
+
+
 @pytest.fixture
 def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
     """The suite, models, and ``old.json``, the report of another scorer on the model ``old``."""
     llm_pytester.makepyfile(models=MODELS)
     llm_pytester.makefile(".yaml", pairs=SUITE + PAIRWISE)
+    old = llm_pytester.path / "old.json"
+    if _old_report:
+        old.write_bytes(_old_report[0])
+        return llm_pytester
     result = llm_pytester.runpytest(*ALONE, OLD, EXACT, "--llm-report=old.json", "pairs.yaml")
     assert result.ret == 0, result.stdout.str()
+    _old_report.append(old.read_bytes())
     return llm_pytester
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -413,6 +414,27 @@ def test_a_server_is_held_to_json_as_strictly_as_it_takes(name: str, taken: str,
     if taken == "json_schema":
         schema = client.bodies[0]["response_format"]["json_schema"]
         assert (schema["schema"], schema["strict"]) == ({"type": "object"}, True)
+
+
+def test_texts_of_a_verdict_end_where_the_server_can_see_to_it() -> None:
+    """A model that does not end its reason would fill the reply with it."""
+    entry = {"type": "object", "properties": {"reason": {"type": "string"}, "label": {"type": "string", "enum": ["a"]}}}
+    schema = {
+        "type": "object",
+        "properties": {"type": entry, "kind": entry, "short": {"type": "string", "maxLength": 5}},
+    }
+    for max_tokens, most in ((1024, 512), (90, 100), (100_000, 1000)):
+        request = GenerateRequest(CHAT, max_tokens=max_tokens, json_schema=json.dumps(schema))
+        for name in ("vllm", "openai"):
+            _, client = generate(name, chat_reply(content="{}"), request)
+            sent = client.bodies[0]["response_format"]["json_schema"]["schema"]
+            if name == "openai":
+                assert sent == schema
+                continue
+            for place in ("type", "kind"):
+                assert sent["properties"][place]["properties"].pop("reason") == {"type": "string", "maxLength": most}
+                sent["properties"][place]["properties"]["reason"] = {"type": "string"}
+            assert sent == schema
 
 
 def test_requests_whose_schema_is_refused_at_the_same_time_all_go_on() -> None:

@@ -85,6 +85,38 @@ def test_published_questions_by_text(server: tuple[str, str], tmp_path: Path) ->
     check(found, expected, _TOLERANCE[name])
 
 
+_JUDGED = """
+suite: {name}
+samples:
+  - {{id: one, question: What is the capital of France?, target: Paris, other: It is Paris.}}
+  - {{id: two, question: How many legs has a spider?, target: "8", other: Eight.}}
+  - {{id: three, question: Which is larger, 3 or 5?, target: "5", other: "`5`"}}
+prompt: {{template: "Question: {{{{ question }}}}\\nAnswer:"}}
+generate: {{max_tokens: 12}}
+score: {{{score}}}
+"""
+_SCORES = {
+    "aspects": "aspects: {n_iter: 2}",
+    "rubric": "rubric: {criteria: {right: It is right., kind: {text: It is kind., labels: [rude, so so, kind]}}}",
+    "equivalence": "equivalence: {math: false, prompt: '{{ default_prompt }} Be brief.'}",
+    "pairwise": "pairwise: {against: other}",
+}
+
+
+def test_each_verdict_of_a_judge_that_is_held_to_a_schema_is_read(server: tuple[str, str], tmp_path: Path) -> None:
+    """The demo model as a judge writes nonsense in the form that was asked for: worthless, and all of it read."""
+    suites = []
+    for name, score in _SCORES.items():
+        suites.append(tmp_path / f"{name}.yaml")
+        suites[-1].write_text(_JUDGED.format(name=name, score=score), encoding="utf-8")
+    report = session("demo", tmp_path / "judged.json", "--llm-judge", server[1], suites=tuple(suites))
+    assert {suite["name"]: suite["num_scored"] for suite in report["suites"]} == dict.fromkeys(sorted(_SCORES), 3)
+    verdicts = [one for record in report["records"] for one in record["details"].get("verdicts", [])]
+    assert len(verdicts) == 3 * (2 + 1 + 1 + 2)
+    assert {one["tries"] for one in verdicts} == {1}
+    assert all("value" in one for one in verdicts)
+
+
 def check(found: Any, expected: Any, tolerance: float) -> None:
     """Whether two reports have the same suites with the same answers, and nearly the same numbers."""
     for suite, other in zip(found["suites"], expected["suites"], strict=True):

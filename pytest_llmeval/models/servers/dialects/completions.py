@@ -48,6 +48,10 @@ class CompletionsDialect(Dialect):
     """What switches off the server's own defaults of sampling (penalties, top-k), where it has such settings: a request
     means temperature, top-p and nothing else."""
 
+    heeds_max_length: ClassVar[bool] = False
+    """Whether the server holds a reply to ``maxLength`` of a schema. A weak model does not end a text by itself: its
+    reply is cut before it is JSON."""
+
     naming_tokens: ClassVar[Mapping[str, JSON]] = {}
     """What has the server name tokens by their ids, where it can."""
 
@@ -110,7 +114,7 @@ class CompletionsDialect(Dialect):
         if not self.sends_stop_to_chats:
             fields.pop("stop", None)
         if request.json_schema:
-            reply, seconds = await self._post_formatted(client, fields, request.json_schema)
+            reply, seconds = await self._post_formatted(client, fields, request)
         else:
             reply, seconds = await self.post(client, "/chat/completions", fields)
         choice = only_choice(reply)
@@ -129,7 +133,7 @@ class CompletionsDialect(Dialect):
         return self.written(reply, choice, text_of(message, "content"), seconds, reasoning)
 
     async def _post_formatted(
-        self, client: Client, fields: Mapping[str, JSON], schema: str
+        self, client: Client, fields: Mapping[str, JSON], request: GenerateRequest
     ) -> tuple[dict[str, Any], float]:
         """The reply to a chat that is to follow a JSON schema, in the strictest way that the server takes.
 
@@ -137,7 +141,7 @@ class CompletionsDialect(Dialect):
         """
         while True:
             way = self.json_way
-            wanted = {} if way == "text" else {"response_format": _response_format(way, schema)}
+            wanted = {} if way == "text" else {"response_format": self.response_format(way, request)}
             try:
                 reply = await self.post(client, "/chat/completions", {**fields, **wanted})
             except RequestRefused as error:
@@ -150,6 +154,15 @@ class CompletionsDialect(Dialect):
             else:
                 self.is_json_way_known = True
                 return reply
+
+    def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
+        """OpenAI's ``response_format``."""
+        if way == "json_object":
+            return {"type": "json_object"}
+        schema: JSON = json.loads(request.json_schema)
+        if self.heeds_max_length and (count := _num_texts(schema)):
+            schema = _with_bounded_texts(schema, min(max(request.max_tokens // count, _SHORT), _LONG))
+        return {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": schema}}
 
     async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
         fields: dict[str, JSON] = {
@@ -239,6 +252,8 @@ class CompletionsDialect(Dialect):
 
 
 _WEAKER: Mapping[JSONWay, JSONWay] = {"json_schema": "json_object", "json_object": "text"}
+_SHORT, _LONG = 100, 1_000
+"""Characters that a text in a reply may have, at the least and at the most, where the server can bound it."""
 _FORMAT_WORDS = ("response_format", "json_schema", "json_object", "json schema", "grammar", "guided", "structured")
 
 
@@ -246,11 +261,22 @@ def _embedding_fields(texts: Sequence[str]) -> dict[str, JSON]:
     return {"input": list(texts), "encoding_format": "float"}
 
 
-def _response_format(way: JSONWay, schema: str) -> JSON:
-    """OpenAI's ``response_format``."""
-    if way == "json_object":
-        return {"type": "json_object"}
-    return {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": json.loads(schema)}}
+def _num_texts(schema: JSON) -> int:
+    """Places of a JSON Schema where any text may stand, however long."""
+    if isinstance(schema, dict):
+        return int(_is_any_text(schema)) + sum(map(_num_texts, schema.values()))
+    return sum(map(_num_texts, schema)) if isinstance(schema, list) else 0
+
+
+def _with_bounded_texts(schema: JSON, most: int) -> JSON:
+    if isinstance(schema, dict):
+        own: dict[str, JSON] = {"maxLength": most} if _is_any_text(schema) else {}
+        return {**{name: _with_bounded_texts(part, most) for name, part in schema.items()}, **own}
+    return [_with_bounded_texts(part, most) for part in schema] if isinstance(schema, list) else schema
+
+
+def _is_any_text(schema: Mapping[str, JSON]) -> bool:
+    return schema.get("type") == "string" and schema.keys().isdisjoint(("enum", "const", "maxLength"))
 
 
 async def listed_models(client: Client, wanted: str | None) -> list[dict[str, Any]]:

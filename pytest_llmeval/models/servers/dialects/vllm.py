@@ -48,6 +48,7 @@ class VLLM(CompletionsDialect):
     name = "vllm"
     scores = "ids"
     continues_chat = True
+    heeds_max_length = True
     # Where a request leaves these out, vLLM takes them from the checkpoint's generation_config.json.
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
