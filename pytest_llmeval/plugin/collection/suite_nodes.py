@@ -143,8 +143,8 @@ class SuiteNode(PlainFailures):
         for role in ROLE_METHODS:
             specs = settings.specs_of(role) if role in self.evaluation.scorer.roles else ()
             if specs and was_given(self.config, role) and is_overridden(self, f"llm_{role}"):
-                message = f"--llm-{role} {specs[0].name} is not asked: a conftest.py has the fixture llm_{role}"
-                warn_once_of_suite(self, message)
+                what = f"--llm-{role} {specs[0].name} is not asked"
+                warn_once_of_suite(self, f"{what}: a conftest.py has the fixture llm_{role}")
         self._take_responses(suite)
         check_replies(self, suite.name, lambda: self.samples_asked)
         check_abilities(self, self.evaluation)
