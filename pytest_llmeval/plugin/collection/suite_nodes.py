@@ -140,11 +140,7 @@ class SuiteNode(PlainFailures):
         self._add_tags(suite.spec.tags)
         for warning in self.evaluation.warnings():
             warn_once_of_suite(self, warning)
-        for role in ROLE_METHODS:
-            specs = settings.specs_of(role) if role in self.evaluation.scorer.roles else ()
-            if specs and was_given(self.config, role) and is_overridden(self, f"llm_{role}"):
-                what = f"--llm-{role} {specs[0].name} is not asked"
-                warn_once_of_suite(self, f"{what}: a conftest.py has the fixture llm_{role}")
+        self._tell_of_replaced()
         self._take_responses(suite)
         check_replies(self, suite.name, lambda: self.samples_asked)
         check_abilities(self, self.evaluation)
@@ -159,6 +155,15 @@ class SuiteNode(PlainFailures):
             yield SuiteModel.of(self, name, model)
         if not models:
             yield from self.items(self, None)
+
+    def _tell_of_replaced(self) -> None:
+        """Warn of a model that the command line gives a role and that will not be asked."""
+        for role in ROLE_METHODS:
+            specs = self.config.stash[settings_key].specs_of(role)
+            is_asked = role in self.evaluation.scorer.roles
+            if specs and is_asked and was_given(self.config, role) and is_overridden(self, f"llm_{role}"):
+                message = f"--llm-{role} {specs[0].name} is not asked: a conftest.py has the fixture llm_{role}"
+                warn_once_of_suite(self, message)
 
     def take_judges(self, judges: Models) -> None:
         """Say in ``info`` which models the scorer asks; from then on the suite's numbers depend on them too.
