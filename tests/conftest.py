@@ -5,6 +5,7 @@ A bare ``pytest`` uses all cores and leaves out the tests marked ``slow`` (``-m 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -102,6 +103,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
                 in_default.add(item.path)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let no pass of the garbage collector look again at thousands of tests: each session within a test makes one."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def preloaded() -> None:
     """Import what pytester would forget again after each session that runs in this process (``pytester.runpytest``).
@@ -115,6 +123,7 @@ def preloaded() -> None:
     for info in pkgutil.walk_packages(pytest_llmeval.__path__, "pytest_llmeval."):
         if not info.name.startswith(NEEDS_TORCH):
             importlib.import_module(info.name)
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

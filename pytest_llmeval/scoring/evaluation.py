@@ -215,7 +215,8 @@ class Evaluation:
                 raise self.suite.error(message, presented.sample, ("prompt", "template"))
 
     def score(self, question: Question, responses: Sequence[Response]) -> Score:
-        """Judge the responses to the question's requests; where there are several replies, its details hold them.
+        """Judge the responses to the question's requests; where there are several replies, its details hold them, and
+        the contexts that came with a reply.
 
         Unscored is also what a scorer of the user's own gives that is no usable score (see ``checking.checked``).
         ``ModelError`` where the scorer has to ask another model: see ``asking``.
@@ -233,8 +234,8 @@ class Evaluation:
             score = yield from judging(self.scorer, presented, responses)
         if self.suite.spec.human is not None:
             score = with_people(score, presented.sample, rated, responses)
-        replies: list[JSON] = [response.text for response in responses if isinstance(response, GenerateResponse)]
-        return replace(score, details={**score.details, "outputs": replies}) if len(replies) > 1 else score
+        kept = _kept(responses)
+        return replace(score, details={**score.details, **kept}) if kept else score
 
     def fingerprints(self) -> tuple[str, dict[str, str]]:
         """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
@@ -370,6 +371,16 @@ def deciding_output(score: Score, responses: Sequence[Response]) -> str | None:
     replies = [response.text for response in responses if isinstance(response, GenerateResponse)]
     epoch = deciding_epoch(score)
     return replies[epoch if epoch < len(replies) else 0] if replies else None
+
+
+def _kept(responses: Sequence[Response]) -> dict[str, JSON]:
+    """What no other field of a record has: several replies, and contexts, of each reply where there are several."""
+    replies = [response for response in responses if isinstance(response, GenerateResponse)]
+    kept: dict[str, JSON] = {"outputs": [reply.text for reply in replies]} if len(replies) > 1 else {}
+    contexts: list[JSON] = [None if reply.contexts is None else [*reply.contexts] for reply in replies]
+    if any(own is not None for own in contexts):
+        kept["contexts"] = contexts if len(contexts) > 1 else contexts[0]
+    return kept
 
 
 def _length(requests: Sequence[Request]) -> int:

@@ -42,10 +42,10 @@ messages = st.builds(Message, role=st.sampled_from(("system", "user", "assistant
 prompts = st.one_of(texts, st.lists(messages, min_size=1, max_size=3).map(tuple))
 counts = st.integers(0, 10**9)
 finite = st.floats(allow_nan=False, allow_infinity=False)
-requests = st.one_of(
-    st.builds(LoglikelihoodRequest, prompts, texts),
-    st.builds(LoglikelihoodRollingRequest, texts, st.none() | counts),
-    st.builds(
+of_kind: dict[type, st.SearchStrategy[Any]] = {
+    LoglikelihoodRequest: st.builds(LoglikelihoodRequest, prompts, texts),
+    LoglikelihoodRollingRequest: st.builds(LoglikelihoodRollingRequest, texts, st.none() | counts),
+    GenerateRequest: st.builds(
         GenerateRequest,
         prompts,
         max_tokens=counts,
@@ -55,8 +55,9 @@ requests = st.one_of(
         top_p=finite,
         epoch=counts,
     ),
-    st.builds(EmbeddingRequest, texts),
-)
+    EmbeddingRequest: st.builds(EmbeddingRequest, texts),
+}
+requests = st.one_of(*of_kind.values())
 replies = st.one_of(
     st.builds(LoglikelihoodResponse, loglikelihood=finite, num_tokens=counts, is_greedy=st.none() | st.booleans()),
     st.builds(GenerateResponse, text=texts, num_tokens=counts, seconds=finite, prefill_seconds=st.none() | finite),
@@ -81,7 +82,7 @@ def test_equal_questions_have_one_key_and_others_have_others(one: Any, other: An
 
 @given(requests, st.data())
 def test_every_field_of_a_request_is_in_its_key(request: Any, data: st.DataObject) -> None:
-    other = data.draw(requests.filter(lambda found: type(found) is type(request)))
+    other = data.draw(of_kind[type(request)])
     name = data.draw(st.sampled_from([field.name for field in fields(request)]))
     changed = replace(request, **{name: getattr(other, name)})
     assume(changed != request)

@@ -14,7 +14,7 @@ def test_collected_goes_to_the_controller_and_back() -> None:
         num_deselected=4,
         unanswered="a.yaml",
         lacking={"judge": "a.yaml"},
-        without_baseline=None,
+        without_baseline="b.yaml",
         has_model=False,
         categories={"a": ["x: \udcff", "y"]},
         may_have_others=True,

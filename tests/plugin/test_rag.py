@@ -199,6 +199,47 @@ def test_a_program_returns_what_it_has_retrieved(project: pytest.Pytester, worke
         assert len(asked(project.path, "pipeline")) == 2, "contexts are kept with their answer"
 
 
+def test_contexts_of_a_file_of_replies(project: pytest.Pytester) -> None:
+    """Of rows, of a report, and of several replies in one."""
+    rows = [{"id": "p1", "question": "abb", "target": "red"}, {"id": "p2", "question": "a", "target": "red"}]
+    expected = {"faithfulness": 0.5, "context_precision": 1}
+
+    def judged(model: str, more: str = "") -> dict[str, Any]:
+        project.makefile(".yaml", rag=suite(rows, "{rag: {metrics: [faithfulness, context_precision]}}", more))
+        result = project.runpytest(*ALONE, f"--llm-model={model}", JUDGE, REPORT, "rag.yaml")
+        assert result.ret == 0, result.stdout.str()
+        (project.path / "report.json").rename(project.path / "before.json")
+        return records_of(project.path, "before.json")
+
+    replies = [
+        {"id": "p1", "response": "red. green", "docs": ["red x", "blue"]},
+        {"id": "p2", "response": "red. green", "docs": []},
+    ]
+    (project.path / "out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in replies))
+    epochs = "epochs: 2\ngenerate: {temperature: 1}\n"
+    ways = [
+        ("replay:out.jsonl?contexts=docs", ""),
+        ("replay:before.json", ""),
+        ("python:my_rag:pipeline", epochs),
+        ("replay:before.json", epochs),
+    ]
+    for model, more in ways:
+        records = judged(model, more)
+        assert records["p1"]["values"] == expected, model
+        assert records["p2"]["not_measurable"] == dict.fromkeys(expected, "there is no context"), model
+        one = records["p1"]["details"]["contexts"]
+        assert one == ([["red x", "blue"]] * 2 if more else ["red x", "blue"]), model
+
+
+def test_a_column_of_another_meaning_is_no_contexts(project: pytest.Pytester) -> None:
+    project.makefile(".yaml", rag="suite: s\nsamples: [{id: p1, question: q, target: red}]\nscore: exact\n")
+    (project.path / "out.jsonl").write_text(json.dumps({"id": "p1", "response": "red", "contexts": 7}))
+    assert project.runpytest(*ALONE, "--llm-model=replay:out.jsonl", "rag.yaml").ret == 0
+    result = project.runpytest(*ALONE, "--llm-model=replay:out.jsonl?contexts=contexts", "rag.yaml")
+    assert result.ret != 0
+    assert "out.jsonl:1: contexts: found 7 (a whole number), expected a text" in result.stdout.str()
+
+
 def test_a_model_that_returns_no_contexts(project: pytest.Pytester, workers: list[str]) -> None:
     project.makefile(".yaml", rag=suite([{"id": "p1", "question": "a", "target": "red"}]))
     result = project.runpytest(*workers, "--llm-model=python:my_rag:forgetful", JUDGE, EMBEDDER, REPORT, "rag.yaml")

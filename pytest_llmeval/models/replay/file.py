@@ -13,6 +13,7 @@ from pytest_llmeval.data.files import Source, open_bytes
 from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.specs import check_names
+from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
@@ -33,8 +34,8 @@ class ReplyProblem(ValueError):
 class ReplayArguments:
     """What stands after ``?``: which columns hold what. Dots reach inner values; ``a,b`` makes a list of two columns.
 
-    ``key`` leads to the rows in a JSON file, ``model`` chooses among those of a report, and ``partial`` lets samples
-    without a reply be left out.
+    ``contexts`` are the texts that a reply was written from. ``key`` leads to the rows in a JSON file, ``model``
+    chooses among those of a report, and ``partial`` lets samples without a reply be left out.
     """
 
     id: str = "id"
@@ -45,6 +46,7 @@ class ReplayArguments:
     num_tokens: str = "num_tokens"
     scores: str = "scores"
     is_greedy: str = "is_greedy"
+    contexts: str = "contexts"
     key: str | None = None
     model: str | None = None
     partial: bool = False
@@ -74,8 +76,9 @@ class Reply:
 
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
-    sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``doc`` is the row of the
-    data set that the reply is to, where the file has it.
+    sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
+    each text, or one for all of them; empty where the file says nothing of them. ``doc`` is the row of the data set
+    that the reply is to, where the file has it.
     """
 
     place: str
@@ -88,6 +91,7 @@ class Reply:
     num_tokens: JSON = None
     scores: JSON = None
     is_greedy: JSON = None
+    contexts: tuple[tuple[str, ...] | None, ...] = ()
     doc: Mapping[str, Any] | None = None
 
     @property
@@ -175,7 +179,21 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]
             num_tokens=_values(row.columns, arguments.num_tokens),
             scores=_values(row.columns, scores),
             is_greedy=_values(row.columns, arguments.is_greedy),
+            contexts=_contexts_of(row, arguments),
         )
+
+
+def _contexts_of(row: Row, arguments: ReplayArguments) -> tuple[tuple[str, ...], ...]:
+    """Those of the column that the arguments name; one that merely has the usual name may hold something else."""
+    value = _value(row.columns, arguments.contexts)
+    if value is None:
+        return ()
+    try:
+        return (context_texts(value),)
+    except ValueError as error:
+        if "contexts" not in arguments.given:
+            return ()
+        raise ReplyProblem(f"{row.place}: contexts: {error}") from None
 
 
 def _id_of(row: Row, value: JSON) -> str | None:
@@ -338,7 +356,16 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
         loglikelihoods=scored,
         num_tokens=counts if counts and all(counts) else None,
         is_greedy=[values["accuracy"] == 1.0] if has_one and "accuracy" in values else None,
+        contexts=_recorded_contexts([details.get("contexts")] if outputs is None else details.get("contexts")),
     )
+
+
+def _recorded_contexts(found: Any) -> tuple[tuple[str, ...] | None, ...]:
+    """Those of each reply; empty where a user's scorer has written something else under this name."""
+    try:
+        return tuple(None if own is None else context_texts(own) for own in found or ())
+    except (TypeError, ValueError):
+        return ()
 
 
 def parsed_list(value: JSON) -> JSON:

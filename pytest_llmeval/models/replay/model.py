@@ -219,17 +219,23 @@ def responses_of(replies: Sequence[Reply], sample: AskedSample) -> list[Response
 def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Response]:
     requests = sample.requests
     if all(isinstance(request, GenerateRequest) for request in requests):
-        texts = [text for reply in replies for text in _texts(reply)]
+        texts = [pair for reply in replies for pair in _texts_and_contexts(reply)]
         if len(texts) != len(requests):
             times = "once" if len(requests) == 1 else f"{len(requests)} times"
             has = "1 response" if len(texts) == 1 else f"{len(texts)} responses"
             raise ReplyProblem(f"{replies[0].place}: found {has}, and the suite asks each sample {times}")
-        for text in texts:
-            yield GenerateResponse(text=text)
+        for text, contexts in texts:
+            yield GenerateResponse(text=text, contexts=contexts)
         return
     if len(replies) > 1:
         raise ReplyProblem(f"{replies[1].place}: found several epochs, and log-likelihoods are measured once")
     yield from _scored(replies[0], len(requests), isinstance(requests[0], LoglikelihoodRollingRequest))
+
+
+def _texts_and_contexts(reply: Reply) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+    texts = _texts(reply)
+    contexts = reply.contexts or (None,)
+    return zip(texts, contexts if len(contexts) == len(texts) else contexts[:1] * len(texts), strict=True)
 
 
 def _texts(reply: Reply) -> list[str]:

@@ -28,11 +28,11 @@ class Collected:
 
     ``samples`` are the places of samples among the tests that are to run; ``suites`` those with such samples,
     ``absent`` those that were collected without. ``num_deselected`` tests were left out. ``unanswered`` is the file of
-    the first suite that has neither a model nor replies of its own, None if there is none,
-    ``lacking`` that of the first whose scorer asks a model in a role, for each role that has none, and
-    ``without_baseline`` that of the first whose replies are to be compared with those of a baseline that there is not.
-    ``has_model``: there is a model, be it that of a conftest.py. ``categories`` are those of each suite's samples.
-    ``may_have_others``: there may be more suites, of hand-written tests or in files that could not be collected.
+    the first suite that has neither a model nor replies of its own, None if there is none, ``lacking`` that of the
+    first whose scorer asks a model in a role, for each role that has none, and ``without_baseline`` that of the first
+    whose replies are to be compared with those of a baseline that there is not. ``has_model``: there is a model, be it
+    that of a conftest.py. ``categories`` are those of each suite's samples. ``may_have_others``: there may be more
+    suites, of hand-written tests or in files that could not be collected.
     """
 
     samples: Sequence[int]

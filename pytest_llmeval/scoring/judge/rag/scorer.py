@@ -149,7 +149,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         judged = yield from side_by_side([self._judging(name, material) for name in metrics])
         found = dict(zip(metrics, judged, strict=True))
         verdicts: list[JSON] = [{"metric": name, **said} for name, one in found.items() for said in one.verdicts]
-        details: dict[str, JSON] = {"verdicts": verdicts, **_said(answer, material), **_kept(own)}
+        details: dict[str, JSON] = {"verdicts": verdicts, **_said(answer, material)}
         problem = next((one.problem for one in found.values() if one.problem is not None), None)
         if problem is not None:
             return no_verdict(problem, details)
@@ -308,11 +308,6 @@ def _question(one: forms.Question) -> dict[str, JSON]:
 
 def _contexts_of(response: Response) -> tuple[str, ...] | None:
     return response.contexts if isinstance(response, GenerateResponse) else None
-
-
-def _kept(contexts: tuple[str, ...] | None) -> dict[str, JSON]:
-    """Contexts that came with the answer: no data set has them."""
-    return {} if contexts is None else {"contexts": [*contexts]}
 
 
 def _said(answer: str, material: _Material) -> dict[str, JSON]:
