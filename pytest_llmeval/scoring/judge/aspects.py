@@ -20,6 +20,8 @@ __all__ = ["AspectsScorer"]
 
 MEAN = "aspects"
 """The metric that is the mean of a sample's aspects."""
+_MOST_LISTED = 101
+"""Ratings that a schema lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         low, high = settings.scale
         task = self.task(presented)
         form: dict[str, JSON] = {name: {"reason": "…", "score": high} for name in settings.aspects}
-        rating = object_schema({**REASON, "score": {"type": "integer", "minimum": low, "maximum": high}})
+        rating = object_schema({**REASON, "score": _whole_numbers(low, high)})
         schema = object_schema(dict.fromkeys(settings.aspects, rating))
         requests = [
             self.request(presented, task, form, schema, ("Reply", text), number=number)
@@ -105,6 +107,13 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         if isinstance(score, bool) or not isinstance(score, int) or not low <= score <= high:
             raise ValueError(f"the rating of {name} is no whole number from {low} to {high}")
         return _Rating(score, str(one["reason"]))
+
+
+def _whole_numbers(low: int, high: int) -> JSON:
+    """Their JSON Schema. Some servers leave bounds aside, and hold a reply to a list."""
+    if high - low < _MOST_LISTED:
+        return {"type": "integer", "enum": list(range(low, high + 1))}
+    return {"type": "integer", "minimum": low, "maximum": high}
 
 
 def _metric(aspect: str) -> str:

@@ -75,6 +75,8 @@ def test_what_aspects_ask() -> None:
     )
     _, ((request,),) = judged(settings, "Paris", scripted(ratings(tact=10)))
     assert (request.max_tokens, request.temperature, request.seed, request.epoch) == (99, 0.7, 5, 0)
+    score = json.loads(request.json_schema)["properties"]["tact"]["properties"]["score"]
+    assert score == {"type": "integer", "enum": list(range(11))}
     system, user = asked_of(settings, "It is Paris.")
     for words in ("from 0 (the worst) to 10 (the best)", "the field of medicine", "- tact: Is it tactful?"):
         assert words in system

@@ -159,10 +159,14 @@ class CompletionsDialect(Dialect):
         """OpenAI's ``response_format``."""
         if way == "json_object":
             return {"type": "json_object"}
+        return {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": self.schema(request)}}
+
+    def schema(self, request: GenerateRequest) -> JSON:
+        """The JSON Schema that the server is sent."""
         schema: JSON = json.loads(request.json_schema)
         if self.heeds_max_length and (count := _num_texts(schema)):
             schema = _with_bounded_texts(schema, min(max(request.max_tokens // count, _SHORT), _LONG))
-        return {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+        return schema
 
     async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
         fields: dict[str, JSON] = {

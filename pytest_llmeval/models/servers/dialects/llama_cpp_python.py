@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.dialects.base import (
     Found,
+    JSONWay,
     Scored,
     TextPair,
     checked_logprob,
@@ -29,7 +30,7 @@ from pytest_llmeval.models.servers.dialects.completions import (
     usage_of,
 )
 from pytest_llmeval.models.servers.dialects.echo import is_greedy, scored_text
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
@@ -48,6 +49,7 @@ class LlamaCppPython(CompletionsDialect):
 
     name = "llama-cpp-python"
     scores = "text"
+    heeds_max_length = True
     # The server's own defaults are top-k 40, min-p 0.05 and, in the older releases, a repeat penalty of 1.1.
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
 
@@ -69,6 +71,12 @@ class LlamaCppPython(CompletionsDialect):
 
     def settings(self, request: Any) -> dict[str, JSON]:
         return {**super().settings(request), "top_p": request.top_p}
+
+    def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
+        """Here a schema stands beside the type that asks for any object."""
+        if way == "json_object":
+            return super().response_format(way, request)
+        return {"type": "json_object", "schema": self.schema(request)}
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
         assert isinstance(pair, TextPair)
