@@ -152,7 +152,7 @@ def test_a_call_that_fails_in_one_role_is_no_error_of_who_waits_for_another() ->
 
     embedder, judge = Background(), Judge(raises=["b.0"])
     judging = Judging(TimeShares())
-    models: dict[Role, object] = {"judge": judge, "embedder": embedder}
+    models: dict[Role, Sequence[object]] = {"judge": [judge], "embedder": [embedder]}
     asked: dict[str, list[Role]] = {"a": ["embedder"], "b": ["judge"], "c": ["judge", "judge"]}
     for key, roles in asked.items():
         judging.begin(key, asking_by_turns(key, roles), models)
@@ -176,7 +176,7 @@ def test_whatever_the_roles_each_ends_as_it_would_alone(
         kinds = [Background(broken, is_quick=True) if background else Echo(broken) for background in in_background]
         judging = Judging(TimeShares())
         for key in keys:
-            models: dict[Role, object] = {"judge": kinds[0], "embedder": kinds[1]}
+            models: dict[Role, Sequence[object]] = {"judge": [kinds[0]], "embedder": [kinds[1]]}
             judging.begin(key, asking_by_turns(str(key), askings[key]), models)
         return judging
 

@@ -317,17 +317,19 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
         if identity.name not in models:
             models.add(identity.name)
             payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
-    asked: dict[Role | None, object] = {None: model}
-    asked |= {role: getattr(item, "funcargs", {}).get(f"llm_{role}") for role in ROLE_METHODS}
+    asked: list[tuple[Role | None, object]] = [(None, model)]
+    for role in ROLE_METHODS:
+        given = getattr(item, "funcargs", {}).get(f"llm_{role}")
+        asked += [(role, one) for one in (given if isinstance(given, list | tuple) else [given])]
     sent = item.config.stash.setdefault(_sent_uses_key, {})
-    for role, one in asked.items():
+    for of_role, one in asked:
         use = getattr(one, "server_use", None)
         if isinstance(use, ServerUse):
-            name = model_of(item, one).name if role is None else identify(one).name
-            if sent.get((role, name)) != use:
-                sent[role, name] = use
+            name = model_of(item, one).name if of_role is None else identify(one).name
+            if sent.get((of_role, name)) != use:
+                sent[of_role, name] = use
                 worker = getattr(item.config, "workerinput", {}).get("workerid", "")
-                payload = dataclasses.replace(payload, uses=(*payload.uses, (role, name, worker, use)))
+                payload = dataclasses.replace(payload, uses=(*payload.uses, (of_role, name, worker, use)))
     if item.config.stash[settings_key].store is not None:
         if (problem := new_problem(item.config)) is not None:
             payload = dataclasses.replace(payload, store_problem=problem)
