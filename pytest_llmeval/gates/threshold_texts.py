@@ -68,6 +68,8 @@ def uncorrected_reason(metric: str, metrics: Mapping[str, Metric]) -> str | None
     """Why there is no corrected accuracy; None where nothing says so, and for another metric."""
     if metric != "corrected_accuracy":
         return None
+    if (agreement := metrics.get("judge.agreement")) is not None and agreement.n == 0:
+        return "people rated no reply"
     found = [metrics[name].value if name in metrics else None for name in ("judge.sensitivity", "judge.specificity")]
     for value, kind in zip(found, ("right", "wrong"), strict=True):
         if value is None:

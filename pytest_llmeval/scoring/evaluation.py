@@ -22,6 +22,8 @@ from pytest_llmeval.scoring.fingerprints import fingerprint_parts
 from pytest_llmeval.scoring.judge.panel import panel, panel_metrics
 from pytest_llmeval.scoring.judge.people import human_value, people_metrics, with_people
 from pytest_llmeval.scoring.make import suite_scorer
+from pytest_llmeval.scoring.metrics.definitions import split_name
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
 from pytest_llmeval.suites.loading.loader import Suite
@@ -139,10 +141,13 @@ class Evaluation:
 
     @property
     def rated(self) -> str:
-        """The metric that people rate, and on which judges agree: what the suite says, else the first."""
-        if self.suite.spec.primary_metric is not None:
-            return self.suite.spec.primary_metric.name
-        own = self.scorer.metrics
+        """The metric that people rate, and on which judges agree: what the suite says, else the first.
+
+        A suite may well be compared by how far its judge is to be trusted, or by what people would have found.
+        """
+        own, primary = self.scorer.metrics, self.suite.spec.primary_metric
+        if primary is not None and (primary.name in own or not is_of_trust(primary.name)):
+            return primary.name
         return own[0] if own and "accuracy" not in own else "accuracy"
 
     def _check_people(self) -> None:
@@ -150,6 +155,9 @@ class Evaluation:
             return
         if self.suite.spec.epochs is not None:
             raise SettingsError("people rate one reply, and this suite asks for several; remove it", ("human",))
+        if split_name(self.rated)[0]:
+            message = f"people rate the suite's own metric, and {self.rated} is of a part; remove it, or primary_metric"
+            raise SettingsError(message, ("human",))
         for sample in self.suite.samples:
             try:
                 human_value(sample, self.rated)

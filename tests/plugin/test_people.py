@@ -139,6 +139,12 @@ def test_labels_of_unknown_replies_are_warned_of(llm_pytester: pytest.Pytester) 
             "*manners.yaml:3: human: people rate one reply, and this suite asks for several*",
         ),
         (
+            f"{{several: {{scorers: {{one: {{score: exact}}, two: {{score: {RUBRIC}}}}}}}}}",
+            True,
+            "primary_metric: two.accuracy\n",
+            "*manners.yaml:3: human: people rate the suite's own metric, and two.accuracy is of a part*",
+        ),
+        (
             RUBRIC,
             True,
             "min_measurable: 2\n",
@@ -151,6 +157,28 @@ def test_bad_labels(llm_pytester: pytest.Pytester, score: str, label: Any, more:
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([message])
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+@pytest.mark.parametrize("primary", ["corrected_accuracy", "judge.kappa"])
+def test_a_suite_is_compared_by_what_people_say(llm_pytester: pytest.Pytester, primary: str) -> None:
+    """The metric of trust is of the same accuracy as without."""
+    own = f"primary_metric: {primary}\n"
+    text = suite(RUBRIC, PEOPLE, own)
+    assert run(llm_pytester, text, "-p", "no:xdist").ret == 0
+    metrics = report_of(llm_pytester)["suites"][0]["metrics"]
+    assert metrics["judge.kappa"]["value"] == pytest.approx(1 / 3)
+    assert metrics["corrected_accuracy"]["value"] == pytest.approx(0.8)
+    (llm_pytester.path / "out.json").rename(llm_pytester.path / "before.json")
+    again = run(llm_pytester, text, "-p", "no:xdist", "--llm-baseline=before.json")
+    assert again.ret == 0, again.stdout.str()
+    again.stdout.fnmatch_lines([f"*{primary}*"])
+
+
+def test_a_category_that_people_did_not_rate(llm_pytester: pytest.Pytester) -> None:
+    text = suite(RUBRIC, PEOPLE, "category: id\n")
+    result = run(llm_pytester, text, "-p", "no:xdist", "--llm-gate=category.s9.corrected_accuracy >= 0")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["failed: *category.s9.corrected_accuracy has no value, n 1: people rated no*"])
 
 
 def test_labels_are_no_part_of_the_fingerprint(llm_pytester: pytest.Pytester) -> None:

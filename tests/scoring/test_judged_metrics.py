@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score, recall_score
 from statsmodels.stats.proportion import proportion_confint
 
+from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
 from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
+from pytest_llmeval.scoring.statistics.paired_tests import PairedSums
 from pytest_llmeval.types import Score
 from tests.properties import examples
 
@@ -129,3 +131,31 @@ def test_samples_without_a_label_count_where_the_judge_does() -> None:
 def test_definitions(name: str) -> None:
     assert definition(name).kind == "corpus"
     assert math.isfinite(definition("judge.kappa").lowest)
+
+
+@settings(max_examples=examples(20))
+@given(st.lists(st.tuples(LABELS, LABELS, st.none() | LABELS, st.lists(SCORES, min_size=3, max_size=3)), min_size=4))
+def test_what_two_runs_are_tested_by(samples: list[tuple[float, float, float | None, list[float]]]) -> None:
+    """The sums of both sides have what only some samples have: what people said, and a third judge's number."""
+
+    def side(own: int) -> dict[str, Score]:
+        found = {}
+        for number, (*judged, people, ratings) in enumerate(samples):
+            values = {"judge_value": judged[own], **({} if people is None else {"human_value": people})}
+            values |= {f"rating_{place}": one for place, one in enumerate(ratings[own:] + ratings[:own], 1)}
+            found[f"s{number}"] = Score(status="scored", values=values)
+        return found
+
+    for metric in ("corrected_accuracy", "corrected_score", "judge.kappa", "judge.alpha"):
+        expected = [summarize(list(side(own).values()), [metric])[metric].value for own in (0, 1)]
+        try:
+            paired = pair_metric(metric, side(0), side(1), higher_is_better=True)
+        except PairingError:
+            assert None in expected
+            continue
+        assert [paired.difference.first, paired.difference.second] == pytest.approx(expected)
+        assert isinstance(paired.paired, PairedSums)
+        first, second = expected
+        assert first is not None
+        assert second is not None
+        assert paired.paired.gain() == pytest.approx(second - first, abs=1e-9)

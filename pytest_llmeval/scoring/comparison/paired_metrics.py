@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pytest_llmeval.scoring.comparison.differences import Difference, compare, has_limits, paired_difference
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import split_name
+from pytest_llmeval.scoring.metrics.judged import OF_RATED
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.scoring.metrics.sample_values import ingredients, made_of, value_of
@@ -99,7 +101,13 @@ class PairedMetric:
 def needed_values(metric: str) -> set[str]:
     """Names in ``Score.values`` that the metric is made of, its own among them."""
     prefix, _ = split_name(metric)
-    return {metric, *(prefix + part for part in made_of(metric))}
+    return {metric, *(prefix + part for part in (*made_of(metric), *_optional(metric)))}
+
+
+def _optional(metric: str) -> tuple[str, ...]:
+    """Names, without a prefix, of what only some samples have of what the metric is made of."""
+    formula = corpus_formula(metric)
+    return () if formula is None else formula.may_have
 
 
 def pair_metric(
@@ -125,6 +133,7 @@ def pair_metric(
         for sample_id in both
         if (before[sample_id] is None and why_not_measurable(first[sample_id], metric) is not None)
         or (after[sample_id] is None and why_not_measurable(second[sample_id], metric) is not None)
+        or (metric in OF_RATED and None in (before[sample_id], after[sample_id]))
     }
     lost = [sample_id for sample_id in both if after[sample_id] is None and sample_id not in unmeasured]
     if lost:
@@ -207,12 +216,16 @@ def _reader(metric: str, *sides: Iterable[Score]) -> Callable[[Score], Row | Non
     """What reads a sample's numbers; None where it has none. As in a summary, a metric that is made of sums is a mean
     of values of its own where no sample has what the sums are taken over.
     """
-    names = [split_name(metric)[0] + part for part in made_of(metric)]
+    prefix = split_name(metric)[0]
+    names = [prefix + part for part in made_of(metric)]
+    others = [prefix + part for part in _optional(metric)]
 
     def of_parts(score: Score) -> Row | None:
         if score.status == "unscored" or any(name not in score.values for name in names):
             return None
-        return tuple(float(score.values[name]) for name in names)
+        # Of what a sample may lack: whether it is there, and its number.
+        optional = ((float(name in score.values), float(score.values.get(name, 0.0))) for name in others)
+        return (*(float(score.values[name]) for name in names), *chain.from_iterable(optional))
 
     def of_value(score: Score) -> Row | None:
         value = value_of(score, metric)
@@ -247,7 +260,12 @@ def _sums(base: str, rows: Sequence[Row]) -> _Sums:
     formula = corpus_formula(base)
     if formula is None:
         raise PairingError("is not made of sums over samples, and cannot be tested")
-    found = formula.sums([dict(zip(formula.needs, row, strict=True)) for row in rows])
+    count = len(formula.needs)
+    samples = [dict(zip(formula.needs, row[:count], strict=True)) for row in rows]
+    for sample, row in zip(samples, rows, strict=True):
+        there = zip(formula.may_have, row[count::2], row[count + 1 :: 2], strict=True)
+        sample |= {name: value for name, is_there, value in there if is_there}
+    found = formula.sums(samples)
     return _Sums(found.rows, row_by_row(found.value))
 
 

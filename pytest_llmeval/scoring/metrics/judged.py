@@ -27,6 +27,7 @@ __all__ = [
     "OF_RATED",
     "corrected_formula",
     "is_judged_ingredient",
+    "is_of_trust",
     "rating",
 ]
 
@@ -55,6 +56,11 @@ _INGREDIENTS = frozenset((HUMAN, JUDGE, *_RATINGS))
 def is_judged_ingredient(name: str) -> bool:
     """Whether a name in ``Score.values`` is what these metrics are made of, and none itself."""
     return name in _INGREDIENTS
+
+
+def is_of_trust(name: str) -> bool:
+    """Whether a metric's name is one of those that say how far a judge is trusted, or what people would have found."""
+    return name.startswith(("judge.", CORRECTED))
 
 
 def _kappa_sums(samples: Sequence[Ingredients]) -> Sums:
