@@ -64,6 +64,7 @@ def test_every_page_is_in_the_index() -> None:
     [
         *(types.GenerateRequest, types.LoglikelihoodRequest, types.LoglikelihoodRollingRequest),
         *(types.GenerateResponse, types.LoglikelihoodResponse, types.Message),
+        *(types.EmbeddingRequest, types.EmbeddingResponse),
     ],
 )
 def test_fields_of_requests_and_responses_are_reported_of(kind: type) -> None:

@@ -36,6 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 
 PYTEST_LIBRARIES = {"pytest", "_pytest", "pluggy", "xdist", "execnet"}
 TORCH_LIBRARIES = {"torch", "transformers", "safetensors", "tokenizers", "peft", "accelerate", "bitsandbytes"}
+TORCH_LIBRARIES |= {"sentence_transformers"}
 TORCH_ROOM = "models.huggingface"
 NETWORK_LIBRARIES = {
     "socket",
@@ -62,6 +63,7 @@ DISTRIBUTIONS = {
     "tokenizers": "transformers",
     "huggingface_hub": "transformers",
     "referencing": "jsonschema",
+    "sentence_transformers": "sentence-transformers",
     "sympy": "math-verify",
     "math_verify": "math-verify",
     "rouge_score": "rouge-score",

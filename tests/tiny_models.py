@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["CHAT_TEMPLATE", "make_checkpoint", "make_hub_cache", "make_t5_tokenizer", "make_tokenizer"]
+__all__ = ["CHAT_TEMPLATE", "make_checkpoint", "make_embedder", "make_hub_cache", "make_t5_tokenizer", "make_tokenizer"]
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -163,8 +163,43 @@ def make_hub_cache(cache: Path, repo: str, checkpoint: Path, *, revision: str = 
     (root / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
     (root / "refs" / revision).write_text(commit)
     snapshot.mkdir(parents=True)
-    for number, path in enumerate(sorted(checkpoint.iterdir())):
+    for number, path in enumerate(sorted(path for path in checkpoint.rglob("*") if path.is_file())):
         blob = root / "blobs" / f"{commit[:30]}{number:010d}"
         shutil.copyfile(path, blob)
-        (snapshot / path.name).symlink_to(blob)
+        place = snapshot / path.relative_to(checkpoint)
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(blob)
     return snapshot
+
+
+def make_embedder(folder: Path, *, seed: int = 0, max_length: int = 32) -> Path:
+    """A sentence-embedding model: a BERT of 16 numbers and 1 layer, the mean of its tokens, of length 1."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    torch.manual_seed(seed)
+    words = sorted({word for text in _CORPUS for word in text.lower().split() if word.isalpha()})
+    letters = [f"{mark}{letter}" for letter in "abcdefghijklmnopqrstuvwxyz" for mark in ("", "##")]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *words]
+    written = folder / "transformer"
+    written.mkdir(parents=True)
+    (written / "vocab.txt").write_text("\n".join(vocabulary))
+    create: Any = BertTokenizer
+    create(str(written / "vocab.txt")).save_pretrained(written)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    bert: Any = BertModel(config)
+    bert.eval().save_pretrained(written)
+    transformer = Transformer(str(written), max_seq_length=max_length)
+    model = SentenceTransformer(modules=[transformer, Pooling(16), Normalize()], device="cpu")
+    made = folder / "model"
+    model.save(str(made), create_model_card=False)
+    return made

@@ -170,10 +170,13 @@ class Judging:
                 self._submit(other, model)
         if key not in self._open:  # it asked for nothing
             return
+        is_waiting = True
         for (role, place), keys in by_call.items():
             together = [other for other in keys if other not in self._alone]
-            self._call(key, [key] if key in self._alone and key in keys else together, models[role][place])
-        if not by_call and key in self._open:
+            if wanted := [key] if key in self._alone and key in keys else together:
+                self._call(key, wanted, models[role][place])
+                is_waiting = False
+        if is_waiting and key in self._open:
             self._wait()
 
     def _submit(self, key: Hashable, model: BackgroundModel) -> None:
@@ -189,7 +192,7 @@ class Judging:
 
     def _call(self, key: Hashable, keys: Sequence[Hashable], model: object) -> None:
         """Ask a model for what all of these want. Where that fails, only what this one wants is asked, to know whether
-        it is to blame; the others are from then on asked one by one, too.
+        it is to blame; the others are from then on asked one by one, too, each when its own sample runs.
         """
         __tracebackhide__ = True
         requests = [request for other in keys for request in self._open[other].asked.requests]
@@ -198,9 +201,11 @@ class Judging:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
-            if keys == [key] or key not in keys:
+            if keys == [key]:
                 raise
             self._alone.update(keys)
+            if key not in keys:  # it asks a model in another role
+                return
             keys, answers = [key], ask(model, self._open[key].asked.requests)
         start = 0
         for other in keys:

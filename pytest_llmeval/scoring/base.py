@@ -44,9 +44,6 @@ class SettingsError(ValueError):
         super().__init__(message)
 
 
-_NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presented:
     """A sample as a scorer shows it to the model: checked, excluded options left out, options in the order shown.
@@ -70,7 +67,7 @@ class Presented:
     target: str | tuple[str, ...] = ""
     continuation: str = ""
     prompt: Prompt = ""
-    judged_with: Mapping[str, str] = field(default_factory=lambda: _NO_TEXTS)
+    judged_with: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Presented, ...] = ()
 
 

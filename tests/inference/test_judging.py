@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -123,6 +123,67 @@ def test_many_askings_go_out_in_one_call() -> None:
     assert outcome(judging, "c", model) == "c.0.0 c.1.0 c.1.1"
     assert len(model.calls) == 2
     assert not any(key in judging for key in "abc")
+
+
+def asking_by_turns(name: str, roles: Sequence[Role]) -> Asking:
+    """Asks for one reply of each role, one after another."""
+    heard: list[str] = []
+    for number, role in enumerate(roles):
+        (answer,) = yield Ask(role, (GenerateRequest(f"{name}.{number}"),))
+        heard.append(answer.text if isinstance(answer, GenerateResponse) else f"({answer})")
+    return Score(status="scored", answer=" ".join(heard))
+
+
+def outcome_of(judging: Judging, key: Hashable) -> str:
+    try:
+        return str(judging.finish(key).answer)
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_a_call_that_fails_in_one_role_is_no_error_of_who_waits_for_another() -> None:
+    """The first waits for a model in the background, which answers once the judge has failed for the others."""
+
+    class Judge(Echo):
+        def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | RequestError]:
+            if "a.0" in embedder.promised and not embedder.promised["a.0"].done():
+                threading.Thread(target=embedder.fill, args=("a.0",)).start()
+            return super().generate(requests)
+
+    embedder, judge = Background(), Judge(raises=["b.0"])
+    judging = Judging(TimeShares())
+    models: dict[Role, Sequence[object]] = {"judge": [judge], "embedder": [embedder]}
+    asked: dict[str, list[Role]] = {"a": ["embedder"], "b": ["judge"], "c": ["judge", "judge"]}
+    for key, roles in asked.items():
+        judging.begin(key, asking_by_turns(key, roles), models)
+    assert outcome_of(judging, "a") == "a.0"
+    assert outcome_of(judging, "b") == "cannot read b.0"
+    assert outcome_of(judging, "c") == "c.0 c.1"
+
+
+@given(
+    askings=st.lists(st.lists(st.sampled_from(["judge", "embedder"]), max_size=3), min_size=1, max_size=4),
+    raises=st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2))),
+    in_background=st.tuples(st.booleans(), st.booleans()),
+    order=st.permutations(range(4)),
+)
+def test_whatever_the_roles_each_ends_as_it_would_alone(
+    askings: list[list[Role]], raises: set[tuple[int, int]], in_background: tuple[bool, bool], order: list[int]
+) -> None:
+    broken = [f"{name}.{number}" for name, number in raises]
+
+    def made(keys: Sequence[int]) -> Judging:
+        kinds = [Background(broken, is_quick=True) if background else Echo(broken) for background in in_background]
+        judging = Judging(TimeShares())
+        for key in keys:
+            models: dict[Role, Sequence[object]] = {"judge": [kinds[0]], "embedder": [kinds[1]]}
+            judging.begin(key, asking_by_turns(str(key), askings[key]), models)
+        return judging
+
+    keys = [key for key in order if key < len(askings)]
+    judging = made(range(len(askings)))
+    together = {key: outcome_of(judging, key) for key in keys}
+    assert together == {key: outcome_of(made([key]), key) for key in keys}
 
 
 def test_one_that_asks_nothing_needs_no_model() -> None:

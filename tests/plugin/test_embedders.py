@@ -251,3 +251,18 @@ def test_a_text_that_was_refused_is_asked_again(project: pytest.Pytester) -> Non
     project.path.joinpath("asked.jsonl").unlink()
     assert project.runpytest(*arguments).ret == 1
     assert asked(project.path, "embedder") == [["REFUSE"]]
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_an_option_that_a_conftest_has_replaced_is_told_of(
+    project: pytest.Pytester, workers: list[str], is_given: bool
+) -> None:
+    """What an ini file says is for the whole project, of which a folder may differ."""
+    with project.path.joinpath("conftest.py").open("a") as file:
+        file.write("\nimport pytest, my_embedder\nllm_embedder = pytest.fixture(lambda: my_embedder.Embedder())\n")
+    project.syspathinsert()
+    project.makeini("[pytest]\nllm_embedder = python:my_embedder:by_function\n")
+    result = project.runpytest(*workers, "-Wdefault", *([EMBEDDER] if is_given else []), "close.yaml")
+    assert result.ret == 0
+    words = "--llm-embedder python:my_embedder:Embedder is not asked: a conftest.py has the fixture llm_embedder"
+    assert (words in result.stdout.str()) == is_given

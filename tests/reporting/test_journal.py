@@ -278,6 +278,9 @@ def test_a_report_from_a_journal(path: Path) -> None:
         use = ServerUse(num_requests=num_requests, retries={"429": 1}, left_out=("seed",))
         for process in ("gw0", "gw1"):
             journal.add_fact("use", {"model": "fake", "process": process, **dataclasses.asdict(use)})
+        for role in ("judge", "embedder"):  # of the same name
+            asked = {"model": "fake", "process": "gw0", "role": role}
+            journal.add_fact("use", asked | dataclasses.asdict(ServerUse(num_requests=10 * num_requests)))
     journal.add_fact("engine", {"suite": "capitals", "model": None, **dataclasses.asdict(engine)})
     journal.add_fact("expected", {"suite": "capitals", "model": None, "num_expected": 4})
     journal.close(discard=False)
@@ -289,6 +292,10 @@ def test_a_report_from_a_journal(path: Path) -> None:
     assert report.problems == ("2 of 4 samples of the suites that had begun were finished",)
     assert [model["name"] for model in report.models] == ["fake"]
     assert use_of_model(report.models[0]) == ServerUse(num_requests=10, retries={"429": 2}, left_out=("seed",))
+    assert {judge["role"]: use_of_model(judge) for judge in report.judges} == {
+        "judge": ServerUse(num_requests=50),
+        "embedder": ServerUse(num_requests=50),
+    }
     assert [suite.info.name for suite in report.suites] == ["capitals", "sums"]
     assert [suite.summary.num_expected for suite in report.suites] == [4, 1]
     assert [suite.summary.metrics for suite in report.suites] == [suite.summary.metrics for suite in expected.suites]

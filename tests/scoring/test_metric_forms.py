@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.scoring.metrics.metric_forms import metric_form
+from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.suites.format.score_settings.replies import ExactSettings
 from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, MeteorSettings, RougeSettings
+from pytest_llmeval.types import Score
 
 
 def settings_of(spec: Any) -> dict[str, Any]:
@@ -57,3 +59,33 @@ def test_a_metric_of_the_users_own_is_its_scorers() -> None:
     assert metric_form("rating", "within", {"tolerance": 0.1}) == "within, tolerance 0.1"
     assert metric_form("score", "within", {"tolerance": 0.1}) != metric_form("score", "near", {"tolerance": 0.1})
     assert metric_form("rating", None, {}) == "", "hand-written tests that give one name mean one thing"
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        ("aspects", (2.0, 7.0)),
+        ("aspect_clarity", (2.0, 7.0)),
+        ("judge.1.aspects", (2.0, 7.0)),
+        ("corrected_aspects", (2.0, 7.0)),
+        ("judge.human_mean", (2.0, 7.0)),
+        ("accuracy", None),
+        ("judge.1.dissent", None),
+    ],
+)
+def test_ratings_lie_on_their_scale(name: str, limits: tuple[float, float] | None) -> None:
+    assert metric_limits(name, "aspects", {"scale": [2, 7]}) == limits
+    assert metric_limits(name, "aspects", {"scale": None}) is None
+    several: dict[str, Any] = {"scorers": {"b": {"score": {"kind": "aspects", "scale": [2, 7]}}}}
+    assert metric_limits(f"b.{name}", "several", several) == (None if name.startswith("judge") else limits)
+
+
+def test_an_interval_of_ratings_ends_where_their_scale_does() -> None:
+    scores = [Score(status="scored", values={"aspects": value}) for value in (5.0, 5.0, 5.0, 1.0)]
+    free, held = summarize(scores, ["aspects"]), summarize(scores, ["aspects"], limits={"aspects": (1.0, 5.0)})
+    assert free["aspects"].ci_high is not None
+    assert free["aspects"].ci_high > 5
+    assert held["aspects"].ci_high == 5
+    equal = summarize(scores[:3], ["aspects"], limits={"aspects": (1.0, 5.0)})["aspects"]
+    assert equal.ci_low is not None
+    assert (1 < equal.ci_low < 5, equal.ci_high) == (True, 5)

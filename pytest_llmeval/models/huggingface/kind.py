@@ -16,6 +16,7 @@ from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
 from pytest_llmeval.models.huggingface.checkpoint import CONFIG, check_adapter, check_checkpoint
+from pytest_llmeval.models.huggingface.embedder_files import check_embedder, check_library
 from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.models.threads import waiting_briefly
@@ -33,7 +34,11 @@ def demo_folder() -> Path:
 
 
 class Checkpoint(ModelKind):
-    """What the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id."""
+    """What the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id.
+
+    One that is asked for embeddings is a model of sentence-transformers. How the evaluated model is loaded (revision,
+    dtype, ``model_args``) is not said of it.
+    """
 
     needs_device = True
     is_identified = True
@@ -42,6 +47,8 @@ class Checkpoint(ModelKind):
     def folder_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
         """The folder of the files, as far as they are on this machine."""
         root, subfolder = self.root_of(spec, settings), settings.model_args.get("subfolder")
+        if spec.role == "embedder":
+            return root
         return root / subfolder if root is not None and root.is_dir() and isinstance(subfolder, str) else root
 
     def root_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
@@ -53,8 +60,10 @@ class Checkpoint(ModelKind):
         return "checkpoint", os.path.realpath(location) if os.path.isabs(location) else location
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
+        if spec.role == "embedder":
+            check_library(spec.name)
         self.check_files(spec, settings)
-        adapter = settings.model_args.get("peft")
+        adapter = None if spec.role == "embedder" else settings.model_args.get("peft")
         if isinstance(adapter, str) and (_is_path(adapter) or not _HUB_ID.fullmatch(adapter)):
             check_adapter(spec.name, Path(adapter).expanduser(), allow_pickle=settings.allow_pickle)
 
@@ -62,6 +71,14 @@ class Checkpoint(ModelKind):
         """Refuse files that cannot be loaded."""
         folder = self.folder_of(spec, settings)
         assert folder is not None
+        if spec.role == "embedder":
+            check_embedder(
+                spec.name,
+                folder,
+                allow_pickle=settings.allow_pickle,
+                trust_remote_code=settings.trust_remote_code,
+            )
+            return
         check_checkpoint(
             spec.name,
             folder,
@@ -73,15 +90,25 @@ class Checkpoint(ModelKind):
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
         with waiting_briefly(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
+            if spec.role == "embedder":
+                from pytest_llmeval.models.huggingface.embeddings import load_embedder
+
+                return load_embedder(spec, settings, self.hub_id(spec))
             from pytest_llmeval.models.huggingface.backend import load_backend
 
         return load_backend(spec, settings)
+
+    def hub_id(self, spec: ModelSpec) -> str | None:
+        """What the hub calls it; None for a folder."""
+        return None
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         """How log-likelihoods will be computed and why: ``log-likelihoods: tree: full attention``.
 
         For a model that is not on this machine yet, or whose config cannot be read, that is chosen when it is loaded.
         """
+        if spec.role == "embedder":
+            return "sentence embeddings"
         return f"log-likelihoods: {_engine_of(self.folder_of(spec, settings), settings)}"
 
 
@@ -99,7 +126,7 @@ class Folder(Checkpoint):
         return ModelSpec(name=text, kind=self, location=os.path.abspath(os.path.expanduser(text)))
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        if settings.revision is not None:
+        if settings.revision is not None and spec.role != "embedder":
             raise OptionError(
                 f"--llm-revision {settings.revision}: {spec.name} is a folder; only models on the hub have revisions"
             )
@@ -137,11 +164,17 @@ class Hub(Checkpoint):
         """The snapshot in the hub's cache."""
         import huggingface_hub  # takes half a second
 
+        revision = None if spec.role == "embedder" else settings.revision
         try:
-            folder = huggingface_hub.snapshot_download(spec.location, revision=settings.revision, local_files_only=True)
+            folder = huggingface_hub.snapshot_download(self.hub_id(spec), revision=revision, local_files_only=True)
         except (OSError, ValueError):  # it is not there
             return None
         return Path(folder)
+
+    def hub_id(self, spec: ModelSpec) -> str:
+        """A bare name among embedders is one of those whom sentence-transformers publishes, as for the library."""
+        is_bare = spec.role == "embedder" and "/" not in spec.location
+        return f"sentence-transformers/{spec.location}" if is_bare else spec.location
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
         """See ``Checkpoint``. What the hub can still be asked for is checked when it is loaded."""
@@ -150,7 +183,8 @@ class Hub(Checkpoint):
         if not constants.HF_HUB_OFFLINE:
             return
         if self.root_of(spec, settings) is None:
-            at = f" at revision {one_line(settings.revision)}" if settings.revision else ""
+            revision = None if spec.role == "embedder" else settings.revision
+            at = f" at revision {one_line(revision)}" if revision else ""
             raise model_error(
                 spec.name,
                 f"not in the hub's cache{at}, and HF_HUB_OFFLINE forbids downloading it; "

@@ -1,13 +1,9 @@
-"""Suites and their samples as pytest nodes."""
+"""A sample as a pytest item."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -18,8 +14,19 @@ import pytest
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
 from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import ROLE_METHODS, Asking, answers_in_background, answers_samples, identify
+from pytest_llmeval.models.base import ROLE_METHODS, Asking
 from pytest_llmeval.models.replay.model import DataResponses
+from pytest_llmeval.plugin.collection.sample_records import (
+    asked_at,
+    describe,
+    model_of,
+    num_prompt_tokens,
+    phases_of,
+    seconds_of,
+    shown_details,
+    shown_prompt,
+    shown_target,
+)
 from pytest_llmeval.plugin.models.judge import judges_of
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import (
@@ -37,18 +44,9 @@ from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_out
 from pytest_llmeval.scoring.samples_for_models import asked_sample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.node_ids import escape_id
-from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
-    JSON,
     AskedSample,
-    EmbeddingRequest,
-    GenerateRequest,
     GenerateResponse,
-    LoglikelihoodRequest,
-    LoglikelihoodResponse,
-    LoglikelihoodRollingRequest,
-    ModelIdentity,
-    Prompt,
     Request,
     Response,
     Role,
@@ -56,7 +54,7 @@ from pytest_llmeval.types import (
     Score,
 )
 
-__all__ = ["SampleItem", "SampleSource", "Unscored", "WrongAnswer", "model_of"]
+__all__ = ["SampleItem", "SampleSource", "Unscored", "WrongAnswer"]
 
 
 class WrongAnswer(Exception):
@@ -307,22 +305,22 @@ class SampleItem(pytest.Function):
             question=sample.question,
             prompt=shown_prompt(question.prompt, self.settings.report_prompts),
             choices=presented.choices,
-            target=_target(presented),
+            target=shown_target(presented),
             output=deciding_output(score, responses),
             answer=score.answer,
             no_answer=score.no_answer,
             values=score.values,
             chance=score.chance,
-            details=_details(presented, score),
-            num_prompt_tokens=_num_prompt_tokens(question, responses),
+            details=shown_details(presented, score),
+            num_prompt_tokens=num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
-            seconds=_seconds(model, responses),
+            seconds=seconds_of(model, responses),
             is_timed=bool(responses) and all(response.is_timed for response in responses),
-            **_phases(responses),
+            **phases_of(responses),
             fingerprint=self.file.fingerprints[sample.id],
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
-            asked_at=_asked_at(model, responses, use),
+            asked_at=asked_at(model, responses, use),
             num_judge_requests=use.num_requests,
             num_judge_tokens=use.num_tokens,
             judge_seconds=use.seconds,
@@ -347,7 +345,7 @@ class SampleItem(pytest.Function):
             reason=reason,
             question=self.sample.question,
             choices=() if presented is None else presented.choices,
-            target=None if presented is None else _target(presented),
+            target=None if presented is None else shown_target(presented),
             fingerprint=self.file.fingerprints[self.sample.id],
             cluster=self.sample.cluster,
         )
@@ -388,92 +386,6 @@ class SampleItem(pytest.Function):
                 text = str(self.file.evaluation.suite.error(text, self.sample))
             return without_commands(printable(f"{label}: {text}", keep="\n"))
         return super().repr_failure(excinfo)
-
-
-def _details(presented: Presented, score: Score) -> Mapping[str, JSON]:
-    """The score's; where options are equal also which are right: the target's text is that of wrong ones too."""
-    options = presented.labels or presented.choices
-    if len(set(options)) == len(options):
-        return score.details
-    return {**score.details, "right": list(presented.right)}
-
-
-def model_of(item: pytest.Item, model: object) -> ModelIdentity:
-    """What records of ``item`` say of the model that answered it.
-
-    Where several models are given, its name is as it was written, also if a conftest.py wrapped the model: two records
-    of one sample must not have one key.
-    """
-    given = item.stash.get(model_key, None)
-    identity = identify(model)
-    return identity if given is None else replace(identity, name=given)
-
-
-def describe(error: BaseException) -> str:
-    """One line for a record's ``reason``."""
-    text = str(error) if isinstance(error, LLMEvalError) else f"{type(error).__name__}: {error}"
-    return first_line(redact(text))
-
-
-def shown_prompt(prompt: Any, how: str) -> Any:
-    """The prompt as ``--llm-report-prompts`` wants it in the report."""
-    if how == "none":
-        return None
-    shown = prompt if isinstance(prompt, str) else [{"role": turn.role, "content": turn.content} for turn in prompt]
-    if how == "full":
-        return shown
-    text = shown if isinstance(shown, str) else json.dumps(shown)
-    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _seconds(model: object, responses: Sequence[Response]) -> float:
-    """The model's time for a sample. One that answers in the background is asked all of a sample's requests at once."""
-    seconds = [response.seconds for response in responses]
-    return max(seconds, default=0.0) if answers_in_background(model) else sum(seconds, 0.0)
-
-
-def _phases(responses: Sequence[Response]) -> dict[str, Any]:
-    """What a record says of reading prompts and of writing after the first token, where the model tells them apart."""
-    written = [response for response in responses if isinstance(response, GenerateResponse)]
-    prefill = [reply.prefill_seconds for reply in written if reply.prefill_seconds is not None]
-    if not written or len(prefill) < len(responses):
-        return {}
-    return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
-
-
-def _asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:
-    """When the last reply of model and judge was asked; None where one of them is not in the store.
-
-    A model that has its answers at hand was not asked.
-    """
-    found = [*(() if answers_samples(model) else (response.asked_at for response in responses)), *use.asked_at]
-    times = [time for time in found if time is not None]
-    if not times or len(times) < len(found):
-        return None
-    return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="microseconds")
-
-
-def _num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:
-    """Tokens of the sample's distinct prompts: options that follow the same prompt share it."""
-    prompts: dict[Prompt, int] = {}
-    for request, response in zip(question.requests, responses, strict=True):
-        prompt: Prompt
-        match request:
-            case GenerateRequest():
-                prompt = request.prompt
-            case LoglikelihoodRequest():
-                prompt = request.context
-            case LoglikelihoodRollingRequest() | EmbeddingRequest():
-                prompt = request.text
-        if isinstance(response, LoglikelihoodResponse):
-            prompts[prompt] = response.num_context_tokens
-        else:
-            prompts[prompt] = response.num_prompt_tokens
-    return sum(prompts.values())
-
-
-def _target(presented: Presented) -> JSON:
-    return list(presented.target) if isinstance(presented.target, tuple) else presented.target
 
 
 def _explain_wrong(question: Question, score: Score, responses: Sequence[Response]) -> str:

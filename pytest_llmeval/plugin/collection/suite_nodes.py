@@ -22,6 +22,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, SuiteError
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.judging import Models, are_same
 from pytest_llmeval.inference.lookahead import Lookahead
+from pytest_llmeval.models.base import ROLE_METHODS
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.earlier_replies import with_earlier_replies
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
@@ -29,7 +30,7 @@ from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.judge import described_judge
 from pytest_llmeval.plugin.models.loading import check_abilities, check_replies, is_overridden
 from pytest_llmeval.plugin.models.several import compared_models
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.options.settings import settings_key, was_given
 from pytest_llmeval.plugin.process import warn_once_of_suite
 from pytest_llmeval.plugin.stash import collected_suites_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
@@ -139,6 +140,7 @@ class SuiteNode(PlainFailures):
         self._add_tags(suite.spec.tags)
         for warning in self.evaluation.warnings():
             warn_once_of_suite(self, warning)
+        self._tell_of_replaced()
         self._take_responses(suite)
         check_replies(self, suite.name, lambda: self.samples_asked)
         check_abilities(self, self.evaluation)
@@ -153,6 +155,15 @@ class SuiteNode(PlainFailures):
             yield SuiteModel.of(self, name, model)
         if not models:
             yield from self.items(self, None)
+
+    def _tell_of_replaced(self) -> None:
+        """Warn of a model that the command line gives a role and that will not be asked."""
+        for role in ROLE_METHODS:
+            specs = self.config.stash[settings_key].specs_of(role)
+            is_asked = role in self.evaluation.scorer.roles
+            if specs and is_asked and was_given(self.config, role) and is_overridden(self, f"llm_{role}"):
+                message = f"--llm-{role} {specs[0].name} is not asked: a conftest.py has the fixture llm_{role}"
+                warn_once_of_suite(self, message)
 
     def take_judges(self, judges: Models) -> None:
         """Say in ``info`` which models the scorer asks; from then on the suite's numbers depend on them too.

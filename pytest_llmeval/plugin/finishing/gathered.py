@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
+from pytest_llmeval.models.base import ROLE_METHODS
 from pytest_llmeval.reporting.report.assembly import GroupRecords
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
@@ -34,8 +35,8 @@ class Gathered:
 
     ``compared`` are the models of a session of several; ``model_of_node`` finds them by their names in node ids.
     ``expected`` are the node ids of samples that were to run, ``skipped`` those that did not because they were skipped,
-    ``recorded`` those of all records. ``uses`` say what was sent to models behind servers, by model and process.
-    ``problems`` are what makes the numbers incomplete.
+    ``recorded`` those of all records. ``uses`` say what was sent to models behind servers, by role and name, and by
+    process. ``problems`` are what makes the numbers incomplete.
     """
 
     compared: tuple[str, ...]
@@ -47,7 +48,7 @@ class Gathered:
     suites: dict[str, SuiteInfo] = field(default_factory=dict)
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
     engines: dict[Group, EngineUse] = field(default_factory=dict)
-    uses: dict[str, dict[str, ServerUse]] = field(default_factory=dict)
+    uses: dict[tuple[str | None, str], dict[str, ServerUse]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def add_model(self, model: Mapping[str, JSON]) -> None:
@@ -83,10 +84,20 @@ class Gathered:
         for name in (*names, *sorted(self.models.keys() - names)):
             if name not in self.models:
                 continue
-            if name in self.uses:
-                yield {**self.models[name], "use": asdict(sum(self.uses[name].values(), ServerUse()))}
+            if (None, name) in self.uses:
+                yield {**self.models[name], "use": self._use(None, name)}
             else:
                 yield self.models[name]
+
+    def judges(self) -> Iterator[Mapping[str, JSON]]:
+        """What ``Report.judges`` says of those behind servers, however they arrived."""
+        for role in ROLE_METHODS:
+            for name in sorted(name for found, name in self.uses if found == role):
+                yield {"role": role, "name": name, "use": self._use(role, name)}
+
+    def _use(self, role: str | None, name: str) -> dict[str, JSON]:
+        """In all processes together."""
+        return asdict(sum(self.uses[role, name].values(), ServerUse()))
 
     def find_mixtures(self) -> None:
         """One group's numbers are of one suite and one model: a problem for each that mixes them."""

@@ -50,7 +50,7 @@ class LLMSession:
         self._unrecorded: dict[str, Unrecorded] = {}
         self._lost: dict[str, str] = {}
         self._num_taken_over = 0
-        self._num_requests_written: dict[tuple[str, str], int] = {}
+        self._num_requests_written: dict[tuple[str | None, str, str], int] = {}
         self._absent: dict[str, SuiteInfo] = {}
         compared = settings.models if len(settings.models) > 1 else ()
         nodes = {node: model for model, node in model_nodes(compared).items()}
@@ -152,13 +152,13 @@ class LLMSession:
         if payload.model is not None:
             gathered.add_model(payload.model)
             self.writer.add_fact("model", payload.model)
-        if payload.use is not None:
-            name, process, use = payload.use
-            gathered.uses.setdefault(name, {})[process] = use
+        for role, name, process, use in payload.uses:
+            gathered.uses.setdefault((role, name), {})[process] = use
             # Of a killed run the use is known to a tenth: it grows with every sample, and a line for each costs time.
-            if use.num_requests >= 1.1 * self._num_requests_written.get((name, process), 0):
-                self._num_requests_written[name, process] = use.num_requests
-                self.writer.add_fact("use", {"model": name, "process": process, **dataclasses.asdict(use)})
+            if use.num_requests >= 1.1 * self._num_requests_written.get((role, name, process), 0):
+                self._num_requests_written[role, name, process] = use.num_requests
+                whose = {"model": name, "process": process, **({"role": role} if role else {})}
+                self.writer.add_fact("use", whose | dataclasses.asdict(use))
         if payload.store_problem is not None:
             self._store_problems[payload.store_problem] = None
         if payload.store_flaws is not None:
@@ -270,9 +270,9 @@ class LLMSession:
             if unrecorded.nodeid not in gathered.recorded:
                 self._add_unrecorded(unrecorded)
         gathered.find_mixtures()
-        for spec in self._settings.model_specs:
+        for spec in self._settings.all_specs:
             if (use := spec.kind.server_use(spec)) is not None:  # the controller of workers has asked for its header
-                gathered.uses.setdefault(spec.name, {})[""] = use
+                gathered.uses.setdefault((spec.role, spec.name), {})[""] = use
         records = gathered.ordered_records()
         report = with_suites(
             Report(
@@ -306,6 +306,7 @@ class LLMSession:
         self.report = dataclasses.replace(
             report,
             models=tuple(gathered.ordered_models(report.suites)),
+            judges=tuple(gathered.judges()),
             exit_code=int(session.exitstatus),
             problems=tuple(gathered.problems),
         )

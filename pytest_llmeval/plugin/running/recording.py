@@ -10,7 +10,9 @@ from collections.abc import Generator, Mapping
 
 import pytest
 
-from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer, describe, model_of, shown_prompt
+from pytest_llmeval.models.base import ROLE_METHODS, identify
+from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
+from pytest_llmeval.plugin.collection.sample_records import describe, model_of, shown_prompt
 from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
@@ -19,13 +21,13 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import NotMeasurable, ServerUse, Status, as_builtin
+from pytest_llmeval.types import NotMeasurable, Role, ServerUse, Status, as_builtin
 
 __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
 _sent_suites_key = pytest.StashKey[dict[str, str | None]]()
 _sent_models_key = pytest.StashKey[set[str]]()
-_sent_uses_key = pytest.StashKey[dict[str, ServerUse]]()
+_sent_uses_key = pytest.StashKey[dict[tuple[str | None, str], ServerUse]]()
 
 
 _RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_answer"))
@@ -315,12 +317,19 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
         if identity.name not in models:
             models.add(identity.name)
             payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
-        use = getattr(model, "server_use", None)
-        uses = item.config.stash.setdefault(_sent_uses_key, {})
-        if isinstance(use, ServerUse) and uses.get(identity.name) != use:
-            uses[identity.name] = use
-            worker = getattr(item.config, "workerinput", {}).get("workerid", "")
-            payload = dataclasses.replace(payload, use=(identity.name, worker, use))
+    asked: list[tuple[Role | None, object]] = [(None, model)]
+    for role in ROLE_METHODS:
+        given = getattr(item, "funcargs", {}).get(f"llm_{role}")
+        asked += [(role, one) for one in (given if isinstance(given, list | tuple) else [given])]
+    sent = item.config.stash.setdefault(_sent_uses_key, {})
+    for of_role, one in asked:
+        use = getattr(one, "server_use", None)
+        if isinstance(use, ServerUse):
+            name = model_of(item, one).name if of_role is None else identify(one).name
+            if sent.get((of_role, name)) != use:
+                sent[of_role, name] = use
+                worker = getattr(item.config, "workerinput", {}).get("workerid", "")
+                payload = dataclasses.replace(payload, uses=(*payload.uses, (of_role, name, worker, use)))
     if item.config.stash[settings_key].store is not None:
         if (problem := new_problem(item.config)) is not None:
             payload = dataclasses.replace(payload, store_problem=problem)

@@ -109,6 +109,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         seconds=sum(report.seconds for report in reports),
         environment=_common([report.environment for report in reports]),
         models=tuple(_merged_models(reports)),
+        judges=tuple(_merged_judges(reports)),
         options=options,
         collected=_merged_names(report.collected for report in reports),
         num_failed_tests=_sum_of_known(report.num_failed_tests for report in reports),
@@ -192,6 +193,16 @@ def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
         if any(uses):
             merged["use"] = asdict(sum(filter(None, uses), ServerUse()))
         yield merged
+
+
+def _merged_judges(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
+    uses: dict[tuple[str, str], ServerUse] = {}
+    for report in reports:
+        for judge in report.judges:
+            key = str(judge.get("role")), str(judge.get("name"))
+            uses[key] = uses.get(key, ServerUse()) + (use_of_model(judge) or ServerUse())
+    for (role, name), use in uses.items():
+        yield {"role": role, "name": name, "use": asdict(use)}
 
 
 def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[str, JSON]:

@@ -200,7 +200,8 @@ class Payload:
     """Everything that one test report carries from the process that ran the test to the one that writes the report.
 
     ``model`` is a ``ModelIdentity`` as a dict; ``engine`` how the log-likelihoods of the records' suite are computed;
-    ``use`` the name of a model behind a server, the process that asked it, and what that has sent to it by now;
+    ``uses`` are of models behind servers: the role (None of one that is evaluated), the name, the process that asked,
+    and what that has sent by now;
     ``store_problem`` why the process can keep no more replies; ``store_flaws`` the process, and what it could not use
     of the store by now.
     """
@@ -210,7 +211,7 @@ class Payload:
     suite: SuiteInfo | None = None
     model: Mapping[str, JSON] | None = None
     engine: EngineUse | None = None
-    use: tuple[str, str, ServerUse] | None = None
+    uses: tuple[tuple[str | None, str, str, ServerUse], ...] = ()
     store_problem: str | None = None
     store_flaws: tuple[str, StoreFlaws] | None = None
 
@@ -224,7 +225,7 @@ class Payload:
                 None if self.suite is None else asdict(self.suite),
                 self.model,
                 None if self.engine is None else asdict(self.engine),
-                None if self.use is None else [*self.use[:2], asdict(self.use[2])],
+                [[*names, asdict(use)] for *names, use in self.uses],
                 self.store_problem,
                 None if self.store_flaws is None else [self.store_flaws[0], asdict(self.store_flaws[1])],
             ]
@@ -232,14 +233,14 @@ class Payload:
 
     @classmethod
     def decode(cls, text: str) -> Payload:
-        records, unrecorded, suite, model, engine, use, store_problem, store_flaws = json.loads(text)
+        records, unrecorded, suite, model, engine, uses, store_problem, store_flaws = json.loads(text)
         return cls(
             records=tuple(_record_of(values) for values in records),
             unrecorded=None if unrecorded is None else Unrecorded(**unrecorded),
             suite=None if suite is None else SuiteInfo.from_dict(suite),
             model=model,
             engine=None if engine is None else EngineUse(**engine),
-            use=None if use is None else (use[0], use[1], ServerUse(**use[2])),
+            uses=tuple((role, name, process, ServerUse(**use)) for role, name, process, use in uses),
             store_problem=store_problem,
             store_flaws=None if store_flaws is None else (store_flaws[0], StoreFlaws(**store_flaws[1])),
         )

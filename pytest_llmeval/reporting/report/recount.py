@@ -26,7 +26,13 @@ from pytest_llmeval.reporting.report.groups import (
 )
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
-from pytest_llmeval.reporting.report.summaries import average_suites, given_clusters, records_by_category, summary_of
+from pytest_llmeval.reporting.report.summaries import (
+    average_suites,
+    given_clusters,
+    limits_of,
+    records_by_category,
+    summary_of,
+)
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
@@ -216,10 +222,12 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
     slow = [name for name in names if recount.is_slow(name) and ingredients(scores, name)]
     quick = [name for name in names if name not in slow]
     try:
-        whole = summarize(scores, quick, clusters, suite.info.interval) | {
+        limits = limits_of(suite.info, quick)
+        whole = summarize(scores, quick, clusters, suite.info.interval, limits) | {
             name: _corpus(scores, name, stored) for name in slow
         }
-        parts = by_category(scores, [record.category for record in records], quick, clusters, suite.info.interval)
+        categories = [record.category for record in records]
+        parts = by_category(scores, categories, quick, clusters, suite.info.interval, limits)
         for category, own in records_by_category(records).items() if slow else ():
             own_scores, own_stored = [record.score for record in own], suite.categories[category].metrics
             parts[category] |= {name: _corpus(own_scores, name, own_stored) for name in slow}

@@ -214,8 +214,9 @@ class Report:
     recorded. ``stopped`` says why it ended early; ``problems`` are
     what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for; those of a
     session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when it was
-    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``store`` is None
-    for a session without one.
+    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``judges`` are the
+    models behind servers that scorers asked: ``role``, ``name`` and ``use``. ``store`` is None for a session without
+    one.
     """
 
     schema: int = SCHEMA_VERSION
@@ -227,6 +228,7 @@ class Report:
     problems: tuple[str, ...] = ()
     environment: Mapping[str, JSON]
     models: tuple[Mapping[str, JSON], ...]
+    judges: tuple[Mapping[str, JSON], ...] = ()
     options: Mapping[str, JSON]
     collected: tuple[str, ...] | None = None
     definitions: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
@@ -249,7 +251,7 @@ class Report:
 
 
 def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
-    """What was sent to one of ``Report.models``; None for a model that is behind no server, and where that is damaged.
+    """What was sent to one of ``Report.models`` or ``judges``; None for one behind no server, and where it is damaged.
 
     Unknown keys are left out: a later version may have more.
     """
@@ -284,7 +286,7 @@ def check_known(what: str, given: str | None, known: Iterable[str]) -> None:
 
 _VERSIONED = (
     *("pytest-llmeval-suites", "pytest", "pytest-xdist"),
-    *("torch", "transformers", "tokenizers", "peft"),
+    *("torch", "transformers", "tokenizers", "peft", "sentence-transformers"),
     *("sacrebleu", "rouge-score", "nltk", "math-verify"),
 )
 """Distributions that decide what a model answers, or what number an answer gets."""

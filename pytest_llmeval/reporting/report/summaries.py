@@ -13,7 +13,7 @@ from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
-from pytest_llmeval.scoring.metrics.metric_forms import metric_form
+from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.percentiles import percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
 from pytest_llmeval.types import EngineUse
@@ -23,10 +23,17 @@ __all__ = [
     "compare_models",
     "given_clusters",
     "grouped",
+    "limits_of",
     "records_by_category",
     "summarize_suite",
     "summary_of",
 ]
+
+
+def limits_of(info: SuiteInfo, names: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """The lowest and the highest value of those metrics of a suite whose settings say it."""
+    found = ((name, metric_limits(name, info.scorer, info.settings)) for name in names)
+    return {name: limits for name, limits in found if limits is not None}
 
 
 def summarize_suite(
@@ -48,13 +55,14 @@ def summarize_suite(
     scores, clusters = [record.score for record in records], given_clusters(records)
     names = expanded(info.metrics, scores) if has_metrics else ()
     categories = [record.category if has_metrics else None for record in records]
-    parts = by_category(scores, categories, names, clusters, info.interval)
+    limits = limits_of(info, names)
+    parts = by_category(scores, categories, names, clusters, info.interval, limits)
     by_name = records_by_category(records)
     answered = [record.model for record in records if record.model is not None]
     timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]
     return SuiteReport(
         info=replace(info, metrics=names),
-        summary=summary_of(records, summarize(scores, names, clusters, info.interval), num_expected),
+        summary=summary_of(records, summarize(scores, names, clusters, info.interval, limits), num_expected),
         categories={name: summary_of(by_name[name], own, len(by_name[name])) for name, own in parts.items()},
         macro=macro_average(parts.values()),
         num_skipped=num_skipped,

@@ -41,10 +41,14 @@ class _Found:
 
     infos: dict[str, SuiteInfo] = field(default_factory=dict)
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
-    uses: dict[str, dict[str, ServerUse]] = field(default_factory=dict)
+    uses: dict[tuple[str, str], dict[str, ServerUse]] = field(default_factory=dict)
     engines: dict[Group, EngineUse] = field(default_factory=dict)
     expected: dict[Group, int] = field(default_factory=dict)
     records: dict[tuple[str, str | None, str], tuple[int, Record]] = field(default_factory=dict)
+
+    def use(self, role: str, name: str) -> dict[str, JSON]:
+        """What all processes have sent to a model behind a server; the role is empty of one that is evaluated."""
+        return asdict(sum(self.uses[role, name].values(), ServerUse()))
 
 
 def is_journal(first_line: bytes) -> bool:
@@ -77,8 +81,11 @@ def read_journal(path: Path) -> Report:
         "seconds": 0.0,
         "stopped": KILLED,
         "models": [
-            {**model, "use": asdict(sum(found.uses[name].values(), ServerUse()))} if name in found.uses else model
+            {**model, "use": found.use("", name)} if ("", name) in found.uses else model
             for name, model in found.models.items()
+        ],
+        "judges": [
+            {"role": role, "name": name, "use": found.use(role, name)} for role, name in sorted(found.uses) if role
         ],
         "suites": [],
     }
@@ -119,8 +126,9 @@ def _take(found: _Found, offset: int, data: object) -> None:
         case "model":
             found.models[str(value["name"])] = value
         case "use":
-            use = {key: part for key, part in value.items() if key not in ("model", "process")}
-            found.uses.setdefault(str(value["model"]), {})[str(value["process"])] = part_from_json(ServerUse, use, kind)
+            use = {key: part for key, part in value.items() if key not in ("model", "process", "role")}
+            whose = str(value.get("role", "")), str(value["model"])
+            found.uses.setdefault(whose, {})[str(value["process"])] = part_from_json(ServerUse, use, kind)
         case "engine":
             found.engines[_group(value)] = part_from_json(EngineUse, value, kind)
         case "expected":

@@ -39,6 +39,10 @@ def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Repo
     for number, model in enumerate(report.models):
         if not isinstance(model.get("name"), str):
             raise DamagedPart(f"models[{number}].name: found {describe(model.get('name'))}, expected text")
+    for number, judge in enumerate(report.judges):
+        for key in ("role", "name"):
+            if not isinstance(judge.get(key), str):
+                raise DamagedPart(f"judges[{number}].{key}: found {describe(judge.get(key))}, expected text")
     return report
 
 

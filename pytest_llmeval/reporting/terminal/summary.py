@@ -116,6 +116,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     for text in store_texts(report):
         yield from wrapped_lines(printable(text), width=width, indent="  ")
     yield from _server_lines(report.models)
+    yield from _server_lines(report.judges)
     yield from engine_lines([(name, suite.engine) for name, suite in suites if suite.engine is not None])
     if report.gates:
         yield ""
@@ -181,12 +182,13 @@ def _speed(report: Report) -> Iterator[str]:
 
 
 def _server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
-    """What was sent to each model behind a server."""
+    """What was sent to each model behind a server; those of judges say whose."""
     for model in models:
         use = use_of_model(model)
         if use is None:
             continue
-        name = f"{printable(str(model['name']))}: " if len(models) > 1 else ""
+        role = f"{printable(str(model['role']))} " if "role" in model else ""
+        name = f"{role}{printable(str(model['name']))}: " if role or len(models) > 1 else ""
         parts = [
             f"{name}{use.num_requests:,} request{'' if use.num_requests == 1 else 's'} to the server",
             f"{use.num_prompt_tokens:,} prompt tokens and {use.num_tokens:,} generated as it counts them",

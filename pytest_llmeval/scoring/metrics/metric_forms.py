@@ -13,7 +13,7 @@ import regex
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
 from pytest_llmeval.types import JSON
 
-__all__ = ["metric_form"]
+__all__ = ["metric_form", "metric_limits"]
 
 _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(sentence_)?bleu_\d+", ("tokenize", "smoothing", "smooth_value", "lowercase")),
@@ -22,6 +22,9 @@ _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"rouge_.+", ("stemmer",)),
     (r"meteor", ("synonyms", "stemmer", "tokenize", "alpha", "beta", "gamma")),
     (r"(word|byte|token)_perplexity|bits_per_byte", ("windows", "stride")),
+    (r"(corrected_)?aspect(s|_.+)", ("scale",)),
+    (r"(corrected_)?context_precision", ("k",)),
+    (r"(corrected_)?answer_relevance(_ragas)?", ("questions",)),
 )
 """By metrics, those of their scorer's settings that their formula depends on."""
 
@@ -39,6 +42,22 @@ def metric_form(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> 
         return ", ".join(filter(None, (scorer, _shown(own, own)))) if scorer else ""
     keys = next((keys for pattern, keys in _SETTINGS if regex.fullmatch(pattern, base)), ())
     return _shown(own, keys)
+
+
+def metric_limits(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[float, float] | None:
+    """The lowest and the highest value of a metric where a suite's settings say it: of ratings, their scale.
+
+    ``scorer`` and ``settings`` as ``metric_form`` takes them.
+    """
+    prefix, base = split_name(name)
+    _, settings = _judge_of(prefix.removesuffix("."), scorer, settings)
+    if regex.fullmatch(r"(corrected_)?aspect(s|_.+)|judge\.human_mean", base) is None:
+        return None
+    scale = settings.get("scale")
+    if not isinstance(scale, list | tuple) or len(scale) != 2:
+        return None
+    low, high = scale
+    return (float(low), float(high)) if isinstance(low, int) and isinstance(high, int) else None
 
 
 def _judge_of(part: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str | None, Mapping[str, JSON]]:

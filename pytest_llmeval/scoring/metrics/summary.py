@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import filterfalse
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
@@ -28,11 +28,26 @@ from pytest_llmeval.scoring.statistics.clustered import (
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
 from pytest_llmeval.types import Score
 
-__all__ = ["Interval", "Metric", "by_category", "expanded", "is_carried", "names_in", "summarize", "why_no_interval"]
+__all__ = [
+    "Interval",
+    "Limits",
+    "Metric",
+    "by_category",
+    "expanded",
+    "is_carried",
+    "names_in",
+    "summarize",
+    "why_no_interval",
+]
 
 T = TypeVar("T")
 
 Interval: TypeAlias = Literal["bootstrap"]
+
+Limits: TypeAlias = Mapping[str, tuple[float, float]]
+"""The lowest and the highest value of metrics, by their names."""
+
+_NO_LIMITS: Limits = MappingProxyType({})
 
 _COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
     {
@@ -134,6 +149,7 @@ def summarize(
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
     interval: Interval | None = None,
+    limits: Limits = _NO_LIMITS,
 ) -> dict[str, Metric]:
     """Each named metric over the scores that carry it; the order of scores makes no difference.
 
@@ -141,10 +157,11 @@ def summarize(
     proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
     (None) is a cluster of its own, unless none has one. With ``interval`` "bootstrap" every interval is that of
     ``intervals.bootstrap_of_sums``, over samples, or clusters of them; where all values are equal, it is as without.
+    ``limits`` are the lowest and highest values of metrics whose definition does not know them.
     Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
     NaN; and for sequences of two lengths.
     """
-    return _summarize(_samples(scores, clusters, interval), _kinds(scores, names))
+    return _summarize(_samples(scores, clusters, interval, limits), _kinds(scores, names))
 
 
 def by_category(
@@ -153,13 +170,14 @@ def by_category(
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
     interval: Interval | None = None,
+    limits: Limits = _NO_LIMITS,
 ) -> dict[str, dict[str, Metric]]:
     """``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
 
     Scores without a category (None) are in no part. A metric has the kind that it has over all scores, so that one
     column never mixes two kinds of interval. ``ValueError`` where the sequences differ in length.
     """
-    samples = _samples(scores, clusters, interval)
+    samples = _samples(scores, clusters, interval, limits)
     places: dict[str, list[int]] = {}
     for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
         if category is not None:
@@ -175,10 +193,16 @@ class _Samples:
     scores: Sequence[Score]
     clusters: Sequence[int] | None
     bootstraps: bool = False
+    limits: Limits = field(default_factory=dict)
 
     def at(self, places: Sequence[int]) -> _Samples:
         own = None if self.clusters is None else [self.clusters[place] for place in places]
-        return _Samples([self.scores[place] for place in places], own, self.bootstraps)
+        return _Samples([self.scores[place] for place in places], own, self.bootstraps, self.limits)
+
+    def limits_of(self, name: str) -> tuple[float, float]:
+        """No value of the metric lies beyond these."""
+        metric = definition(name)
+        return self.limits.get(name, (metric.lowest, metric.highest))
 
     def carrying(self, found: Callable[[Iterable[Score]], list[T]]) -> tuple[list[T], list[int] | None]:
         """What ``found`` takes from the scores, at most one thing from each, and the clusters of those things."""
@@ -193,11 +217,15 @@ class _Samples:
 
 
 def _samples(
-    scores: Sequence[Score], clusters: Sequence[str | None] | None, interval: Interval | None = None
+    scores: Sequence[Score],
+    clusters: Sequence[str | None] | None,
+    interval: Interval | None = None,
+    limits: Limits = _NO_LIMITS,
 ) -> _Samples:
     if clusters is not None and len(clusters) != len(scores):
         raise ValueError(f"found {len(clusters)} clusters of {len(scores)} scores: each score has one, or None")
-    return _Samples(scores, None if clusters is None else cluster_numbers(clusters), interval == "bootstrap")
+    numbers = None if clusters is None else cluster_numbers(clusters)
+    return _Samples(scores, numbers, interval == "bootstrap", limits)
 
 
 def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric]:
@@ -217,7 +245,7 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
             whole = dataclasses.replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
     else:
         whole = corpus_value(name, parts, clusters, bootstraps=samples.bootstraps)
-    low, high = _within(name, whole.interval) if whole.interval is not None else (None, None)
+    low, high = _within(samples.limits_of(name), whole.interval) if whole.interval is not None else (None, None)
     return Metric(
         value=whole.value,
         n=len(parts),
@@ -244,8 +272,8 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
     if interval is None:  # of equal values all resamples are equal, too
         interval = _by_formula(samples, name, kind, values, clusters)
     if interval is None and len(values) > 1 and math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
-        interval = _interval_of_equal_values(name, mean(values), lowest, num_clusters or len(values))
-    low, high = (None, None) if interval is None else _within(name, interval, lowest)
+        interval = _interval_of_equal_values(samples.limits_of(name), mean(values), lowest, num_clusters or len(values))
+    low, high = (None, None) if interval is None else _within(samples.limits_of(name), interval, lowest)
     return dataclasses.replace(found, stderr=standard_error(values, clusters), ci_low=low, ci_high=high)
 
 
@@ -260,25 +288,27 @@ def _by_formula(
     return with_width(mean_interval(values, clusters))
 
 
-def _interval_of_equal_values(name: str, value: float, lowest: float, n: int) -> tuple[float, float] | None:
+def _interval_of_equal_values(
+    limits: tuple[float, float], value: float, lowest: float, n: int
+) -> tuple[float, float] | None:
     """The 95% interval of a mean over ``n`` independent samples, or clusters, whose values are all ``value``.
 
     Of samples that differ none was drawn in n, so that their share is at most ``1 - 0.025^(1/n)``, the upper limit of 0
     of n by C. J. Clopper and E. S. Pearson (1934, doi:10.1093/biomet/26.4.404). The mean is lowest where all of those
     have the lowest value that the metric can take, highest where they have the highest. None where it has no limits.
     """
-    metric = definition(name)
-    least = max(metric.lowest, lowest)
-    if not (math.isfinite(least) and math.isfinite(metric.highest)):
+    least, highest = max(limits[0], lowest), limits[1]
+    if not (math.isfinite(least) and math.isfinite(highest)):
         return None
     share = 1 - ((1 - CONFIDENCE) / 2) ** (1 / n)
-    return value - (value - least) * share, value + (metric.highest - value) * share
+    return value - (value - least) * share, value + (highest - value) * share
 
 
-def _within(name: str, interval: tuple[float, float], lowest: float = -math.inf) -> tuple[float, float]:
+def _within(
+    limits: tuple[float, float], interval: tuple[float, float], lowest: float = -math.inf
+) -> tuple[float, float]:
     """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
-    metric = definition(name)
-    return max(interval[0], metric.lowest, lowest), min(interval[1], metric.highest)
+    return max(interval[0], limits[0], lowest), min(interval[1], limits[1])
 
 
 def _with_skill(scores: Iterable[Score]) -> list[Score]:

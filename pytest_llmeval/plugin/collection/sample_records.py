@@ -1,0 +1,133 @@
+"""What a record says of a sample, from its question, its responses and its score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.inference.judging import JudgeUse
+from pytest_llmeval.models.base import answers_in_background, answers_samples, identify
+from pytest_llmeval.plugin.stash import model_key
+from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.evaluation import Question
+from pytest_llmeval.text.escaping import first_line
+from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.types import (
+    JSON,
+    EmbeddingRequest,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
+    ModelIdentity,
+    Prompt,
+    Response,
+    Score,
+)
+
+__all__ = [
+    "asked_at",
+    "describe",
+    "model_of",
+    "num_prompt_tokens",
+    "phases_of",
+    "seconds_of",
+    "shown_details",
+    "shown_prompt",
+    "shown_target",
+]
+
+
+def shown_details(presented: Presented, score: Score) -> Mapping[str, JSON]:
+    """The score's; where options are equal also which are right: the target's text is that of wrong ones too."""
+    options = presented.labels or presented.choices
+    if len(set(options)) == len(options):
+        return score.details
+    return {**score.details, "right": list(presented.right)}
+
+
+def model_of(item: pytest.Item, model: object) -> ModelIdentity:
+    """What records of ``item`` say of the model that answered it.
+
+    Where several models are given, its name is as it was written, also if a conftest.py wrapped the model: two records
+    of one sample must not have one key.
+    """
+    given = item.stash.get(model_key, None)
+    identity = identify(model)
+    return identity if given is None else replace(identity, name=given)
+
+
+def describe(error: BaseException) -> str:
+    """One line for a record's ``reason``."""
+    text = str(error) if isinstance(error, LLMEvalError) else f"{type(error).__name__}: {error}"
+    return first_line(redact(text))
+
+
+def shown_prompt(prompt: Any, how: str) -> Any:
+    """The prompt as ``--llm-report-prompts`` wants it in the report."""
+    if how == "none":
+        return None
+    shown = prompt if isinstance(prompt, str) else [{"role": turn.role, "content": turn.content} for turn in prompt]
+    if how == "full":
+        return shown
+    text = shown if isinstance(shown, str) else json.dumps(shown)
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def seconds_of(model: object, responses: Sequence[Response]) -> float:
+    """The model's time for a sample. One that answers in the background is asked all of a sample's requests at once."""
+    seconds = [response.seconds for response in responses]
+    return max(seconds, default=0.0) if answers_in_background(model) else sum(seconds, 0.0)
+
+
+def phases_of(responses: Sequence[Response]) -> dict[str, Any]:
+    """What a record says of reading prompts and of writing after the first token, where the model tells them apart."""
+    written = [response for response in responses if isinstance(response, GenerateResponse)]
+    prefill = [reply.prefill_seconds for reply in written if reply.prefill_seconds is not None]
+    if not written or len(prefill) < len(responses):
+        return {}
+    return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
+
+
+def asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:
+    """When the last reply of model and judge was asked; None where one of them is not in the store.
+
+    A model that has its answers at hand was not asked.
+    """
+    found = [*(() if answers_samples(model) else (response.asked_at for response in responses)), *use.asked_at]
+    times = [time for time in found if time is not None]
+    if not times or len(times) < len(found):
+        return None
+    return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="microseconds")
+
+
+def num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:
+    """Tokens of the sample's distinct prompts: options that follow the same prompt share it."""
+    prompts: dict[Prompt, int] = {}
+    for request, response in zip(question.requests, responses, strict=True):
+        prompt: Prompt
+        match request:
+            case GenerateRequest():
+                prompt = request.prompt
+            case LoglikelihoodRequest():
+                prompt = request.context
+            case LoglikelihoodRollingRequest() | EmbeddingRequest():
+                prompt = request.text
+        if isinstance(response, LoglikelihoodResponse):
+            prompts[prompt] = response.num_context_tokens
+        else:
+            prompts[prompt] = response.num_prompt_tokens
+    return sum(prompts.values())
+
+
+def shown_target(presented: Presented) -> JSON:
+    """What was expected: one text, or a list of several of which each is right."""
+    return list(presented.target) if isinstance(presented.target, tuple) else presented.target
