@@ -85,9 +85,9 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         yield judged_text(suite)
     if suite.info.interval is not None:
         yield f"intervals by {suite.info.interval}"
-    if "corrected_accuracy" in summary.metrics and summary.metrics["corrected_accuracy"].value is None:
-        if (why := uncorrected_reason("corrected_accuracy", summary.metrics)) is not None:
-            yield f"no corrected_accuracy ({why})"
+    corrected = summary.metrics.get("corrected_accuracy")
+    if corrected is not None and corrected.value is None:
+        yield f"no corrected_accuracy ({uncorrected_reason('corrected_accuracy', summary.metrics)})"
     missing: dict[str, list[str]] = {}
     for name in metrics_shown([Row("", summary)]):
         if (why := why_no_interval(summary.metrics[name])) is not None:
