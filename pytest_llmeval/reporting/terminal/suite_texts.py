@@ -112,7 +112,7 @@ def uncorrected_reason(metric: str, metrics: Mapping[str, Metric]) -> str | None
         if value is None:
             return f"people called no reply {kind}"
     sensitivity, specificity = found
-    if sensitivity is not None and specificity is not None and sensitivity + specificity <= 1:
+    if sensitivity is not None and specificity is not None and sensitivity + specificity <= 1 + 1e-9:
         return f"sensitivity {number(sensitivity)} and specificity {number(specificity)} of the judge say nothing"
     return None
 
