@@ -130,7 +130,7 @@ class _Remote(ModelKind):
         if _connected.get(key) is None or _connected[key].is_closed:
             from pytest_llmeval.models.servers.loading import load_server
 
-            _connected[key] = load_server(spec.name, arguments, embeds=spec.role == "embedder")
+            _connected[key] = load_server(spec.name, arguments, spec.role)
         return _connected[key]
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:

@@ -20,11 +20,11 @@ from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
-from pytest_llmeval.models.servers.self_test import examine, examine_embeddings
+from pytest_llmeval.models.servers.self_test import examine, examine_embeddings, find_json_way
 from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
 from pytest_llmeval.models.servers.verdict import Probe, Verdict, merged
 from pytest_llmeval.text.redaction import model_error
-from pytest_llmeval.types import JSON, ModelIdentity
+from pytest_llmeval.types import JSON, ModelIdentity, Role
 
 __all__ = ["load_server"]
 
@@ -32,10 +32,10 @@ _WIDTHS: Mapping[str, int] = {"llama-cpp-python": 4, "llama-server": 1, "ollama"
 """Requests at once, where the user does not say and the server does not tell; 64 of the others."""
 
 
-def load_server(name: str, arguments: ServerArguments, *, embeds: bool = False) -> ServerModel:
+def load_server(name: str, arguments: ServerArguments, role: Role | None = None) -> ServerModel:
     """The model behind the servers of ``arguments``, which the user calls ``name``. Takes a few requests.
 
-    ``embeds``: it is asked for embeddings, and for nothing else.
+    An embedder is asked for embeddings, and for nothing else; of a judge it is found out how it is held to JSON.
     Raises ``ModelError`` in one line.
     """
     clients: list[Client] = []
@@ -47,7 +47,7 @@ def load_server(name: str, arguments: ServerArguments, *, embeds: bool = False) 
         if len(clients) > 1:
             for client in clients:
                 client.num_connection_tries = 2
-        return _load(name, arguments, clients, embeds=embeds)
+        return _load(name, arguments, clients, role)
     except BaseException as error:
         for client in clients:
             loop.run(client.close()).result()
@@ -57,7 +57,8 @@ def load_server(name: str, arguments: ServerArguments, *, embeds: bool = False) 
         raise model_error(name, str(error).removeprefix(f"model {name}: ").removeprefix(f"{name}: ")) from None
 
 
-def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], *, embeds: bool) -> ServerModel:
+def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role: Role | None) -> ServerModel:
+    embeds = role == "embedder"
     members = loop.wait(_connect_all(arguments, clients))
     first, replicas = members[0], Replicas(members)
     tokenizer: Tokenizer | None = None
@@ -68,10 +69,13 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], *, e
     used = tokenizer if tokenizer is not None else own
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
 
-    def test(member: Replica) -> Awaitable[Verdict]:
+    async def test(member: Replica) -> Verdict:
         if embeds:
-            return examine_embeddings(member.dialect, member.client)
-        return examine(member.dialect, member.client, encoder, source)
+            return await examine_embeddings(member.dialect, member.client)
+        verdict = await examine(member.dialect, member.client, encoder, source)
+        if role == "judge" and verdict.chat is None:
+            await find_json_way(member.dialect, member.client)
+        return verdict
 
     verdicts = loop.wait(_examine_all(members, test))
     living = [member for member in members if member.error is None]
@@ -85,7 +89,7 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], *, e
     verdict = dataclasses.replace(verdict, notes=notes)
     tokens = source or ("the server's own" if own is not None else None)
     return ServerModel(
-        identity=_identity(name, arguments, living, verdict, tokens),
+        identity=_identity(name, arguments, living, verdict, tokens, role),
         replicas=replicas,
         planner=Planner(
             first.dialect, encoder, verdict, max_length=_length(living), wanted_length=arguments.max_length
@@ -183,7 +187,10 @@ async def _examine_all(members: Sequence[Replica], test: Callable[[Replica], Awa
     if not living:
         assert members[0].error is not None
         raise members[0].error
-    ways = {(member.dialect.takes_text, verdicts[member.client.endpoint.url].scores) for member in living}
+    ways = {
+        (member.dialect.takes_text, verdicts[member.client.endpoint.url].scores, member.dialect.json_way)
+        for member in living
+    }
     lengths = {member.dialect.vector_length for member in living}
     if len(lengths) > 1:
         raise _no_replicas(f"their embeddings have {' and '.join(map(str, lengths))} numbers")
@@ -193,7 +200,12 @@ async def _examine_all(members: Sequence[Replica], test: Callable[[Replica], Awa
 
 
 def _identity(
-    name: str, arguments: ServerArguments, replicas: Sequence[Replica], verdict: Verdict, tokenizer: str | None
+    name: str,
+    arguments: ServerArguments,
+    replicas: Sequence[Replica],
+    verdict: Verdict,
+    tokenizer: str | None,
+    role: Role | None,
 ) -> ModelIdentity:
     """What the report says of the model. A hosted name has no fingerprint: the weights behind it may change."""
     dialect, found = replicas[0].dialect, replicas[0].found
@@ -215,6 +227,8 @@ def _identity(
         details["vector_length"] = dialect.vector_length
     elif not dialect.takes_text:
         details["text_prompts"] = "sent as one turn of the user"
+    if role == "judge":
+        details["json"] = dialect.json_way
     if dialect.left_out:
         details["left_out"] = [*sorted(dialect.left_out)]
     if dialect.is_hosted or (found.build is None and found.root is None):

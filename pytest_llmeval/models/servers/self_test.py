@@ -2,26 +2,29 @@
 
 What works: texts, chats, log-likelihoods. What does not is refused, with the reason in one line. Log-likelihoods are
 believed where the echo has the shape that it must have, where its numbers are those that the server gives the same
-tokens when it writes them, and where neither the order of requests nor a prefix cache changes them.
+tokens when it writes them, and where neither the order of requests nor a prefix cache changes them. A judge is tested
+for how it is held to JSON, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_llmeval.errors import RequestError
+from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import Encoder
-from pytest_llmeval.models.servers.dialects.base import Dialect, ReasoningOnlyError, Written
+from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.models.servers.dialects.base import WEAKER, Dialect, ReasoningOnlyError, Written
 from pytest_llmeval.models.servers.loglikelihood_checks import PROBES, LoglikelihoodChecks
 from pytest_llmeval.models.servers.verdict import Disobeyed, Untrue, Verdict, raise_if_passing, reason_of
-from pytest_llmeval.types import GenerateRequest, Message
+from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
 
-__all__ = ["examine", "examine_embeddings"]
+__all__ = ["examine", "examine_embeddings", "find_json_way"]
 
 _NUM_WRITTEN = 12
 _NUM_SHORT = 2
@@ -75,6 +78,35 @@ async def examine_embeddings(dialect: Dialect, client: Client) -> Verdict:
         raise_if_passing(error, client, "of embeddings")
         reason = reason_of(error)
     return Verdict(text=_ALONE, chat=_ALONE, loglikelihood=_ALONE, embeddings=reason, embeds=True)
+
+
+async def find_json_way(dialect: Dialect, client: Client) -> None:
+    """Find out how the server is held to JSON, which is then so for all verdicts. Chats work: see ``examine``.
+
+    What it refuses now is therefore the format, whatever it says of it. Raises as ``examine``.
+    """
+    prompt = (Message(role="user", content="Is the sky blue? " + _JSON_WANTED),)
+    request = GenerateRequest(prompt, max_tokens=_NUM_JSON, json_schema=json.dumps(_JSON_SCHEMA))
+    while not dialect.is_json_way_known:
+        try:
+            await dialect.write(client, request)
+        except RequestRefused as error:
+            raise_if_passing(error, client, "of replies in JSON")
+            if dialect.json_way == "text":
+                raise ModelError(f"{client.endpoint.url}: no reply in JSON: {reason_of(error)}") from None
+            dialect.json_way = WEAKER[dialect.json_way]
+        except RequestError:
+            break  # it took the format, and what it writes is checked for each verdict
+
+
+_NUM_JSON = 256
+_JSON_WANTED = 'Answer with this JSON: {"label": "yes", "score": 5}'
+_JSON_SCHEMA: JSON = {
+    "type": "object",
+    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}, "score": {"type": "integer", "enum": [1, 5]}},
+    "required": ["label", "score"],
+    "additionalProperties": False,
+}
 
 
 # Texts and chats

@@ -15,7 +15,7 @@ from pytest_llmeval.types import Role
 
 __all__ = ["described_judge", "judges_of"]
 
-_DECIDING = ("server", "version", "model", "build", "extra_body")
+_DECIDING = ("server", "version", "model", "build", "extra_body", "json")
 """What is told of a model whose weights are not known and may decide its verdicts; the same in every process."""
 
 
@@ -36,15 +36,20 @@ def judges_of(role: Role, given: object) -> tuple[object, ...]:
 def described_judge(judge: object) -> tuple[str, str]:
     """The judge in a few words, and a SHA-256 (hex) of what is known of it.
 
-    That is its fingerprint, revision and dtype. Of a model without a fingerprint it is its name, what its server says
-    of itself, and the source files of its Python code: what a hosted name stands for may change unseen.
+    That is its fingerprint (a server's has the way it is held to JSON), revision and dtype. Of a model without a
+    fingerprint it is its name, what its server says of itself, and the source files of its Python code: what a hosted
+    name stands for may change unseen.
     """
     found = identify(judge)
     known: list[object] = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
     if not found.fingerprint:
         known += [{name: found.details[name] for name in _DECIDING if name in found.details}, _code_version(judge)]
     digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
-    shown = [str(part) for part in (found.backend, found.revision, found.dtype, digest[:8]) if part is not None]
+    shown = [
+        str(part)
+        for part in (found.backend, found.revision, found.dtype, found.details.get("json"), digest[:8])
+        if part is not None
+    ]
     return f"{redact(found.name)} ({', '.join(shown)})", digest
 
 

@@ -161,6 +161,7 @@ class Written:
 
 JSONWay: TypeAlias = Literal["json_schema", "json_object", "text"]
 """How a server is held to JSON, the strictest way first: by the schema, to any object, by the prompt alone."""
+WEAKER: Mapping[JSONWay, JSONWay] = {"json_schema": "json_object", "json_object": "text"}
 
 
 class Dialect(ABC):
@@ -168,8 +169,8 @@ class Dialect(ABC):
 
     A setting that the server's API refuses by name is left out from then on and kept in ``left_out``.
     ``forces_tokens``: the self-test has found that ``score_forced`` gives the numbers of ``score``. ``json_way`` is how
-    the server is asked for a reply that follows a JSON schema. ``vector_length``: numbers in an embedding, as the first
-    had them.
+    the server is asked for a reply that follows a JSON schema; once ``is_json_way_known`` it stays. ``vector_length``:
+    numbers in an embedding, as the first had them.
     """
 
     name: ClassVar[str]
@@ -193,8 +194,8 @@ class Dialect(ABC):
         self.max_tokens_field = max_tokens_field or "max_tokens"
         self.left_out: dict[str, str] = {}
         self.sends_stop_to_chats = True
-        self.json_way: JSONWay = "text" if "response_format" in self.extra_body else "json_schema"
-        self.is_json_way_known = False
+        self.json_way: JSONWay = "text"
+        self.is_json_way_known = True
         self.forces_tokens = False
         self.vector_length: int | None = None
         self.max_length: int | None = None

@@ -13,6 +13,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialects.base import (
+    WEAKER,
     Dialect,
     Found,
     JSONWay,
@@ -59,6 +60,8 @@ class CompletionsDialect(Dialect):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        self.is_json_way_known = "response_format" in self.extra_body
+        self.json_way = "text" if self.is_json_way_known else "json_schema"
         self._texts: Batches[str, EmbeddingResponse] | None = None
 
     async def identify(self, client: Client, wanted: str | None) -> Found:
@@ -139,7 +142,7 @@ class CompletionsDialect(Dialect):
     ) -> tuple[dict[str, Any], float]:
         """The reply to a chat that is to follow a JSON schema, in the strictest way that the server takes.
 
-        Which one that is, the first reply decides. Raises ``RequestError``.
+        Which one that is, the first reply decides, where no self-test did. Raises ``RequestError``.
         """
         while True:
             way = self.json_way
@@ -152,7 +155,7 @@ class CompletionsDialect(Dialect):
                 is_about_format = any(word in str(error).lower() for word in _FORMAT_WORDS)
                 if self.is_json_way_known or way == "text" or error.may_pass or not is_about_format:
                     raise
-                self.json_way = _WEAKER[way]
+                self.json_way = WEAKER[way]
             else:
                 self.is_json_way_known = True
                 return reply
@@ -266,7 +269,6 @@ class CompletionsDialect(Dialect):
         )
 
 
-_WEAKER: Mapping[JSONWay, JSONWay] = {"json_schema": "json_object", "json_object": "text"}
 _SHORT, _LONG = 100, 1_000
 """Characters that a text in a reply may have, at the least and at the most, where the server can bound it."""
 _FORMAT_WORDS = ("response_format", "json_schema", "json_object", "json schema", "grammar", "guided", "structured")
