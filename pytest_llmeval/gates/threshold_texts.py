@@ -15,7 +15,7 @@ from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import GateRule
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["finding", "missing_reason", "not_measurable_reason", "number_beside", "uncorrected_reason"]
+__all__ = ["finding", "missing_reason", "not_measurable_reason", "number_beside"]
 
 _FAILED: Mapping[str, str] = MappingProxyType({">=": "below", ">": "not above", "<=": "above", "<": "not below"})
 _MAX_DECIMALS = 17
@@ -62,22 +62,6 @@ def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str
     num_scored = sum(part.num_scored for part in parts)
     samples = f"{counts.total()} of {num_scored} sample{'' if num_scored == 1 else 's'}"
     return f"{printable(str(subject))} is not measurable on {samples} ({printable(reasons_text(counts))})"
-
-
-def uncorrected_reason(metric: str, metrics: Mapping[str, Metric]) -> str | None:
-    """Why there is no corrected accuracy; None where nothing says so, and for another metric."""
-    if metric != "corrected_accuracy":
-        return None
-    if (agreement := metrics.get("judge.agreement")) is not None and agreement.n == 0:
-        return "people rated no reply"
-    found = [metrics[name].value if name in metrics else None for name in ("judge.sensitivity", "judge.specificity")]
-    for value, kind in zip(found, ("right", "wrong"), strict=True):
-        if value is None:
-            return f"people called no reply {kind}"
-    sensitivity, specificity = found
-    if sensitivity is not None and specificity is not None and sensitivity + specificity <= 1:
-        return f"sensitivity {number(sensitivity)} and specificity {number(specificity)} of the judge say nothing"
-    return None
 
 
 def number_beside(value: float, rule: GateRule) -> str:

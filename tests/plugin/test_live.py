@@ -190,6 +190,15 @@ def test_a_terminal_shows_loading_and_progress(project: Path, verbosity: str, ru
     assert [line.split()[1] for line in shown] == ["1/4", "2/4", "2/4", "3/4", "4/4"]
 
 
+def test_what_scorers_ask_loads_in_the_same_way(project: Path, run_on_terminal: RunOnTerminal) -> None:
+    with project.joinpath("conftest.py").open("a") as file:
+        file.write("\n@pytest.fixture(scope='session')\ndef llm_judge():\n    return Steps()\n")
+    project.joinpath("test_own.py").write_text("def test_own(llm_judge): pass\n")
+    written = run_on_terminal("sums.yaml", "test_own.py")
+    assert "\n\rloading the model …\x1b[J" in written
+    assert "loading the judge …\x1b[J" in written
+
+
 def test_loading_says_for_how_long(project: Path, run_on_terminal: RunOnTerminal) -> None:
     project.joinpath("conftest.py").write_text(_BACKEND + _CLOCK + _SLOW_TO_LOAD)
     written = run_on_terminal("-p", "no:xdist", "sums.yaml")

@@ -92,3 +92,15 @@ def test_a_model_that_cannot_be_loaded_leaves_the_timer_as_it_was(llm_pytester: 
     result.assert_outcomes(errors=4)
     begin = ["s1: 5 s begin", "another fixture", "s1: end", "loading", "s1: 5 s begin", "s1: end"]
     assert log == [*begin, *EACH_OF_THE_OTHERS]
+
+
+@pytest.mark.parametrize("fixture", ["llm_judge", "llm_embedder"])
+def test_the_timer_stands_still_while_what_scorers_ask_loads(llm_pytester: pytest.Pytester, fixture: str) -> None:
+    llm_pytester.makepyfile(timeout=TIMEOUT, test_it=f"def test_it({fixture}): pass")
+    llm_pytester.syspathinsert()
+    llm_pytester.makeconftest(
+        f"import pytest\nfrom timeout import log\n@pytest.fixture\ndef {fixture}(): log('loading')\n"
+    )
+    assert llm_pytester.runpytest("-p", "timeout", "-p", "no:xdist").ret == 0
+    log = (llm_pytester.path / "log.txt").read_text(encoding="utf-8").splitlines()
+    assert log == ["test_it: 5 s begin", "test_it: end", "loading", "test_it: 5 s begin", "test_it: end"]

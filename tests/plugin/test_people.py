@@ -101,7 +101,7 @@ def test_a_judge_that_says_nothing_corrects_nothing(llm_pytester: pytest.Pyteste
     result = run(llm_pytester, suite(RUBRIC, people, "gates: [corrected_accuracy > 0.1]\n"))
     assert result.ret == 1
     line = "failed: manners, corrected_accuracy > 0.1: corrected_accuracy has no value, n 10: sensitivity 0.000 and *"
-    result.stdout.fnmatch_lines([line])
+    result.stdout.fnmatch_lines(["*no corrected_accuracy (sensitivity 0.000 and specificity*", line])
 
 
 def test_a_label_is_of_the_reply_that_people_saw(llm_pytester: pytest.Pytester) -> None:

@@ -149,6 +149,8 @@ def _command(server: str, python: Path, port: int, max_length: int) -> list[str]
     address = ["--host", "127.0.0.1", "--port", str(port)]
     if server == "vllm":
         settings = ["--dtype", "float32", "--max-model-len", str(max_length), "--enforce-eager"]
+        # Else JSON may have any number of blanks, and the demo model writes blanks for ever.
+        settings += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
         return [str(python.with_name("vllm")), "serve", str(DEMO), *address, *settings, "--served-model-name", "demo"]
     # By default keys and values are kept in half precision, which moves logprobs by 2e-3.
     settings = ["--logits_all", "true", "--n_ctx", str(max_length), "--type_k", "0", "--type_v", "0"]

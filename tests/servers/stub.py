@@ -31,7 +31,16 @@ from tests.servers.wires import WIRES
 
 __all__ = ["Seen", "StubServer"]
 
-_QUESTIONS = ("/completions", "/completion", "/generate", "/messages", "/embeddings", "/api/chat", "/api/generate")
+_QUESTIONS = (
+    "/completions",
+    "/completion",
+    "/generate",
+    "/messages",
+    "/embeddings",
+    "/api/chat",
+    "/api/generate",
+    "/api/embed",
+)
 
 
 @functools.cache

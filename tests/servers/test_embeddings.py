@@ -52,8 +52,9 @@ def test_a_server_is_asked_for_embeddings_and_for_nothing_else(dialect: str, mon
         assert [one.vector for one in found] == [right(text) for text in (*texts, texts[0])]  # type: ignore[union-attr]
         asked = {path for path in stub.counts if path.endswith(("completions", "completion", "generate", "chat"))}
         assert not asked, "it may be unable to write"
-        bodies = stub.bodies("/v1/embeddings")
-    assert bodies[-2] == {"model": bodies[-2]["model"], "input": texts, "encoding_format": "float"}, "each text once"
+        bodies = stub.bodies("/api/embed" if dialect == "ollama" else "/v1/embeddings")
+    how = {"truncate": False} if dialect == "ollama" else {"encoding_format": "float"}
+    assert bodies[-2] == {"model": bodies[-2]["model"], "input": texts, **how}, "each text once"
     assert model.identity.details["vector_length"] == 4
     assert model.identity.details["self_test"] == {"embeddings": "works"}
     assert (model.identity.fingerprint is None) == ("alias" in model.identity.details)
@@ -91,6 +92,13 @@ def test_a_text_that_is_refused_takes_no_other_with_it() -> None:
     assert "400: 'input' has 150 characters" in str(refused)
     assert "400: 'input' has 0 characters" in str(empty)
     assert "lone surrogate" in str(surrogate)
+
+
+def test_ollama_is_told_to_cut_nothing() -> None:
+    with StubServer("ollama", instant=True, max_length=100) as stub, closing(embedder(stub)) as model:
+        one, refused = embedded(model, "one", "long " * 30)
+    assert (one.vector, one.num_prompt_tokens) == (right("one"), 3)  # type: ignore[union-attr]
+    assert "the input length exceeds the context length" in str(refused)
 
 
 def entry_with(value: object) -> Fault:

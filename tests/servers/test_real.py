@@ -88,7 +88,7 @@ def test_published_questions_by_text(server: tuple[str, str], tmp_path: Path) ->
 _JUDGED = """
 suite: {name}
 samples:
-  - {{id: one, question: What is the capital of France?, target: Paris, other: It is Paris.}}
+  - {{id: one, question: What is the capital of France?, target: "Paris, in France", other: It is Paris.}}
   - {{id: two, question: How many legs has a spider?, target: "8", other: Eight.}}
   - {{id: three, question: Which is larger, 3 or 5?, target: "5", other: "`5`"}}
 prompt: {{template: "Question: {{{{ question }}}}\\nAnswer:"}}

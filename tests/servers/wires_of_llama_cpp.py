@@ -231,6 +231,7 @@ class Ollama(Wire):
             ("POST", "/api/show"): self.show,
             ("POST", "/api/generate"): self.native,
             ("POST", "/api/chat"): self.native,
+            ("POST", "/api/embed"): self.embed,
         }
 
     def error(self, status: int, message: str, kind: str = "api_error", **more: Any) -> Refused:
@@ -289,6 +290,21 @@ class Ollama(Wire):
 
     def completion(self, text: str, tokens: list[int], reply: Generated, body: Body, index: int) -> Body:
         return super().completion(text, tokens, reply, {**body, "echo": False, "logprobs": None}, index)
+
+    def embed(self, body: Body) -> Body:
+        """Longer texts are cut unless the request says that they are not to be."""
+        if body.get("truncate", True):
+            body = {**body, "input": [text[: self.max_length] for text in body["input"]]}
+        elif any(len(text) > self.max_length for text in body["input"]):
+            raise Refused(400, {"error": "the input length exceeds the context length"})
+        found = self.embeddings(body)
+        vectors = [entry["embedding"] for entry in sorted(found["data"], key=lambda entry: int(entry["index"]))]
+        return {
+            "model": self.name,
+            "embeddings": vectors,
+            "total_duration": 14_143_917,
+            "prompt_eval_count": found["usage"]["prompt_tokens"],
+        }
 
     def native(self, body: Body) -> Body:
         self.check_model(body)

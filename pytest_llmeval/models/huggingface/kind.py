@@ -62,10 +62,8 @@ class Checkpoint(ModelKind):
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
         if spec.role == "embedder":
             check_library(spec.name)
-            self.check_files(spec, settings)
-            return
         self.check_files(spec, settings)
-        adapter = settings.model_args.get("peft")
+        adapter = None if spec.role == "embedder" else settings.model_args.get("peft")
         if isinstance(adapter, str) and (_is_path(adapter) or not _HUB_ID.fullmatch(adapter)):
             check_adapter(spec.name, Path(adapter).expanduser(), allow_pickle=settings.allow_pickle)
 

@@ -12,7 +12,7 @@ import pytest
 
 __all__ = ["LoadingTime"]
 
-_FIXTURES = frozenset(("llm_model", "llm_device"))
+_FIXTURES = frozenset(("llm_model", "llm_judge", "llm_embedder", "llm_device"))
 """Those that take long: the weights, and the import of torch. Also a project's own of these names."""
 
 

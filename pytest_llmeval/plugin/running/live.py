@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_llmeval.models.base import Backend, answers_in_background, identify
+from pytest_llmeval.models.base import ROLE_METHODS, Backend, answers_in_background, identify
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import is_sample_key, model_key
 from pytest_llmeval.reporting.terminal.live_line import (
@@ -150,20 +150,24 @@ class LiveReporting:
         self._num_samples = num_samples
         self._num_done = 0
         self._started: float | None = None
-        self._loaded: set[str] = set()
+        self._loaded: set[tuple[str, str]] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
     ) -> Generator[None, object, object]:
         """Say which model loads. The fixture of several models is set up for each test, and loads once."""
-        if fixturedef.argname != "llm_model":
+        settings, fixture = request.config.stash[settings_key], fixturedef.argname
+        role = next((role for role in ROLE_METHODS if fixture == f"llm_{role}"), None)
+        if fixture != "llm_model" and role is None:
             return (yield)
-        given = request.config.stash[settings_key].models
-        model = request.node.stash.get(model_key, None) or (given[0] if given else "the model")
-        if model in self._loaded:
+        given = settings.models if role is None else [spec.name for spec in settings.specs_of(role)]
+        model = given[0] if given else f"the {role or 'model'}"
+        if role is None:
+            model = request.node.stash.get(model_key, None) or model
+        if (fixture, model) in self._loaded:
             return (yield)
-        self._loaded.add(model)
+        self._loaded.add((fixture, model))
         started = self._clock()
 
         def tick() -> None:

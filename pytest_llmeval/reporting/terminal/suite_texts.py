@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport
 from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row, Section, metrics_shown, with_interval
+from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.model_names import short_names
@@ -21,6 +22,7 @@ __all__ = [
     "short_model_names",
     "suite_name",
     "suite_row",
+    "uncorrected_reason",
     "unlike_texts",
 ]
 
@@ -83,6 +85,9 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         yield judged_text(suite)
     if suite.info.interval is not None:
         yield f"intervals by {suite.info.interval}"
+    corrected = summary.metrics.get("corrected_accuracy")
+    if corrected is not None and corrected.value is None:
+        yield f"no corrected_accuracy ({uncorrected_reason('corrected_accuracy', summary.metrics)})"
     missing: dict[str, list[str]] = {}
     for name in metrics_shown([Row("", summary)]):
         if (why := why_no_interval(summary.metrics[name])) is not None:
@@ -96,6 +101,22 @@ def judged_text(suite: SuiteReport) -> str:
     count, tokens = suite.num_judge_requests, suite.num_judge_tokens
     used = [f"{count:,} request{'' if count == 1 else 's'}", *([f"{tokens:,} tokens"] if tokens else [])]
     return f"judged by {'; '.join(suite.info.judged_by)}: {', '.join(used)}, {time_text(suite.judge_seconds)}"
+
+
+def uncorrected_reason(metric: str, metrics: Mapping[str, Metric]) -> str | None:
+    """Why there is no corrected accuracy; None where nothing says so, and for another metric."""
+    if metric != "corrected_accuracy":
+        return None
+    if (agreement := metrics.get("judge.agreement")) is not None and agreement.n == 0:
+        return "people rated no reply"
+    found = [metrics[name].value if name in metrics else None for name in ("judge.sensitivity", "judge.specificity")]
+    for value, kind in zip(found, ("right", "wrong"), strict=True):
+        if value is None:
+            return f"people called no reply {kind}"
+    sensitivity, specificity = found
+    if sensitivity is not None and specificity is not None and sensitivity + specificity <= 1 + 1e-9:
+        return f"sensitivity {number(sensitivity)} and specificity {number(specificity)} of the judge say nothing"
+    return None
 
 
 def reasons_text(reasons: Mapping[str, int]) -> str:

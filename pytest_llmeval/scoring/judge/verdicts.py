@@ -92,7 +92,7 @@ def json_object(text: str) -> dict[str, JSON]:
     """The JSON object that a reply is, bare or in one fence: the whole of it, for prose around it may say otherwise.
 
     ``ValueError`` for anything else, for a name that stands twice, for what is no JSON (NaN), and for a number that
-    Python cannot hold.
+    Python cannot hold. Line breaks may stand in a text as they are: grammars of some servers let models write them.
     """
     text = text.strip()
     if len(text) > _MAX_CHARACTERS:
@@ -105,6 +105,7 @@ def json_object(text: str) -> dict[str, JSON]:
             parse_constant=_refused,
             parse_int=_whole,
             parse_float=_finite,
+            strict=False,
         )
     except (json.JSONDecodeError, RecursionError):
         raise ValueError("the verdict is not one JSON object") from None

@@ -244,3 +244,8 @@ def test_no_verdict_is_unscored_with_its_reason() -> None:
     score = no_verdict("there is no word", {"verdicts": []})
     assert (score.status, score.reason, dict(score.values)) == ("unscored", "no verdict: there is no word", {})
     assert score.details == {"verdicts": []}
+
+
+def test_line_breaks_may_stand_in_a_reason() -> None:
+    """Grammars of servers let models write them as they are: llama-cpp-python's does."""
+    assert json_object('{"reason": "one\n\ttwo", "label": "a"}') == {"reason": "one\n\ttwo", "label": "a"}

@@ -56,6 +56,8 @@ class CompletionsDialect(Dialect):
     naming_tokens: ClassVar[Mapping[str, JSON]] = {}
     """What has the server name tokens by their ids, where it can."""
 
+    embedding_path: ClassVar[str] = "/embeddings"
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.is_json_way_known = "response_format" in self.extra_body
@@ -204,10 +206,10 @@ class CompletionsDialect(Dialect):
 
         def body() -> dict[str, JSON] | None:
             texts.extend(take())
-            return self.body(_embedding_fields(texts)) if texts else None
+            return self.body(self.embedding_fields(texts)) if texts else None
 
         try:
-            reply = await client.post("/embeddings", body, tries=self.tries)
+            reply = await client.post(self.embedding_path, body, tries=self.tries)
             return self._embeddings(reply, len(texts), reply.seconds) if texts else []
         except RequestError as error:
             if len(texts) == 1:
@@ -218,17 +220,26 @@ class CompletionsDialect(Dialect):
 
     async def _embed_alone(self, client: Client, text: str) -> EmbeddingResponse:
         """What was wrong with several together belongs to those that it is wrong with."""
-        reply, seconds = await self.post(client, "/embeddings", _embedding_fields([text]))
+        reply, seconds = await self.post(client, self.embedding_path, self.embedding_fields([text]))
         (found,) = self._embeddings(reply, 1, seconds)
         if isinstance(found, RequestError):
             raise found
         return found
+
+    def embedding_fields(self, texts: Sequence[str]) -> dict[str, JSON]:
+        """What asks for the embeddings of texts at ``embedding_path``."""
+        return {"input": list(texts), "encoding_format": "float"}
+
+    def embedding_reply(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The reply to it as OpenAI's API has it."""
+        return reply
 
     def _embeddings(
         self, reply: Mapping[str, Any], count: int, seconds: float
     ) -> Sequence[EmbeddingResponse | RequestError]:
         """Of each text of a request, in order; each has its share of the tokens. Raises ``RequestError``."""
         found: list[EmbeddingResponse | RequestError] = []
+        reply = self.embedding_reply(reply)
         num_tokens = usage_of(reply)[0] or 0
         for place, entry in enumerate(embedding_entries(reply, count)):
             try:
@@ -261,10 +272,6 @@ class CompletionsDialect(Dialect):
 _SHORT, _LONG = 100, 1_000
 """Characters that a text in a reply may have, at the least and at the most, where the server can bound it."""
 _FORMAT_WORDS = ("response_format", "json_schema", "json_object", "json schema", "grammar", "guided", "structured")
-
-
-def _embedding_fields(texts: Sequence[str]) -> dict[str, JSON]:
-    return {"input": list(texts), "encoding_format": "float"}
 
 
 def _num_texts(schema: JSON) -> int:

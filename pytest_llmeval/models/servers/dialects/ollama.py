@@ -5,7 +5,7 @@ Its OpenAI interface wraps every text into the model's template, and cuts what d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,6 +34,7 @@ class Ollama(CompletionsDialect):
     name = "ollama"
     why_no_scores = "Ollama gives no log-likelihoods of a prompt's tokens"
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+    embedding_path = "//api/embed"
 
     async def identify(self, client: Client, wanted: str | None) -> Found:
         tags = (await looked_up(client, "//api/tags")).get("models")
@@ -95,6 +96,17 @@ class Ollama(CompletionsDialect):
         if thinking and not text and reply.get("done_reason") == "length":
             raise ReasoningOnlyError(request.max_tokens)
         return await self._whole(client, reply, text, seconds, thinking if isinstance(thinking, str) else "")
+
+    def embedding_fields(self, texts: Sequence[str]) -> dict[str, JSON]:
+        return {"input": list(texts), "truncate": False}
+
+    def embedding_reply(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The vectors stand in the order of the texts, without an index."""
+        vectors = reply.get("embeddings")
+        if not isinstance(vectors, list):
+            return reply
+        data = [{"index": place, "embedding": vector} for place, vector in enumerate(vectors)]
+        return {"data": data, "usage": {"prompt_tokens": reply.get("prompt_eval_count")}}
 
     async def _whole(
         self, client: Client, reply: Mapping[str, Any], text: str, seconds: float, reasoning: str
