@@ -23,23 +23,25 @@ SUITE = f"suite: judged\nsamples: {json.dumps(ROWS)}\nscore: {{equivalence: {{ma
 
 
 def way_of(body: Mapping[str, Any]) -> str:
+    if "format" in body:  # Ollama's
+        return "json_object" if body["format"] == "json" else "json_schema"
     return str(body.get("response_format", {"type": "text"})["type"])
 
 
 class Strict(StubServer):
     """A server that refuses some ways, in words that do not name the format."""
 
-    def __init__(self, *refused: str, **settings: Any) -> None:
-        super().__init__("vllm", instant=True, **settings)
+    def __init__(self, *refused: str, dialect: str = "vllm", path: str = "/v1/chat/completions", **more: Any) -> None:
+        super().__init__(dialect, instant=True, **more)
         self.refused = set(refused)
-        chat = self.wire.routes["POST", "/v1/chat/completions"]
+        chat = self.wire.routes["POST", path]
 
         def answer(body: dict[str, Any]) -> Any:
             if way_of(body) in self.refused:
                 raise self.wire.error(400, "bad input")
             return chat(body)
 
-        self.wire.routes["POST", "/v1/chat/completions"] = answer
+        self.wire.routes["POST", path] = answer
 
 
 @pytest.fixture
@@ -63,6 +65,17 @@ def test_the_strictest_way_that_is_taken(stub: Strict, number: int) -> None:
     model.generate([FORMATTED] * 3)
     model.close()
     assert [way_of(body) for body in stub.bodies("/v1/chat/completions")[before:]] == [WAYS[number]] * 3
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_ollama_has_a_field_of_its_own(number: int) -> None:
+    with Strict(*WAYS[:number], dialect="ollama", path="/api/chat") as stub:
+        model = judge(stub)
+        assert model.identity.details["json"] == WAYS[number]
+        model.generate([FORMATTED])
+        body = stub.bodies("/api/chat")[-1]
+        model.close()
+    assert body.get("format") == [{"type": "object"}, "json", None][number]
 
 
 def test_a_refusal_in_the_middle_weakens_nothing(stub: Strict) -> None:

@@ -90,6 +90,7 @@ async def find_json_way(dialect: Dialect, client: Client) -> None:
     while not dialect.is_json_way_known:
         try:
             await dialect.write(client, request)
+            break
         except RequestRefused as error:
             raise_if_passing(error, client, "of replies in JSON")
             if dialect.json_way == "text":

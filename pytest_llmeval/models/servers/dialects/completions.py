@@ -57,10 +57,12 @@ class CompletionsDialect(Dialect):
     """What has the server name tokens by their ids, where it can."""
 
     embedding_path: ClassVar[str] = "/embeddings"
+    format_field: ClassVar[str] = "response_format"
+    """What holds a reply to JSON."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.is_json_way_known = "response_format" in self.extra_body
+        self.is_json_way_known = self.format_field in self.extra_body
         self.json_way = "text" if self.is_json_way_known else "json_schema"
         self._texts: Batches[str, EmbeddingResponse] | None = None
 
@@ -118,10 +120,7 @@ class CompletionsDialect(Dialect):
         fields = {"messages": as_messages(request.prompt), **self.settings(request), **self.chat_fields(request)}
         if not self.sends_stop_to_chats:
             fields.pop("stop", None)
-        if request.json_schema:
-            reply, seconds = await self._post_formatted(client, fields, request)
-        else:
-            reply, seconds = await self.post(client, "/chat/completions", fields)
+        reply, seconds = await self.post_chat(client, "/chat/completions", fields, request)
         choice = only_choice(reply)
         message = choice.get("message")
         if not isinstance(message, dict):
@@ -137,18 +136,20 @@ class CompletionsDialect(Dialect):
             raise ReasoningOnlyError(request.max_tokens)
         return self.written(reply, choice, text_of(message, "content"), seconds, reasoning)
 
-    async def _post_formatted(
-        self, client: Client, fields: Mapping[str, JSON], request: GenerateRequest
+    async def post_chat(
+        self, client: Client, path: str, fields: Mapping[str, JSON], request: GenerateRequest
     ) -> tuple[dict[str, Any], float]:
-        """The reply to a chat that is to follow a JSON schema, in the strictest way that the server takes.
+        """The reply to a chat; of one that is to follow a JSON schema in the strictest way that the server takes.
 
         Which one that is, the first reply decides, where no self-test did. Raises ``RequestError``.
         """
+        if not request.json_schema:
+            return await self.post(client, path, fields)
         while True:
             way = self.json_way
-            wanted = {} if way == "text" else {"response_format": self.response_format(way, request)}
+            wanted = {} if way == "text" else {self.format_field: self.response_format(way, request)}
             try:
-                reply = await self.post(client, "/chat/completions", {**fields, **wanted})
+                reply = await self.post(client, path, {**fields, **wanted})
             except RequestRefused as error:
                 if self.json_way != way:  # another request has found out meanwhile
                     continue
@@ -161,7 +162,7 @@ class CompletionsDialect(Dialect):
                 return reply
 
     def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
-        """OpenAI's ``response_format``."""
+        """What stands in ``format_field``; here OpenAI's."""
         if way == "json_object":
             return {"type": "json_object"}
         return {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": self.schema(request)}}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.dialects.base import (
     Found,
+    JSONWay,
     ReasoningOnlyError,
     Written,
     as_messages,
@@ -35,6 +36,7 @@ class Ollama(CompletionsDialect):
     why_no_scores = "Ollama gives no log-likelihoods of a prompt's tokens"
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
     embedding_path = "//api/embed"
+    format_field = "format"
 
     async def identify(self, client: Client, wanted: str | None) -> Found:
         tags = (await looked_up(client, "//api/tags")).get("models")
@@ -84,7 +86,10 @@ class Ollama(CompletionsDialect):
             fields["messages"] = as_messages(request.prompt)
         else:
             fields |= {"prompt": request.prompt, "raw": True}  # type: ignore[dict-item]
-        reply, seconds = await self.post(client, "//api/chat" if is_chat else "//api/generate", fields)
+        if is_chat:
+            reply, seconds = await self.post_chat(client, "//api/chat", fields, request)
+        else:
+            reply, seconds = await self.post(client, "//api/generate", fields)
         holder = reply.get("message") if is_chat else reply
         text = holder.get("content" if is_chat else "response") if isinstance(holder, dict) else None
         if not isinstance(text, str):
@@ -96,6 +101,9 @@ class Ollama(CompletionsDialect):
         if thinking and not text and reply.get("done_reason") == "length":
             raise ReasoningOnlyError(request.max_tokens)
         return await self._whole(client, reply, text, seconds, thinking if isinstance(thinking, str) else "")
+
+    def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
+        return "json" if way == "json_object" else self.schema(request)
 
     def embedding_fields(self, texts: Sequence[str]) -> dict[str, JSON]:
         return {"input": list(texts), "truncate": False}
