@@ -103,9 +103,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
                 in_default.add(item.path)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Let no pass of the garbage collector look again at thousands of tests: each session within a test makes one."""
+@pytest.fixture(autouse=True, scope="module")
+def _old_objects_stay() -> None:
+    """Let no pass of the garbage collector look again at thousands of tests, nor at torch: each session within a test
+    makes one, and each model that makes room.
+    """
     gc.collect()
     gc.freeze()
 

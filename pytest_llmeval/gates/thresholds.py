@@ -23,7 +23,7 @@ from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_me
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
-from pytest_llmeval.reporting.terminal.suite_texts import uncorrected_reason
+from pytest_llmeval.reporting.terminal.suite_texts import why_no_value
 from pytest_llmeval.scoring.metrics.measurable import num_missing
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError
@@ -245,7 +245,7 @@ def _num_stray(suite: SuiteReport) -> int:
 def _value(rule: GateRule, subject: GateSubject, metric: Metric, part: Summary) -> float:
     value = metric.value if rule.bound == "value" else getattr(metric, rule.bound)
     if metric.n == 0 or metric.value is None or math.isnan(metric.value):
-        why = uncorrected_reason(subject.metric, part.metrics)
+        why = why_no_value(subject.metric, part.metrics)
         raise _Fails(f"{subject} has no value, n {metric.n}" + ("" if why is None else f": {why}"))
     if value is None or math.isnan(value):
         raise _Fails(f"{subject} has no interval, n {metric.n}")

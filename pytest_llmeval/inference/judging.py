@@ -16,7 +16,7 @@ from typing import TypeAlias
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
-from pytest_llmeval.models.base import Asking, BackgroundModel, Failed, answers_in_background
+from pytest_llmeval.models.base import Asking, BackgroundModel, Failed, answers_in_background, answers_one_by_one
 from pytest_llmeval.types import Ask, LoglikelihoodResponse, Response, Role, Score
 
 __all__ = ["JudgeUse", "Judging", "Models", "are_same"]
@@ -172,9 +172,14 @@ class Judging:
             return
         is_waiting = True
         for (role, place), keys in by_call.items():
-            together = [other for other in keys if other not in self._alone]
-            if wanted := [key] if key in self._alone and key in keys else together:
-                self._call(key, wanted, models[role][place])
+            model = models[role][place]
+            wanted = [other for other in keys if other not in self._alone]
+            if answers_one_by_one(model):  # a sample is done before the next one's is asked: Ctrl-C loses one verdict
+                wanted = [key] if key in keys else []
+            elif key in self._alone and key in keys:
+                wanted = [key]
+            if wanted:
+                self._call(key, wanted, model)
                 is_waiting = False
         if is_waiting and key in self._open:
             self._wait()

@@ -153,12 +153,12 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 def _vector(value: object) -> tuple[float, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ValueError(f"vector is {value!r}, expected numbers")
-    numbers = tuple(_number("an entry of the vector", entry) for entry in value)
+    numbers = tuple(_number("vector", entry) for entry in value)
     if not numbers:
         raise ValueError("vector is empty, expected numbers")
     for number in numbers:
         if not math.isfinite(number):
-            raise ValueError(f"an entry of the vector is {number!r}, expected a finite number")
+            raise ValueError(f"vector holds {number!r}, expected finite numbers")
     return numbers
 
 

@@ -24,6 +24,7 @@ from pytest_llmeval.scoring.judge.people import human_value, people_metrics, wit
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
+from pytest_llmeval.scoring.metrics.metric_forms import metric_limits
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
 from pytest_llmeval.suites.loading.loader import Suite
@@ -158,9 +159,10 @@ class Evaluation:
         if split_name(self.rated)[0]:
             message = f"people rate the suite's own metric, and {self.rated} is of a part; remove it, or primary_metric"
             raise SettingsError(message, ("human",))
+        limits = metric_limits(self.rated, self.scorer.name, self.settings)
         for sample in self.suite.samples:
             try:
-                human_value(sample, self.rated)
+                human_value(sample, self.rated, limits)
             except ValueError as error:
                 raise self.suite.error(str(error), sample) from None
 

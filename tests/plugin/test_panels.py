@@ -136,6 +136,29 @@ def test_a_fixture_that_gives_no_judge(llm_pytester: pytest.Pytester) -> None:
     )
 
 
+def test_of_two_that_disagree_people_are_told_a_half(llm_pytester: pytest.Pytester) -> None:
+    """The correction is that of the numbers shown: ties count a half in all of them."""
+    text = suite(more="human: people\n").replace(
+        f'"id": "{REPLIES[1]}", "question": "Which?", "response": "Iron", "people": true',
+        f'"id": "{REPLIES[1]}", "question": "Which?", "response": "Iron", "people": false',
+    )
+    text = text.replace('"response": "birch", "people": true', '"response": "birch", "people": null')
+    assert run(llm_pytester, text, *ALL[:2], "-Wdefault").ret == 0
+    found = {name: one["value"] for name, one in report_of(llm_pytester)["suites"][0]["metrics"].items()}
+    sensitivity, specificity = found["judge.sensitivity"], found["judge.specificity"]
+    assert (sensitivity, specificity) == (0.375, 0.5)
+    assert found["corrected_accuracy"] is None
+    expected = {"accuracy": 0.5, "judge.agreement": 0.2}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_a_fixture_that_gives_what_cannot_judge(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest("import pytest\n@pytest.fixture(scope='session')\ndef llm_judge():\n    return None\n")
+    assert run(llm_pytester, suite()).ret == 1
+    reason = "the fixture llm_judge gave None, expected an object with the method generate"
+    assert report_of(llm_pytester)["records"][0]["reason"] == reason
+
+
 def test_another_panel_is_another_judge(llm_pytester: pytest.Pytester) -> None:
     assert run(llm_pytester, suite(), *ALL[:2]).ret == 0
     (llm_pytester.path / "out.json").rename(llm_pytester.path / "before.json")

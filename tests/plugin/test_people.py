@@ -116,6 +116,15 @@ def test_a_label_is_of_the_reply_that_people_saw(llm_pytester: pytest.Pytester) 
     assert details[:6] == [1, 1, *["people rated another reply"] * 3, 0]
 
 
+def test_labels_of_other_replies_say_so(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile(writer="def write(prompt): return 'stand'")
+    gate = "--llm-gate=judge.kappa > 0"
+    result = run(llm_pytester, suite(RUBRIC, PEOPLE), "--llm-model=python:writer:write", gate)
+    assert result.ret == 1
+    line = "failed: manners, judge.kappa > 0: judge.kappa has no value, n 0: people rated none of these replies"
+    result.stdout.fnmatch_lines([line])
+
+
 def test_labels_of_unknown_replies_are_warned_of(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makepyfile(writer="def write(prompt): return 'sit, please'")
     text = suite(RUBRIC, PEOPLE).replace('"response"', '"said"')
@@ -130,8 +139,10 @@ def test_labels_of_unknown_replies_are_warned_of(llm_pytester: pytest.Pytester) 
     [
         (RUBRIC, "maybe", "", "*sample 's0': human is 'maybe', expected true or false (also 1 or 0, *), or nothing*"),
         (RUBRIC, 0.5, "", "*sample 's0': human is 0.5, expected true or false *"),
-        (RATED, "high", "", "*sample 's0': human is 'high', expected a number, or nothing*"),
-        (RATED, [5], "", "*sample 's0': human is [[]5], expected a number, or nothing*"),
+        (RATED, "high", "", "*sample 's0': human is 'high', expected a number from 1 to 5, or nothing*"),
+        (RATED, [5], "", "*sample 's0': human is [[]5], expected a number from 1 to 5, or nothing*"),
+        (RATED, 7, "", "*sample 's0': human is 7, expected a number from 1 to 5, or nothing*"),
+        (RATED, True, "", "*sample 's0': human is True, expected a number from 1 to 5, or nothing*"),
         (
             RUBRIC,
             True,
@@ -178,7 +189,7 @@ def test_a_category_that_people_did_not_rate(llm_pytester: pytest.Pytester) -> N
     text = suite(RUBRIC, PEOPLE, "category: id\n")
     result = run(llm_pytester, text, "-p", "no:xdist", "--llm-gate=category.s9.corrected_accuracy >= 0")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["failed: *category.s9.corrected_accuracy has no value, n 1: people rated no*"])
+    result.stdout.fnmatch_lines(["failed: *category.s9.corrected_accuracy has no value, n 1: people rated*"])
 
 
 def test_labels_are_no_part_of_the_fingerprint(llm_pytester: pytest.Pytester) -> None:

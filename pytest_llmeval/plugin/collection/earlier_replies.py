@@ -40,6 +40,9 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
         why = f"it has no suite {quoted(suite.name)}" if found == ABSENT else found
         raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
     replies = earlier_replies(baseline, found, suite)
+    if all(reply.text is None and reply.problem is None for reply in replies.values()):
+        why = "it holds no reply to this suite's samples (--llm-report-records none writes none)"
+        raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
     samples = tuple(replace(sample, earlier=replies[sample.id]) for sample in suite.samples)
     return replace(suite, samples=samples), {REPLIES: replies_identity(baseline, found)}
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.base import identify
+from pytest_llmeval.models.base import ROLE_METHODS, identify
 from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
 from pytest_llmeval.suites.python.code_version import version_of_class, version_of_function
@@ -22,15 +22,19 @@ _DECIDING = ("server", "version", "model", "build", "extra_body", "json")
 def judges_of(role: Role, given: object) -> tuple[object, ...]:
     """The models that a fixture gives for a role: one, or of judges a list of several, a panel.
 
-    Raises ``ModelError`` for none, and for too many.
+    Raises ``ModelError`` for none, for too many, and for what cannot be asked.
     """
-    if not isinstance(given, list | tuple):
-        return (given,)
+    models = tuple(given) if isinstance(given, list | tuple) else (given,)
     most = MAX_JUDGES if role == "judge" else 1
-    if not 1 <= len(given) <= most:
+    if not 1 <= len(models) <= most:
         expected = f"1 to {most}" if most > 1 else "one"
-        raise ModelError(f"the fixture llm_{role} gave a list of {len(given)} models, expected {expected}")
-    return tuple(given)
+        raise ModelError(f"the fixture llm_{role} gave a list of {len(models)} models, expected {expected}")
+    method = ROLE_METHODS[role]
+    for model in models:
+        if not callable(getattr(model, method, None)):
+            found = "None" if model is None else f"a {type(model).__name__}"
+            raise ModelError(f"the fixture llm_{role} gave {found}, expected an object with the method {method}")
+    return models
 
 
 def described_judge(judge: object) -> tuple[str, str]:

@@ -318,8 +318,9 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             models.add(identity.name)
             payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
     asked: list[tuple[Role | None, object]] = [(None, model)]
+    fixtures = getattr(item, "funcargs", None) or {}  # of a test that will not run there are none
     for role in ROLE_METHODS:
-        given = getattr(item, "funcargs", {}).get(f"llm_{role}")
+        given = fixtures.get(f"llm_{role}")
         asked += [(role, one) for one in (given if isinstance(given, list | tuple) else [given])]
     sent = item.config.stash.setdefault(_sent_uses_key, {})
     for of_role, one in asked:

@@ -9,6 +9,7 @@ from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport
 from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row, Section, metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
+from pytest_llmeval.scoring.metrics.judged import OF_RATED
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.quantities import time_text
@@ -22,8 +23,8 @@ __all__ = [
     "short_model_names",
     "suite_name",
     "suite_row",
-    "uncorrected_reason",
     "unlike_texts",
+    "why_no_value",
 ]
 
 
@@ -85,9 +86,9 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         yield judged_text(suite)
     if suite.info.interval is not None:
         yield f"intervals by {suite.info.interval}"
-    corrected = summary.metrics.get("corrected_accuracy")
-    if corrected is not None and corrected.value is None:
-        yield f"no corrected_accuracy ({uncorrected_reason('corrected_accuracy', summary.metrics)})"
+    for name, metric in summary.metrics.items():
+        if metric.value is None and (why := why_no_value(name, summary.metrics)) is not None:
+            yield f"no {name} ({why})"
     missing: dict[str, list[str]] = {}
     for name in metrics_shown([Row("", summary)]):
         if (why := why_no_interval(summary.metrics[name])) is not None:
@@ -103,17 +104,22 @@ def judged_text(suite: SuiteReport) -> str:
     return f"judged by {'; '.join(suite.info.judged_by)}: {', '.join(used)}, {time_text(suite.judge_seconds)}"
 
 
-def uncorrected_reason(metric: str, metrics: Mapping[str, Metric]) -> str | None:
-    """Why there is no corrected accuracy; None where nothing says so, and for another metric."""
+def why_no_value(metric: str, metrics: Mapping[str, Metric]) -> str | None:
+    """Why a metric of trust in a judge has no value; None for another metric, and where nothing says so."""
+    found = metrics.get(metric)
+    rated = metrics.get("judge.agreement")
+    is_corrected = metric == "corrected_accuracy"
+    if (metric in OF_RATED and (found is None or found.n == 0)) or (is_corrected and rated and rated.n == 0):
+        return "people rated none of these replies"
+    if metric in ("judge.kappa", "judge.alpha", "order_kappa"):
+        return "all ratings are the same"
     if metric != "corrected_accuracy":
         return None
-    if (agreement := metrics.get("judge.agreement")) is not None and agreement.n == 0:
-        return "people rated no reply"
-    found = [metrics[name].value if name in metrics else None for name in ("judge.sensitivity", "judge.specificity")]
-    for value, kind in zip(found, ("right", "wrong"), strict=True):
+    shares = [metrics[name].value if name in metrics else None for name in ("judge.sensitivity", "judge.specificity")]
+    for value, kind in zip(shares, ("right", "wrong"), strict=True):
         if value is None:
             return f"people called no reply {kind}"
-    sensitivity, specificity = found
+    sensitivity, specificity = shares
     if sensitivity is not None and specificity is not None and sensitivity + specificity <= 1 + 1e-9:
         return f"sensitivity {number(sensitivity)} and specificity {number(specificity)} of the judge say nothing"
     return None

@@ -101,7 +101,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
                 raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
         else:
             other = None if sample.earlier is None else sample.earlier.text
-        verdicts = {name: _winner_in(sample, name) for name in settings.recorded or ()}
+        verdicts = {name: _winner_in(sample, name) or "" for name in settings.recorded or ()}
         if not settings.ties and "tie" in verdicts.values():
             raise ValueError("a recorded verdict is 'tie', and ties is false")
         presented = super().present(sample)
@@ -116,7 +116,12 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         """Unscored unless there is a verdict in each order; not measurable where the baseline has no reply."""
         settings, sample = self.settings, presented.sample
         if settings.recorded is not None:
-            return self._score([_winner_in(sample, name) for name in settings.recorded])
+            recorded = {name: _winner_in(sample, name) for name in settings.recorded}
+            given = [winner for winner in recorded.values() if winner is not None]
+            if len(given) < len(recorded):
+                lacking = next(name for name, winner in recorded.items() if winner is None)
+                return no_verdict(f"none was recorded in {lacking}", {"recorded": dict(recorded)})
+            return self._score(given)
         shown_too: dict[str, JSON] = {}
         if settings.needs_baseline:
             earlier = sample.earlier or EarlierReply(problem="there is no baseline")
@@ -188,8 +193,11 @@ def _column(sample: Sample, name: str) -> object:
     return sample.variables[name]
 
 
-def _winner_in(sample: Sample, name: str) -> _Winner:
+def _winner_in(sample: Sample, name: str) -> _Winner | None:
+    """A verdict that was recorded; None where the judge gave none."""
     found = _column(sample, name)
+    if found is None or found == "":
+        return None
     if found not in get_args(_Winner):
-        raise ValueError(f"{name} is {quote(found)}, expected reply, other or tie")
+        raise ValueError(f"{name} is {quote(found)}, expected reply, other or tie, or nothing")
     return cast("_Winner", found)

@@ -40,36 +40,35 @@ def people_metrics(rated: str, metrics: Sequence[str]) -> tuple[str, ...]:
     return (*(_OF_ORDERS if rated == "win_rate" and "order_kappa" in metrics else ()), *own, f"{CORRECTED}{rated}")
 
 
-def human_value(sample: Sample, rated: str) -> float | None:
+def human_value(sample: Sample, rated: str, limits: tuple[float, float] | None = None) -> float | None:
     """What people gave the sample, as a number of the metric ``rated``; None where they did not rate it.
 
-    ``ValueError`` for what is no such number.
+    ``limits`` are the lowest and the highest, where the suite says them. ``ValueError`` for what is no such number.
     """
     said = sample.human
     if said is None or (isinstance(said, str) and not said.strip()):
         return None
     words = _RIGHT if rated == _ACCURACY else _WINNERS if rated == "win_rate" else {}
     number = words.get(said.strip().lower()) if isinstance(said, str) else None
-    if number is None:
+    if number is None and not (isinstance(said, bool) and rated != _ACCURACY):
         try:
             number = float(said) if isinstance(said, str | int | float) else None
         except (ValueError, OverflowError):
             number = None
-    metric = definition(rated)
-    is_one = number is not None and metric.lowest <= number <= metric.highest and abs(number) < float("inf")
+    low, high = limits or (definition(rated).lowest, definition(rated).highest)
+    is_one = number is not None and low <= number <= high and abs(number) < float("inf")
     if number is None or not is_one or (words and number not in words.values()):
-        raise ValueError(f"human is {quote(said)}, expected {_expected(rated)}, or nothing")
+        raise ValueError(f"human is {quote(said)}, expected {_expected(rated, low, high)}, or nothing")
     return number
 
 
-def _expected(rated: str) -> str:
-    metric = definition(rated)
+def _expected(rated: str, low: float, high: float) -> str:
     if rated == _ACCURACY:
         return "true or false (also 1 or 0, right or wrong, pass or fail, yes or no)"
     if rated == "win_rate":
         return "reply, other or tie"
-    if abs(metric.lowest) < float("inf") and abs(metric.highest) < float("inf"):
-        return f"a number from {metric.lowest:g} to {metric.highest:g}"
+    if abs(low) < float("inf") and abs(high) < float("inf"):
+        return f"a number from {low:g} to {high:g}"
     return "a number"
 
 
@@ -98,9 +97,9 @@ def with_people(score: Score, sample: Sample, rated: str, responses: Sequence[Re
         if rated == _ACCURACY:
             values["judge.base_rate"] = people
             if people == 1:
-                values["judge.sensitivity"] = float(judge == 1)
+                values["judge.sensitivity"] = judge
             else:
-                values["judge.specificity"] = float(judge != 1)
+                values["judge.specificity"] = 1 - judge
         else:
             values["judge.human_mean"] = people
         if all(name in score.values for name in _ORDERS):

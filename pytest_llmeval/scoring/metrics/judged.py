@@ -15,7 +15,7 @@ import regex
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums
 from pytest_llmeval.scoring.statistics import estimate
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
-from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
+from pytest_llmeval.scoring.statistics.corrected import JudgeCounts, ppi_mean, rogan_gladen
 from pytest_llmeval.scoring.statistics.intervals import wilson_interval
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "MAX_JUDGES",
     "OF_RATED",
     "corrected_formula",
+    "is_about_judge",
     "is_judged_ingredient",
     "is_of_trust",
     "rating",
@@ -42,6 +43,11 @@ OF_RATED = frozenset(
 
 MAX_JUDGES = 16
 """Of a panel."""
+
+
+def is_about_judge(name: str) -> bool:
+    """Whether a metric says how far a judge can be trusted, or corrects it: of several suites it has no mean."""
+    return name.startswith(("judge.", CORRECTED))
 
 
 def rating(number: int) -> str:
@@ -89,7 +95,7 @@ def _accuracy_sums(samples: Sequence[Ingredients]) -> Sums:
     """
     rows = []
     for sample in samples:
-        judge, people = float(sample[JUDGE] == 1), sample.get(HUMAN)
+        judge, people = sample[JUDGE], sample.get(HUMAN)
         right, wrong = float(people == 1), float(people is not None and people != 1)
         rows.append([1.0, judge, right, right * judge, wrong, wrong * (1 - judge)])
 
@@ -108,14 +114,19 @@ def _accuracy_sums(samples: Sequence[Ingredients]) -> Sums:
 
 def _accuracy(samples: Sequence[Ingredients]) -> Estimate:
     rated = [sample for sample in samples if HUMAN in sample]
-    people, judge = ([int(one[name] == 1) for one in rated] for name in (HUMAN, JUDGE))
+    people = [int(one[HUMAN] == 1) for one in rated]
     if len(rated) == len(samples):
         right, n = sum(people), len(people)
         return Estimate(
             right / n, math.sqrt(right * (n - right) / (n - 1)) / n if n > 1 else None, wilson_interval(right, n)
         )
-    called_right = sum(sample[JUDGE] == 1 for sample in samples)
-    return _taken(rogan_gladen(called_right, len(samples), judge_counts(people, judge, 1)))
+    counts = JudgeCounts(
+        true_positives=math.fsum(one[JUDGE] for one in rated if one[HUMAN] == 1),
+        positives=sum(people),
+        true_negatives=math.fsum(1 - one[JUDGE] for one in rated if one[HUMAN] != 1),
+        negatives=len(people) - sum(people),
+    )
+    return _taken(rogan_gladen(math.fsum(sample[JUDGE] for sample in samples), len(samples), counts))
 
 
 def _mean_sums(samples: Sequence[Ingredients]) -> Sums:

@@ -32,12 +32,13 @@ class JudgeCounts:
     """How a judge labelled samples that people labelled: the counts behind its sensitivity and specificity.
 
     ``true_positives`` are those of the ``positives`` (by people) that the judge calls positive too, ``true_negatives``
-    those of the ``negatives`` that it does not. ``ValueError`` for counts that cannot be.
+    those of the ``negatives`` that it does not; one that it is of two minds about is half of each. ``ValueError`` for
+    counts that cannot be.
     """
 
-    true_positives: int
+    true_positives: float
     positives: int
-    true_negatives: int
+    true_negatives: float
     negatives: int
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ def judge_counts(human: Sequence[Label], judge: Sequence[Label], positive: Label
     )
 
 
-def rogan_gladen(judged_positive: int, n: int, counts: JudgeCounts, *, confidence: float = CONFIDENCE) -> Estimate:
+def rogan_gladen(judged_positive: float, n: int, counts: JudgeCounts, *, confidence: float = CONFIDENCE) -> Estimate:
     """The share of ``n`` samples that people would call positive, of which the judge calls ``judged_positive`` so.
 
     ``(p + sp - 1) / (se + sp - 1)`` within 0 and 1, with the judge's share p, sensitivity se and specificity sp (W. J.
@@ -203,7 +204,7 @@ def _why_uncorrected(n: int, counts: JudgeCounts) -> str | None:
     return None
 
 
-def _adjusted(successes: int, n: int, more: float) -> tuple[float, float]:
+def _adjusted(successes: float, n: int, more: float) -> tuple[float, float]:
     """A share after as many ``more`` successes as failures, and its variance."""
     share = (successes + more) / (n + 2 * more)
     return share, share * (1 - share) / (n + 2 * more)

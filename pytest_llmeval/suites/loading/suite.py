@@ -130,7 +130,11 @@ class Suite:
         spec, row = self.spec, sample.variables.get("row")
         if spec.dataset is None or spec.samples is not None or not isinstance(row, dict):
             return None
-        is_missing = {"target": sample.target is None, "choices": not sample.choices and spec.score.needs_options}
+        needs_target = any(settings.needs_target for settings, _ in spec.score.each())
+        is_missing = {
+            "target": needs_target and sample.target is None,
+            "choices": not sample.choices and spec.score.needs_options,
+        }
         for name in ("choices", "target"):
             said = name in spec.dataset.fields or getattr(spec, name) is not None
             if is_missing[name] and not said and name not in row:

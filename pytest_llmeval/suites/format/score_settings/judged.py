@@ -56,6 +56,7 @@ class JudgedSettings(ScorerSettings):
     """What the scorers share that ask a judge."""
 
     kind: str
+    needs_target = False
     max_tokens: int = Field(1024, ge=1, description="Tokens that a verdict may have, its reasons included.")
     temperature: float = Field(
         0.0, ge=0, le=10, description="Of the judge: 0 takes the likeliest verdict, more draws one."
@@ -257,7 +258,8 @@ class PairwiseSettings(PromptedSettings):
     @field_validator("recorded", mode="before")
     @classmethod
     def _pair(cls, value: object) -> object:
-        return _two_entries(value, "columns, that of the order reply, other first")
+        value = _two_entries(value, "columns, that of the order reply, other first")
+        return each_once("column")(tuple(value)) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _recorded_verdicts_are_about_columns(self) -> Self:
@@ -285,6 +287,7 @@ class EquivalenceSettings(PromptedSettings):
     """The reply means the same as a target: as text, as mathematics, else by the verdict of a judge."""
 
     kind: Literal["equivalence"] = "equivalence"
+    needs_target = True
     scorer = "judge.equivalence:EquivalenceScorer"
     math: bool = Field(
         True, description="Compare the final answers with Math-Verify first, where it is installed and reads them."

@@ -36,6 +36,9 @@ class ScorerSettings(Spec):
     needs_options: ClassVar[bool] = False
     """Whether a sample needs options that an answer is chosen from."""
 
+    needs_target: ClassVar[bool] = True
+    """Whether a sample needs a target."""
+
     @property
     def unsaid(self) -> tuple[str, ...]:
         """Keys that came later and say here what was so before them: they leave the fingerprints as they were."""
