@@ -95,3 +95,9 @@ def test_what_is_not_in_the_cache_is_refused_offline(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(ModelError, match="not in the hub's cache, and HF_HUB_OFFLINE forbids downloading it"):
         check_model(parse_model_spec("no-such-embedder", role="embedder"), ModelSettings(revision="abc"))
+
+
+@pytest.mark.parametrize("path", ["../other", "1_Pooling/../../other", "/other"])
+def test_a_part_that_lies_elsewhere(folder: Path, path: str) -> None:
+    (folder / "modules.json").write_text(json.dumps([TRANSFORMER, {**POOLING, "path": path}]))
+    assert refusal(folder).endswith(f"modules.json: the path '{path}' leads out of the model's folder")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pytest_llmeval.models.huggingface.checkpoint import ALLOW_PICKLE, tokenizer_files, weight_files
 from pytest_llmeval.text.redaction import model_error, one_line
+from pytest_llmeval.text.wording import quoted
 
 __all__ = ["UNUSED", "check_embedder", "check_library", "deciding_files"]
 
@@ -67,9 +68,12 @@ def _modules(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
     path = folder / _MODULES
     try:
         modules = json.loads(path.read_text("utf-8"))
-        found = [(str(module["type"]), folder / str(module["path"])) for module in modules]
+        found = [(str(module["type"]), Path(str(module["path"]))) for module in modules]
     except FileNotFoundError:
         raise model_error(name, f"{folder} is no sentence-embedding model: it has no {_MODULES}") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise model_error(name, f"cannot read {path}: {type(error).__name__}: {one_line(str(error))}") from None
-    yield from found
+    for kind, part in found:
+        if part.is_absolute() or ".." in part.parts:
+            raise model_error(name, f"{path}: the path {quoted(str(part))} leads out of the model's folder")
+        yield kind, folder / part

@@ -32,11 +32,12 @@ class JudgedScorer(AskingScorer[S]):
         return PROMPT_VERSION
 
     def present(self, sample: Sample) -> Presented:
-        """As other scorers do, but that a sample may have no target."""
+        """As other scorers do, but that a sample may have no target. The prompt need not hold the question."""
+        shown = {"question": sample.question} if sample.question else {}
         if sample.target is None:
-            return Presented(sample=sample)
+            return Presented(sample=sample, judged_with=shown)
         texts = target_texts(sample)
-        return Presented(sample=sample, references=texts, target=several_or_one(texts))
+        return Presented(sample=sample, references=texts, target=several_or_one(texts), judged_with=shown)
 
     def request(
         self,

@@ -42,6 +42,14 @@ def verdicts_of(score: Score) -> Any:
     return score.details["verdicts"]
 
 
+def test_the_question_that_the_judge_is_shown_is_part_of_the_fingerprint(load: Load) -> None:  # noqa: F811
+    """Also where the prompt of the model that is judged does not hold it."""
+    text = "suite: s\nsamples: [{id: a, question: One?, hint: x}]\nprompt: {template: '{{ hint }}'}\nscore: aspects\n"
+    one, other = (Evaluation(load(changed)).fingerprints() for changed in (text, text.replace("One", "Two")))
+    assert one[0] != other[0]
+    assert one[1]["a"] != other[1]["a"]
+
+
 # Aspects
 
 
