@@ -72,7 +72,7 @@ def test_a_column_that_rows_lack_is_what_is_wrong(llm_pytester: pytest.Pytester)
     suite = "suite: pairs\ndataset: {path: rows.jsonl}\nscore: {pairwise: {against: olld}}\n"
     llm_pytester.makefile(".yaml", pairs=suite)
     result = llm_pytester.runpytest_inprocess("--llm-judge=python:shorter:judge", "pairs.yaml")
-    result.stdout.fnmatch_lines(["*the sample has no column 'olld'*"])
+    result.stdout.fnmatch_lines(["*the sample has no column 'olld'; did you mean 'old'?"])
 
 
 def test_a_label_that_was_not_offered_is_no_verdict(llm_pytester: pytest.Pytester) -> None:

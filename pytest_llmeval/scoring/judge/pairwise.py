@@ -9,7 +9,14 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
-from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.judged_scorer import (
+    MAX_REPLY,
+    REASON,
+    checked_keys,
+    no_column,
+    object_schema,
+    reason_in,
+)
 from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
@@ -80,9 +87,9 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         return f"Better is A or B{', or tie where neither is' if self.settings.ties else ''}."
 
     @property
-    def columns_of_replies(self) -> tuple[str, ...]:
+    def no_column_replies(self) -> tuple[str, ...]:
         against = self.settings.against
-        return (*super().columns_of_replies, *((against,) if isinstance(against, str) else ()))
+        return (*super().no_column_replies, *((against,) if isinstance(against, str) else ()))
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
         if self.is_about_data and not suite.has_own_responses:
@@ -189,7 +196,7 @@ def _shown(one: _Verdict) -> dict[str, JSON]:
 
 def _column(sample: Sample, name: str) -> object:
     if name not in sample.variables:
-        raise ValueError(f"the sample has no column {quote(name)}")
+        raise no_column(sample, name)
     return sample.variables[name]
 
 

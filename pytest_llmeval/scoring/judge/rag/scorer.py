@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
-from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, JudgedScorer
+from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, JudgedScorer, no_column
 from pytest_llmeval.scoring.judge.prompts import question_of
 from pytest_llmeval.scoring.judge.rag import forms
 from pytest_llmeval.scoring.judge.rag.closeness import closeness_of
@@ -114,7 +114,7 @@ class RagScorer(JudgedScorer[RagSettings]):
             if name is None and COLUMN not in sample.variables and sample.response is not None:
                 raise ValueError(f"the sample has no column {quote(COLUMN)}: {_SAY_WHERE}")
             if name is not None and name not in sample.variables:
-                raise ValueError(f"the sample has no column {quote(name)}")
+                raise no_column(sample, name)
             self._of_column(sample)
         return super().present(sample)
 

@@ -151,6 +151,9 @@ class AspectsSettings(PromptedSettings):
     @classmethod
     def _named(cls, aspects: dict[str, str]) -> dict[str, str]:
         _check_names("aspect", aspects)
+        for name, description in aspects.items():
+            if not description.strip():
+                raise refuse_here("found an empty text, expected what is rated, in words", name)
         return aspects
 
     @field_validator("scale", mode="before")
