@@ -148,7 +148,7 @@ def test_of_two_that_disagree_people_are_told_a_half(llm_pytester: pytest.Pytest
     sensitivity, specificity = found["judge.sensitivity"], found["judge.specificity"]
     assert (sensitivity, specificity) == (0.375, 0.5)
     assert found["corrected_accuracy"] is None
-    expected = {"accuracy": 0.5, "judge.agreement": 0.2}
+    expected = {"accuracy": 0.5, "judge.agreement": 0.4}
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 

@@ -10,11 +10,14 @@ from pytest_llmeval.plugin.gate_options import baseline_key, baseline_path
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.reporting.report.earlier_replies import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.reporting.report.groups import ABSENT, suite_of_baseline
+from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.read import read_report
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["lacks_baseline", "with_earlier_replies"]
+
+_read_key = pytest.StashKey[Report]()
 
 _KEYS = ("score", "pairwise", "against")
 
@@ -33,7 +36,9 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
     if path is None:
         node.add_marker(pytest.mark.skip(reason="no baseline: give --llm-baseline"))
         return suite, {}
-    baseline = config.stash.get(baseline_key, None) or read_report(path)  # a worker's controller has checked it
+    baseline = config.stash.get(baseline_key, None) or config.stash.get(_read_key, None)
+    if baseline is None:  # in a worker, whose controller has checked it
+        baseline = config.stash[_read_key] = read_report(path)
     names = [spec.name for spec in settings.model_specs]
     found = suite_of_baseline(baseline, suite.name, names[0] if len(names) == 1 else None)
     if isinstance(found, str):

@@ -321,7 +321,8 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
     fixtures = getattr(item, "funcargs", None) or {}  # of a test that will not run there are none
     for role in ROLE_METHODS:
         given = fixtures.get(f"llm_{role}")
-        asked += [(role, one) for one in (given if isinstance(given, list | tuple) else [given])]
+        given = given if isinstance(given, list | tuple) else [given]
+        asked += [(role, one) for one in given if one is not model]  # a model that judges itself is counted once
     sent = item.config.stash.setdefault(_sent_uses_key, {})
     for of_role, one in asked:
         use = getattr(one, "server_use", None)

@@ -87,9 +87,9 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         return f"Better is A or B{', or tie where neither is' if self.settings.ties else ''}."
 
     @property
-    def no_column_replies(self) -> tuple[str, ...]:
+    def columns_of_replies(self) -> tuple[str, ...]:
         against = self.settings.against
-        return (*super().no_column_replies, *((against,) if isinstance(against, str) else ()))
+        return (*super().columns_of_replies, *((against,) if isinstance(against, str) else ()))
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
         if self.is_about_data and not suite.has_own_responses:

@@ -86,7 +86,8 @@ def _of_judge(asking: Asking, place: int) -> Asking:
 
 
 def _together(name: str, values: Sequence[float]) -> float:
-    if name not in _BY_MAJORITY or not _LABELS.issuperset(values):
+    is_label = name in _BY_MAJORITY or name.startswith("criterion_")
+    if not is_label or not _LABELS.issuperset(values):
         return mean(values)
     return next((label for label in sorted(_LABELS) if values.count(label) * 2 > len(values)), 0.5)
 

@@ -96,6 +96,7 @@ def with_people(score: Score, sample: Sample, rated: str, responses: Sequence[Re
         values |= {HUMAN: people, "judge.agreement": float(people == judge)}
         if rated == _ACCURACY:
             values["judge.base_rate"] = people
+            values["judge.agreement"] = 1 - abs(people - judge)  # of a panel of two minds a half
             if people == 1:
                 values["judge.sensitivity"] = judge
             else:
