@@ -200,7 +200,7 @@ def test_a_fixture_that_gives_no_judge(project: pytest.Pytester, workers: list[s
     project.makeconftest("import pytest\n@pytest.fixture\ndef llm_judge():\n    return None\n")
     result = project.runpytest(*workers, REPORT, "equivalence.yaml")
     assert result.ret == 1
-    assert statuses(project) == {"j1": "unscored", "j2": "unscored", "j3": "unscored", "j4": "correct"}
+    assert set(statuses(project).values()) == {"unscored"}, "also of what no judge is needed for"
     assert "Traceback" not in result.stdout.str()
 
 
