@@ -146,7 +146,7 @@ def simulated_alpha(setting: Setting, n: int, random: np.random.Generator) -> Es
     missing = random.random(ratings.shape) < MISSING
     rows = ratings.astype(object)
     rows[missing] = None
-    return krippendorff_alpha(rows.tolist(), "nominal")
+    return krippendorff_alpha(rows.tolist())
 
 
 def true_kappa(setting: Setting) -> float:

@@ -60,7 +60,7 @@ def test_a_panel_of_three(llm_pytester: pytest.Pytester, workers: list[str]) -> 
     records = {record["id"]: record for record in report["records"]}
     assert [records[reply]["status"] == "correct" for reply in REPLIES] == [bool(one) for one in MAJORITY]
     metrics = {name: metric["value"] for name, metric in report["suites"][0]["metrics"].items()}
-    alpha = krippendorff_alpha(list(zip(*BY_JUDGE.values(), strict=True)), "nominal").value
+    alpha = krippendorff_alpha(list(zip(*BY_JUDGE.values(), strict=True))).value
     expected = {"accuracy": 4 / 6, "judge.alpha": alpha}
     for number, ratings in enumerate(BY_JUDGE.values(), 1):
         expected[f"judge.{number}.accuracy"] = sum(ratings) / 6

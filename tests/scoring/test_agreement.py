@@ -16,16 +16,11 @@ from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from pytest_llmeval.scoring.statistics.agreement import (
-    Level,
     krippendorff_alpha,
     weighted_kappa,
 )
 from pytest_llmeval.scoring.statistics.estimate import Estimate, share_never_drawn
 from tests.properties import examples
-
-Rating = float | str | None
-
-LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval")
 
 DIAGNOSES = ((75, 1, 4), (5, 4, 1), (0, 0, 10))
 """Two raters of 100 patients: J. L. Fleiss, Statistical Methods for Rates and Proportions, 2nd ed., 1981, 13.1."""
@@ -154,11 +149,10 @@ def test_identical_raters_have_a_kappa_of_one_and_an_interval(labels: list[int])
     assert found.ci_low is not None
     assert -1 <= found.ci_low < 1
     rows = [[label, label] for label in labels]
-    for level in LEVELS:
-        alpha = krippendorff_alpha(rows, level)
-        assert (alpha.value, alpha.stderr, alpha.ci_high) == (1, 0, 1)
-        assert alpha.ci_low is not None
-        assert -1 <= alpha.ci_low < 1
+    alpha = krippendorff_alpha(rows)
+    assert (alpha.value, alpha.stderr, alpha.ci_high) == (1, 0, 1)
+    assert alpha.ci_low is not None
+    assert -1 <= alpha.ci_low < 1
 
 
 def test_interval_of_identical_raters_by_hand() -> None:
@@ -167,9 +161,8 @@ def test_interval_of_identical_raters_by_hand() -> None:
     share = stats.beta.ppf(0.975, 1, 100)
     assert share_never_drawn(100) == pytest.approx(share, rel=1e-9)
     assert weighted_kappa(labels, labels).ci_low == pytest.approx(1 - share / 0.5, rel=1e-9)
-    for level in LEVELS:
-        low = krippendorff_alpha([[label, label] for label in labels], level).ci_low
-        assert low == pytest.approx(1 - share / (0.5 / (1 - 1 / 200)), rel=1e-9)
+    low = krippendorff_alpha([[label, label] for label in labels]).ci_low
+    assert low == pytest.approx(1 - share / (0.5 / (1 - 1 / 200)), rel=1e-9)
 
 
 def test_one_rating_for_all() -> None:
@@ -201,15 +194,14 @@ def test_ratings_that_cannot_be_compared() -> None:
         weighted_kappa([1.0, math.nan], [1.0, 2.0])
 
 
-@pytest.mark.parametrize(("level", "expected"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
-def test_alpha_is_that_which_krippendorff_gives(level: Level, expected: float) -> None:
-    found = krippendorff_alpha(FOUR_JUDGES, level)
-    assert found.value == pytest.approx(expected, abs=5e-4)
+def test_alpha_is_that_which_krippendorff_gives() -> None:
+    found = krippendorff_alpha(FOUR_JUDGES)
+    assert found.value == pytest.approx(0.849, abs=5e-4)
     assert found.n == 11  # the last sample has one rating
 
 
-def alpha_by_coincidences(ratings: Sequence[Sequence[int | None]], level: Level) -> float | None:
-    """By the matrix of coincidences and Krippendorff's differences, one pair of ratings at a time."""
+def alpha_by_coincidences(ratings: Sequence[Sequence[int | None]], power: int = 2) -> float | None:
+    """By the matrix of coincidences and Krippendorff's differences, one pair of ratings at a time; 0 is for names."""
     coincidences: dict[tuple[int, int], float] = {}
     for row in ratings:
         given = [rating for rating in row if rating is not None]
@@ -221,13 +213,7 @@ def alpha_by_coincidences(ratings: Sequence[Sequence[int | None]], level: Level)
     total = sum(counts.values())
 
     def difference(first: int, second: int) -> float:
-        if level == "nominal":
-            return float(first != second)
-        if level == "interval":
-            return float(first - second) ** 2
-        low, high = sorted((first, second))
-        between = sum(counts[value] for value in values if low <= value <= high)
-        return (between - (counts[low] + counts[high]) / 2) ** 2
+        return float(abs(first - second)) ** power if first != second else 0.0
 
     observed = sum(n * difference(*cell) for cell, n in coincidences.items())
     expected = sum(counts[x] * counts[y] * difference(x, y) for x, y in itertools.product(values, values))
@@ -235,11 +221,11 @@ def alpha_by_coincidences(ratings: Sequence[Sequence[int | None]], level: Level)
 
 
 @settings(max_examples=examples(100))
-@given(panels(st.integers(-2, 3)), st.sampled_from(LEVELS))
-def test_alpha_by_coincidences(ratings: list[list[int | None]], level: Level) -> None:
-    found = krippendorff_alpha(ratings, level, num_resamples=20)
+@given(panels(st.integers(-2, 3)))
+def test_alpha_by_coincidences(ratings: list[list[int | None]]) -> None:
+    found = krippendorff_alpha(ratings, num_resamples=20)
     check(found, -1, 1)
-    expected = alpha_by_coincidences(ratings, level)
+    expected = alpha_by_coincidences(ratings)
     if expected is None:
         assert found.value is None
         assert found.reason in ("no sample was rated by two judges", "all ratings are equal")
@@ -249,29 +235,30 @@ def test_alpha_by_coincidences(ratings: list[list[int | None]], level: Level) ->
 
 
 @settings(max_examples=examples(40))
-@given(panels(st.integers(0, 3)), st.permutations(range(4)), st.permutations(range(4)))
-def test_alpha_does_not_depend_on_names_and_judges(
-    ratings: list[list[int | None]], names: list[int], judges: list[int]
-) -> None:
+@given(panels(st.integers(0, 1)))
+def test_alpha_of_two_labels_is_that_for_names(ratings: list[list[int | None]]) -> None:
+    expected = alpha_by_coincidences(ratings, power=0)
+    found = krippendorff_alpha(ratings, num_resamples=20).value
+    assert found is expected if expected is None else found == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=examples(40))
+@given(panels(st.integers(0, 3)), st.permutations(range(4)))
+def test_alpha_does_not_depend_on_scale_and_judges(ratings: list[list[int | None]], judges: list[int]) -> None:
     order = [judge for judge in judges if ratings and judge < len(ratings[0])]
     turned = [[row[judge] for judge in order] for row in ratings]
+    packed = [[rating for rating in row if rating is not None] for row in ratings]
+    scaled = [[None if rating is None else 0.1 * rating - 7 for rating in row] for row in ratings]
 
-    def values(rows: Sequence[Sequence[Rating]], level: Level) -> tuple[float | None, ...]:
-        found = krippendorff_alpha(rows, level, num_resamples=20)
+    def values(rows: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
+        found = krippendorff_alpha(rows, num_resamples=20)
         return found.value, found.stderr, found.ci_low, found.ci_high
 
-    for level in LEVELS:
-        assert values(turned, level) == pytest.approx(values(ratings, level), abs=1e-9)
-    named = [[None if rating is None else "abcd"[names[rating]] for rating in row] for row in ratings]
-    assert values(named, "nominal") == pytest.approx(values(ratings, "nominal"), abs=1e-9)
-    stretched = [[None if rating is None else 3.0 - rating**3 for rating in row] for row in ratings]
-    assert values(stretched, "ordinal") == pytest.approx(values(ratings, "ordinal"), abs=1e-9)
-    scaled = [[None if rating is None else 0.1 * rating - 7 for rating in row] for row in ratings]
-    assert values(scaled, "interval") == pytest.approx(values(ratings, "interval"), abs=1e-9)
+    for rows in (turned, packed, scaled):
+        assert values(rows) == pytest.approx(values(ratings), abs=1e-9)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_bootstrap_of_alpha_draws_samples(level: Level) -> None:
+def test_bootstrap_of_alpha_draws_samples() -> None:
     """Against resamples that repeat rows; they are drawn by another generator, so that quantiles are near, not equal.
 
     The same seed gives the same interval, another seed another one.
@@ -279,10 +266,10 @@ def test_bootstrap_of_alpha_draws_samples(level: Level) -> None:
     random = np.random.default_rng(4)
     truth = random.integers(0, 4, 150)
     ratings = [[int(own) if random.random() < 0.7 else int(random.integers(4)) for _ in range(3)] for own in truth]
-    found = krippendorff_alpha(ratings, level)
-    assert found == krippendorff_alpha(ratings, level)
-    assert found != krippendorff_alpha(ratings, level, seed=1)
-    resampled = [alpha_by_coincidences([ratings[place] for place in random.integers(150, size=150)], level)
+    found = krippendorff_alpha(ratings)
+    assert found == krippendorff_alpha(ratings)
+    assert found != krippendorff_alpha(ratings, seed=1)
+    resampled = [alpha_by_coincidences([ratings[place] for place in random.integers(150, size=150)])
                  for _ in range(400)]  # fmt: skip
     values = [value for value in resampled if value is not None]
     assert found.stderr == pytest.approx(np.std(values), rel=0.12)
@@ -290,25 +277,22 @@ def test_bootstrap_of_alpha_draws_samples(level: Level) -> None:
 
 
 def test_an_interval_of_few_samples_reaches_alpha() -> None:
-    """Nearly all resamples of these five have a lower alpha."""
-    found = krippendorff_alpha([[0, -1], [0, 1], [2, 3], [0, 1], [2, 3]], "nominal", num_resamples=20)
+    """Nearly all resamples of these five have another alpha."""
+    found = krippendorff_alpha([[0, -1], [0, 1], [2, 3], [0, 1], [2, 3]], num_resamples=20)
     check(found, -1, 1)
-    assert found.ci_high == found.value
+    assert found.value is not None
+    assert found.ci_low is not None
+    assert found.ci_high is not None
+    assert found.ci_low <= found.value <= found.ci_high
 
 
 def test_panels_that_define_no_alpha() -> None:
-    for level in LEVELS:
-        for rows in ([], [[1, None], [None, 2]], [[1], [2]]):
-            expected = Estimate(value=None, n=0, reason="no sample was rated by two judges")
-            assert krippendorff_alpha(rows, level) == expected
-        assert krippendorff_alpha([[1, 1], [1, 1]], level).reason == "all ratings are equal"
-        assert krippendorff_alpha([[1, 2]], level) == Estimate(value=0.0, n=1, reason="too few samples for a bootstrap")
-        with pytest.raises(ValueError, match="row 1 has 1 ratings, and row 0 has 2: one for each judge"):
-            krippendorff_alpha([[1, 2], [1]], level)
-        with pytest.raises(ValueError, match="found nan among the ratings"):
-            krippendorff_alpha([[1, math.nan]], level)
-    assert krippendorff_alpha([["a", "b"], ["a", "a"]], "nominal").value is not None
-    with pytest.raises(ValueError, match="ordinal ones are numbers"):
-        krippendorff_alpha([["a", "b"]], "ordinal")
+    for rows in ([], [[1, None], [None, 2]], [[1], [2]]):
+        expected = Estimate(value=None, n=0, reason="no sample was rated by two judges")
+        assert krippendorff_alpha(rows) == expected
+    assert krippendorff_alpha([[1, 1], [1, 1]]).reason == "all ratings are equal"
+    assert krippendorff_alpha([[1, 2]]) == Estimate(value=0.0, n=1, reason="too few samples for a bootstrap")
+    with pytest.raises(ValueError, match="found nan among the ratings"):
+        krippendorff_alpha([[1, math.nan]])
     with pytest.raises(ValueError, match="ratings inf apart have no squared difference"):
-        krippendorff_alpha([[1e308, -1e308]], "interval")
+        krippendorff_alpha([[1e308, -1e308]])

@@ -95,9 +95,10 @@ def test_alpha_of_a_panel(rows: list[list[float]], one_lacks: bool) -> None:
     samples = [{f"rating_{number}": value for number, value in enumerate(row, 1)} for row in kept]
     formula = corpus_formula("judge.alpha")
     assert formula is not None
-    width = max(map(len, kept))
-    expected = krippendorff_alpha([[*row, None][:width] if len(row) < width else row for row in kept], "interval")
+    expected, found = krippendorff_alpha(kept), corpus_value("judge.alpha", samples)
     assert same(formula.compute(samples), expected.value)
+    assert same(found.value, expected.value)
+    assert found.interval == (None if expected.ci_low is None else (expected.ci_low, expected.ci_high))
 
 
 @pytest.mark.parametrize("name", ["judge.kappa", "corrected_accuracy", "corrected_aspects"])

@@ -170,7 +170,7 @@ def _mean(samples: Sequence[Ingredients]) -> Estimate:
 
 
 def _alpha_sums(samples: Sequence[Ingredients]) -> Sums:
-    """As ``agreement.krippendorff_alpha`` at the level of intervals, where no rating is missing."""
+    """As ``agreement.krippendorff_alpha``."""
     low = min(min(_ratings(sample)) for sample in samples)
     rows = []
     for sample in samples:
@@ -188,7 +188,7 @@ def _alpha_sums(samples: Sequence[Ingredients]) -> Sums:
 
 
 def _alpha(samples: Sequence[Ingredients]) -> Estimate:
-    return _taken(krippendorff_alpha([_ratings(sample) for sample in samples], "interval"))
+    return _taken(krippendorff_alpha([_ratings(sample) for sample in samples]))
 
 
 def _ratings(sample: Ingredients) -> list[float]:

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_llmeval.scoring.statistics.estimate import Estimate, share_never_drawn, undefined
 from pytest_llmeval.scoring.statistics.intervals import (
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Label",
-    "Level",
     "check_labels",
     "krippendorff_alpha",
     "weighted_kappa",
@@ -38,8 +37,6 @@ __all__ = [
 Label: TypeAlias = str | int
 """A category; True and False are 1 and 0."""
 
-Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
-"""What the differences of ratings mean: nothing but that they differ, their order, or their size."""
 
 _NO_SAMPLES = "no samples"
 
@@ -83,34 +80,28 @@ def weighted_kappa(human: Sequence[float], judge: Sequence[float], *, confidence
 
 
 def krippendorff_alpha(
-    ratings: Sequence[Sequence[Label | float | None]],
-    level: Level,
-    *,
-    num_resamples: int = NUM_RESAMPLES,
-    seed: int = 0,
+    ratings: Sequence[Sequence[float | None]], *, num_resamples: int = NUM_RESAMPLES, seed: int = 0
 ) -> Estimate:
     """Krippendorff's alpha of a panel: ``1 - D_o / D_e``, observed over expected disagreement.
 
-    ``ratings`` has a row for each sample with a rating for each judge, None where one is missing; a sample that fewer
-    than two judges rated is left out, of ``n`` too. ``D_o`` is the mean of ``δ²`` over pairs of ratings of one sample,
-    ``D_e`` over all pairs of ratings, where ``δ²`` is 1 for different labels (nominal), the square of the difference
-    (interval), or of the difference of midranks among all ratings (ordinal): K. Krippendorff, Computing Krippendorff's
-    Alpha-Reliability (2011).
+    ``ratings`` has a row for each sample with the ratings of its judges, None where one is missing; a sample that fewer
+    than two judges rated is left out, of ``n`` too. ``D_o`` is the mean squared difference over pairs of ratings of one
+    sample, ``D_e`` over all pairs of ratings: alpha for intervals, of two labels that for names as well (K.
+    Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011).
 
     Interval and standard error are those of a bootstrap over samples, always the same for the same ratings and
     ``seed`` (``intervals.bootstrap_of_counts``): of the judges at hand, not of others that might have been asked. The
     interval is made to reach the value, which that of a handful of samples can miss. Where all judges agree on every
     sample, it reaches down to the alpha of a share of
     ``estimate.share_never_drawn`` of samples that differ as much as ratings do. Not defined where no sample has two
-    ratings, and where all of these are equal. ``ValueError`` for rows of different lengths, and for ratings that are
-    not numbers where the level is not nominal.
+    ratings, and where all of these are equal.
     """
-    panel = _panel(ratings, level)
-    n = 0 if panel is None else len(panel.num_ratings)
+    panel = _panel(ratings)
     if panel is None:
         return undefined(0, "no sample was rated by two judges")
     import numpy as np
 
+    n = len(panel.num_ratings)
     alpha = panel.alpha(np.ones(n))
     if alpha is None:
         return undefined(n, "all ratings are equal")
@@ -196,102 +187,57 @@ def _mean_squares(values: Sequence[float], others: Sequence[float]) -> list[floa
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """The ratings of the samples that have two or more, in one row: the sample and the code of each.
+    """The ratings of the samples that have two or more, in one row: the sample and the value of each, from 0 to 1.
 
-    ``positions`` are those of the codes on the scale, from 0 to 1, None at other levels than interval;
-    ``disagreements`` are the nominal ones of the samples, None at other levels. ``num_ratings`` are those of each
-    sample.
+    ``num_ratings`` are those of each sample, ``disagreements`` the sums of the squared differences over its ordered
+    pairs of ratings, each over the number of its ratings less one.
     """
 
     samples: NDArray[np.intp]
-    codes: NDArray[np.intp]
+    values: NDArray[np.float64]
     num_ratings: NDArray[np.float64]
-    num_codes: int
-    positions: NDArray[np.float64] | None
-    disagreements: NDArray[np.float64] | None
+    disagreements: NDArray[np.float64]
 
     def alpha(self, counts: NDArray[np.float64]) -> float | None:
         """Alpha of samples each of which is there so many times; None where all ratings are equal."""
-        import numpy as np
-
-        margins = self._margins(counts)
-        if np.count_nonzero(margins) < 2:
+        weights = counts[self.samples]
+        there = self.values[weights > 0]
+        if not len(there) or there.min() == there.max():
             return None
-        total = float(margins.sum())
-        if self.disagreements is not None:
-            observed = float(counts @ self.disagreements)
-            expected = total * total - float(margins @ margins)
-        else:
-            positions = self._positions(margins)
-            own = positions[self.codes]
-            means = np.bincount(self.samples, own) / self.num_ratings
-            within = np.bincount(self.samples, (own - means[self.samples]) ** 2)
-            observed = float(counts @ (2 * self.num_ratings / (self.num_ratings - 1) * within))
-            centre = float(margins @ positions) / total
-            expected = 2 * total * float(margins @ (positions - centre) ** 2)
-        return 1 - observed * (total - 1) / expected
+        total = float(weights.sum())
+        return 1 - float(counts @ self.disagreements) * (total - 1) / (2 * total * self._spread(weights))
 
     def largest_over_expected(self) -> float:
         """The largest difference of two ratings over the mean one of all pairs, both squared."""
         import numpy as np
 
-        margins = self._margins(np.ones(len(self.num_ratings)))
-        total = float(margins.sum())
-        if self.disagreements is not None:
-            return total * (total - 1) / (total * total - float(margins @ margins))
-        positions = self._positions(margins)
-        centre = float(margins @ positions) / total
-        return float(np.ptp(positions)) ** 2 * (total - 1) / (2 * float(margins @ (positions - centre) ** 2))
+        weights = np.ones(len(self.values))
+        return float(np.ptp(self.values)) ** 2 * (len(weights) - 1) / (2 * self._spread(weights))
 
-    def _margins(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        import numpy as np
-
-        return np.bincount(self.codes, counts[self.samples], minlength=self.num_codes).astype(float)
-
-    def _positions(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of the codes on the scale: for ordered ratings their midranks, which are those of the samples at hand."""
-        import numpy as np
-
-        return np.cumsum(margins) - margins / 2 if self.positions is None else self.positions
+    def _spread(self, weights: NDArray[np.float64]) -> float:
+        """The sum of the squared differences from the mean."""
+        centre = float(weights @ self.values) / float(weights.sum())
+        return float(weights @ (self.values - centre) ** 2)
 
 
-def _panel(ratings: Sequence[Sequence[Label | float | None]], level: Level) -> _Panel | None:
+def _panel(ratings: Sequence[Sequence[float | None]]) -> _Panel | None:
     """None where no sample has two ratings."""
     import numpy as np
 
-    for place, row in enumerate(ratings):
-        if len(row) != len(ratings[0]):
-            raise ValueError(f"row {place} has {len(row)} ratings, and row 0 has {len(ratings[0])}: one for each judge")
     given = [[rating for rating in row if rating is not None] for row in ratings]
-    for found in given:
-        check_labels(found)
-        if level != "nominal" and any(isinstance(rating, str) for rating in found):
-            raise ValueError(f"found {found} among the ratings: {level} ones are numbers")
+    for row in given:
+        check_labels(row)
     rated = [row for row in given if len(row) > 1]
     if not rated:
         return None
-    values = dict.fromkeys(rating for row in rated for rating in row)
-    ordered = list(values) if level == "nominal" else sorted(values, key=float)
-    code_of = {value: code for code, value in enumerate(ordered)}
-    positions = disagreements = None
-    if level == "interval":
-        span = float(ordered[-1]) - float(ordered[0])
-        if not math.isfinite(span):
-            raise ValueError(f"ratings {span} apart have no squared difference")
-        positions = np.array([(float(value) - float(ordered[0])) / (span or 1.0) for value in ordered])
-    elif level == "nominal":
-        disagreements = np.array([_disagreement(row) for row in rated])
-    return _Panel(
-        samples=np.repeat(np.arange(len(rated)), [len(row) for row in rated]),
-        codes=np.array([code_of[rating] for row in rated for rating in row], dtype=np.intp),
-        num_ratings=np.array([len(row) for row in rated], dtype=float),
-        num_codes=len(ordered),
-        positions=positions,
-        disagreements=disagreements,
-    )
-
-
-def _disagreement(row: Sequence[Label | float]) -> float:
-    """Ordered pairs of different ratings, over the number of ratings less one."""
-    m = len(row)
-    return (m * m - sum(count * count for count in Counter(row).values())) / (m - 1)
+    low = min(map(min, rated))
+    span = max(map(max, rated)) - low
+    if not math.isfinite(span):
+        raise ValueError(f"ratings {span} apart have no squared difference")
+    samples = np.repeat(np.arange(len(rated)), [len(row) for row in rated])
+    num_ratings = np.array([len(row) for row in rated], dtype=float)
+    values = np.array([(rating - low) / (span or 1.0) for row in rated for rating in row])
+    means = np.bincount(samples, values) / num_ratings
+    within = np.bincount(samples, (values - means[samples]) ** 2)
+    within[[min(row) == max(row) for row in rated]] = 0.0  # rounding is no disagreement
+    return _Panel(samples, values, num_ratings, 2 * num_ratings / (num_ratings - 1) * within)
