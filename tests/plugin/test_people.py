@@ -192,6 +192,18 @@ def test_a_category_that_people_did_not_rate(llm_pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["failed: *category.s9.corrected_accuracy has no value, n 1: people rated*"])
 
 
+@pytest.mark.parametrize(("metric", "ret"), [("corrected_accuracy", 1), ("accuracy", 0)])
+def test_a_correction_by_other_labels_is_not_compared(llm_pytester: pytest.Pytester, metric: str, ret: int) -> None:
+    more = f"primary_metric: {metric}\n"
+    assert run(llm_pytester, suite(RUBRIC, PEOPLE, more)).ret == 0
+    (llm_pytester.path / "out.json").rename(llm_pytester.path / "before.json")
+    result = run(llm_pytester, suite(RUBRIC, [False, *PEOPLE[1:]], more), "--llm-baseline=before.json")
+    assert result.ret == ret, result.stdout.str()
+    if ret:
+        line = "failed: manners, corrected_accuracy vs baseline: people said something else of 1 sample in the baseline"
+        result.stdout.fnmatch_lines([line])
+
+
 def test_labels_are_no_part_of_the_fingerprint(llm_pytester: pytest.Pytester) -> None:
     fingerprints = []
     for people in (PEOPLE, [not one for one in POLITE]):

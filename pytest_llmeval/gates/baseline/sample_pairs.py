@@ -10,6 +10,7 @@ from pytest_llmeval.reporting.report.groups import Group, compared_models, group
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
+from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Score
 
@@ -117,10 +118,18 @@ def pair_samples(
     scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
     if not scored:
         raise Refusal("no sample that both reports scored")
+    if relabelled := sum(_has_other_label(first[sample_id], second[sample_id]) for sample_id in scored):
+        raise Refusal(f"people said something else of {counted(relabelled)} in the baseline")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
         notes.append(f"{counted(num_new)} left out, not in the baseline")
     notes += _shared(scored, first, second)
     return _pairs(scored, first, second, notes)
+
+
+def _has_other_label(before: KeptRecord, after: KeptRecord) -> bool:
+    """Whether people rated the sample anew; records have their ratings where a metric that needs them is compared."""
+    labels = [kept.score.values.get(HUMAN) for kept in (before, after)]
+    return None not in labels and labels[0] != labels[1]
 
 
 def pair_with_ties(after: SuiteReport, second: Mapping[str, KeptRecord], pairing: Pairing) -> SamplePairs:
