@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    label: str
+    label: str | int
     reason: str
 
 
@@ -45,27 +45,30 @@ class RubricScorer(PromptedScorer[RubricSettings]):
 
     @property
     def default_prompt(self) -> str:
+        has_points = any(one.points is not None for one in self.settings.criteria.values())
         return (
             "You say of a reply to a question how far it meets some criteria. For each criterion give your reason "
-            "in a sentence or two, and then one of its labels."
+            f"in a sentence or two, and then one of its labels{', or a number of points' if has_points else ''}."
         )
 
     @property
     def facts(self) -> tuple[str, ...]:
         criteria = self.settings.criteria
-        return tuple(f"- {name} ({' or '.join(one.labels)}): {one.text}" for name, one in criteria.items())
+        return tuple(f"- {name} ({_shown_grades(one)}): {one.text}" for name, one in criteria.items())
 
     @property
     def meaning(self) -> str:
-        return "Each label is one of those in brackets behind the name of its criterion."
+        text = "Each label is one of those in brackets behind the name of its criterion"
+        has_points = any(one.points is not None for one in self.settings.criteria.values())
+        return f"{text}{'; points are a whole number' if has_points else ''}."
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless there is a label for each criterion."""
         criteria = self.settings.criteria
-        form: dict[str, JSON] = {name: {"reason": "…", "label": one.labels[-1]} for name, one in criteria.items()}
+        form: dict[str, JSON] = {name: {"reason": "…", "label": one.grades[-1]} for name, one in criteria.items()}
         schema = object_schema(
             {
-                name: object_schema({**REASON, "label": {"type": "string", "enum": list(one.labels)}})
+                name: object_schema({**REASON, "label": {"type": _type(one), "enum": list(one.grades)}})
                 for name, one in criteria.items()
             }
         )
@@ -80,7 +83,7 @@ class RubricScorer(PromptedScorer[RubricSettings]):
             **found.shown,
         }
         points = {name: _points(criteria[name], one.label) for name, one in found.value.items()}
-        weights = {name: one.weight for name, one in criteria.items()}
+        weights = {name: one.counts for name, one in criteria.items()}
         share = math.fsum(points[name] * weights[name] for name in criteria) / math.fsum(weights.values())
         is_right = share >= self.settings.pass_ - _ROUNDING
         return Score(
@@ -104,13 +107,24 @@ def _read_label(name: str, criterion: Criterion, entry: JSON) -> _Label:
     one = reason_in(entry)
     checked_keys(one, ("reason", "label"))
     label = one["label"]
-    if not isinstance(label, str) or label not in criterion.labels:
-        raise ValueError(f"the label of {name} is {quote(label)}, expected {' or '.join(criterion.labels)}")
+    if isinstance(label, float) and label.is_integer():  # JSON knows no difference
+        label = int(label)
+    if isinstance(label, bool) or not isinstance(label, str | int) or label not in criterion.grades:
+        raise ValueError(f"the label of {name} is {quote(label)}, expected {_shown_grades(criterion)}")
     return _Label(label, str(one["reason"]))
 
 
-def _points(criterion: Criterion, label: str) -> float:
-    return criterion.labels.index(label) / (len(criterion.labels) - 1)
+def _points(criterion: Criterion, label: str | int) -> float:
+    grades: tuple[str | int, ...] = criterion.grades
+    return grades.index(label) / (len(grades) - 1)
+
+
+def _shown_grades(criterion: Criterion) -> str:
+    return " or ".join(criterion.labels) if criterion.points is None else f"0 to {criterion.points} points"
+
+
+def _type(criterion: Criterion) -> JSON:
+    return "string" if criterion.points is None else "integer"
 
 
 def _metric(criterion: str) -> str:

@@ -203,6 +203,31 @@ def test_all_of_a_rubric_is_wanted_unless_the_suite_says_less() -> None:
         assert judged(rubric(), "Paris", scripted(labels(polite="pass", right=right)))[0].status == status
 
 
+@pytest.mark.parametrize(("points", "share"), [(0, 0.25), (3, 0.7), (3.0, 0.7), (5, 1.0)])
+def test_points_of_a_rubric_are_its_weight(points: float, share: float) -> None:
+    criteria = {"proof": {"text": "It is complete.", "points": 5}, "neat": {"text": "It is neat.", "weight": 5 / 3}}
+    settings = RubricSettings.model_validate({"criteria": criteria})
+    score, rounds = judged(settings, "Paris", scripted(labels(proof=points, neat="pass")))
+    assert score.values["rubric"] == pytest.approx(share)
+    assert score.values["criterion_proof"] == points / 5
+    prompt = rounds[0][0]
+    system = prompt.prompt[0]
+    assert isinstance(system, Message)
+    assert "- proof (0 to 5 points): It is complete.\n- neat (fail or pass): It is neat." in system.content
+    assert json.loads(prompt.json_schema)["properties"]["proof"]["properties"]["label"] == {
+        "type": "integer",
+        "enum": [0, 1, 2, 3, 4, 5],
+    }
+
+
+@pytest.mark.parametrize("points", [6, -1, 2.5, "3", True, None])
+def test_points_that_were_not_offered_are_no_verdict(points: object) -> None:
+    settings = RubricSettings.model_validate({"criteria": {"proof": {"text": "It is complete.", "points": 5}}})
+    score, rounds = judged(settings, "Paris", scripted(labels(proof=points)))
+    assert (score.status, len(rounds)) == ("unscored", 3)
+    assert "expected 0 to 5 points" in str(score.reason)
+
+
 @given(weights=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8), met=st.data())
 def test_points_never_leave_their_range(weights: list[float], met: st.DataObject) -> None:
     names = [f"c{place}" for place in range(len(weights))]
@@ -463,6 +488,7 @@ HEAD = "suite: s\nsamples: [{question: q, target: t}]\nscore:\n"
         ("  rubric: {criteria: [polite]}", ("4: score.rubric.criteria",)),
         ("  rubric: {criteria: {polite: 3}}", ("4: score.rubric.criteria.polite", "expected a text")),
         ("  rubric: {criteria: {polite: }}", ("4: score.rubric.criteria.polite",)),
+        ("  rubric: {criteria: {a: {text: t, points: 3, labels: [b, c]}}}", ("4: score.rubric.criteria.a",)),
         ("  rubric: {criteria: {polite: ''}}", ("4: score.rubric.criteria.polite",)),
         ("  rubric: {criteria: {is-polite: t}}", ("4: score.rubric.criteria", "'is-polite'")),
         (

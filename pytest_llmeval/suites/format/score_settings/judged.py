@@ -178,7 +178,30 @@ class Criterion(Spec):
         json_schema_extra={"minItems": 2, "uniqueItems": True},
         description="What the judge can say, from the worst, which is worth 0, to the best, which is worth 1.",
     )
+    points: int | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="In place of labels: the judge gives a whole number of points, from 0 to this one; it is the "
+        "weight, too, unless there is another.",
+    )
     weight: float = Field(1.0, gt=0, le=1e6, description="How much it counts.")
+
+    @model_validator(mode="after")
+    def _labels_or_points(self) -> Self:
+        if self.points is not None and "labels" in self.model_fields_set:
+            raise refuse_here("found labels and points, expected one of them")
+        return self
+
+    @property
+    def counts(self) -> float:
+        """Its weight, which of points is their number where the suite gives no other."""
+        return self.weight if self.points is None or "weight" in self.model_fields_set else float(self.points)
+
+    @property
+    def grades(self) -> tuple[str, ...] | tuple[int, ...]:
+        """What the judge can say, from the worst to the best: labels, or points."""
+        return self.labels if self.points is None else tuple(range(self.points + 1))
 
     @field_validator("labels")
     @classmethod
@@ -195,7 +218,7 @@ def _criterion(value: object) -> object:
         return {"text": value}
     if isinstance(value, dict | Criterion):
         return value
-    raise refuse_here(f"found {describe(value)}, expected a text, or a mapping with text, labels and weight")
+    raise refuse_here(f"found {describe(value)}, expected a text, or a mapping with text, labels or points, and weight")
 
 
 OneCriterion: TypeAlias = Annotated[Criterion, BeforeValidator(_criterion, json_schema_input_type=str | Criterion)]
@@ -208,7 +231,8 @@ class RubricSettings(PromptedSettings):
     scorer = "judge.rubric:RubricScorer"
     criteria: dict[str, OneCriterion] = Field(
         json_schema_extra=_NAMES_IN_SCHEMA,
-        description="The criteria by name: a text, which is met (pass) or not (fail), or text with labels and weight.",
+        description="The criteria by name: a text, which is met (pass) or not (fail), or text with labels or points, "
+        "and weight.",
     )
     pass_: float = Field(
         1.0,
