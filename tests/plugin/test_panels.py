@@ -89,6 +89,7 @@ def test_two_that_disagree_are_half_right(llm_pytester: pytest.Pytester) -> None
     assert run(llm_pytester, suite(), *ALL[:2], "--llm-gate=accuracy > 0.4").ret == 0
     records = {record["id"]: record for record in report_of(llm_pytester)["records"]}
     assert (records["Iron"]["status"], records["Iron"]["values"]["accuracy"]) == ("scored", 0.5)
+    assert records["Iron"]["answer"] == "fits: pass | fits: fail"
 
 
 def test_a_panel_and_people(llm_pytester: pytest.Pytester) -> None:

@@ -36,6 +36,7 @@ def suite(score: str, people: list[Any], more: str = "") -> str:
 
 
 RUBRIC = "{rubric: {criteria: {polite: The reply says please.}}}"
+OWN_WORDS = "{rubric: {criteria: {polite: The reply says please.}, prompt: 'They said {{ people }}.'}}"
 RATED = "{aspects: {aspects: {tone: Calm.}, n_iter: 1}}"
 
 
@@ -104,6 +105,11 @@ def test_a_judge_that_says_nothing_corrects_nothing(llm_pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*no corrected_accuracy (sensitivity 0.000 and specificity*", line])
 
 
+def test_people_who_called_no_reply_wrong(llm_pytester: pytest.Pytester) -> None:
+    result = run(llm_pytester, suite(RUBRIC, [True, True, True, *[None] * 7]))
+    result.stdout.fnmatch_lines(["*no judge.specificity (people called no reply wrong)*"])
+
+
 def test_a_label_is_of_the_reply_that_people_saw(llm_pytester: pytest.Pytester) -> None:
     """Another model writes other replies, of which people said nothing."""
     llm_pytester.makepyfile(writer="def write(prompt): return 'sit, please'")
@@ -141,6 +147,7 @@ def test_labels_of_unknown_replies_are_warned_of(llm_pytester: pytest.Pytester) 
         (RUBRIC, 0.5, "", "*sample 's0': human is 0.5, expected true or false *"),
         (RATED, "high", "", "*sample 's0': human is 'high', expected a number from 1 to 5, or nothing*"),
         (RATED, [5], "", "*sample 's0': human is [[]5], expected a number from 1 to 5, or nothing*"),
+        (OWN_WORDS, True, "", "*manners.yaml:2: *uses people, by which people said what the judge is to find out*"),
         (RATED, 7, "", "*sample 's0': human is 7, expected a number from 1 to 5, or nothing*"),
         (RATED, True, "", "*sample 's0': human is True, expected a number from 1 to 5, or nothing*"),
         (

@@ -86,7 +86,7 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         yield judged_text(suite)
     if suite.info.interval is not None:
         yield f"intervals by {suite.info.interval}"
-    for name, metric in summary.metrics.items():
+    for name, metric in summary.metrics.items() if summary.num_scored else ():
         if metric.value is None and (why := why_no_value(name, summary.metrics)) is not None:
             yield f"no {name} ({why})"
     missing: dict[str, list[str]] = {}
@@ -109,6 +109,9 @@ def why_no_value(metric: str, metrics: Mapping[str, Metric]) -> str | None:
     found = metrics.get(metric)
     rated = metrics.get("judge.agreement")
     is_corrected = metric == "corrected_accuracy"
+    of_class = {"judge.sensitivity": "right", "judge.specificity": "wrong"}.get(metric)
+    if of_class is not None and rated is not None and rated.n:
+        return f"people called no reply {of_class}"
     if (metric in OF_RATED and (found is None or found.n == 0)) or (is_corrected and rated and rated.n == 0):
         return "people rated none of these replies"
     if metric in ("judge.kappa", "judge.alpha", "order_kappa"):

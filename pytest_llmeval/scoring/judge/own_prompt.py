@@ -16,7 +16,7 @@ from typing import TypeVar
 from pytest_llmeval.scoring.base import Presented, SettingsError
 from pytest_llmeval.scoring.judge.judged_scorer import JudgedScorer
 from pytest_llmeval.suites.format.score_settings.judged import PromptedSettings
-from pytest_llmeval.suites.loading.mapping import unusable_character
+from pytest_llmeval.suites.loading.mapping import HUMAN, unusable_character
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.templates.templates import TemplateError, Templates, is_template
 from pytest_llmeval.text.wording import Keys
@@ -62,6 +62,9 @@ class PromptedScorer(JudgedScorer[P]):
             names = suite.templates.names(self._template)
         except TemplateError as error:
             return str(error), ("score", *self._keys)
+        people = set() if suite.spec.human is None else {HUMAN, *_named(suite, suite.spec.human)}
+        for name in sorted(names & people):
+            return f"uses {name}, by which people said what the judge is to find out", ("score", *self._keys)
         data = {*_MATERIAL, *_sources(suite, self.columns_of_replies)}
         for name in sorted(names & data):
             advice = "; name the column in dataset.fields" if name == "row" else ""
@@ -116,5 +119,10 @@ def _sources(suite: Suite, names: Iterable[str]) -> set[str]:
     for name in names:
         rule = fields.get(name)
         if isinstance(rule, str):
-            found |= suite.templates.names(rule) if is_template(rule) else {rule, rule.partition(".")[0]}
+            found |= _named(suite, rule)
     return found
+
+
+def _named(suite: Suite, rule: str) -> set[str]:
+    """The columns of a rule: a column, or a template."""
+    return set(suite.templates.names(rule)) if is_template(rule) else {rule, rule.partition(".")[0]}

@@ -62,7 +62,7 @@ def panel(askings: Sequence[Asking], rated: str) -> Asking:
     epoch = {name: usual.details[name] for name in ("epoch",) if name in usual.details}
     return replace(
         found,
-        answer=usual.answer,
+        answer=usual.answer if whole in own else " | ".join(dict.fromkeys(one.answer or "no answer" for one in scores)),
         vote=usual.vote,
         no_answer=usual.no_answer,
         chance=usual.chance,

@@ -15,8 +15,9 @@ import regex
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums
 from pytest_llmeval.scoring.statistics import estimate
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
+from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
 from pytest_llmeval.scoring.statistics.corrected import JudgeCounts, ppi_mean, rogan_gladen
-from pytest_llmeval.scoring.statistics.intervals import wilson_interval
+from pytest_llmeval.scoring.statistics.intervals import mean, wilson_interval, with_width
 
 __all__ = [
     "CORRECTED",
@@ -166,6 +167,9 @@ _LEAST_VARIANCE = 1e-24
 def _mean(samples: Sequence[Ingredients]) -> Estimate:
     rated = [sample for sample in samples if HUMAN in sample]
     others = [sample[JUDGE] for sample in samples if HUMAN not in sample]
+    if not others:  # the mean of what people gave, with the interval that it has elsewhere
+        people = [one[HUMAN] for one in rated]
+        return Estimate(mean(people), standard_error(people), with_width(mean_interval(people)))
     return _taken(ppi_mean([one[HUMAN] for one in rated], [one[JUDGE] for one in rated], others))
 
 
@@ -188,7 +192,8 @@ def _alpha_sums(samples: Sequence[Ingredients]) -> Sums:
 
 
 def _alpha(samples: Sequence[Ingredients]) -> Estimate:
-    return _taken(krippendorff_alpha([_ratings(sample) for sample in samples]))
+    rows = sorted(_ratings(sample) for sample in samples)  # the order of samples draws no other bootstrap samples
+    return _taken(krippendorff_alpha(rows))
 
 
 def _ratings(sample: Ingredients) -> list[float]:
