@@ -11,11 +11,8 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
-from pytest_llmeval.data.files import Source, read_text
-from pytest_llmeval.data.yaml_reader import read_yaml
-from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, finished
 from pytest_llmeval.scoring.fingerprints import fingerprint_parts
@@ -29,14 +26,13 @@ from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.mapping import unusable_character
+from pytest_llmeval.suites.loading.score_files import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.suites.templates.templates import TemplateError
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
 
 __all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_output"]
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,32 +69,6 @@ _BYTES_BESIDE_PROMPT = 150
 """About what a request takes, and half of what is presented."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """Reads the files that a suite's ``score`` names; what is wrong with one is said at the line that names it."""
-
-    suite: Suite
-
-    def text(self, path: str, keys: Keys) -> str:
-        return self._read(
-            lambda source: read_text(source, max_bytes=_MAX_TEMPLATE_BYTES, too_large="check that it is a template"),
-            path,
-            keys,
-        )
-
-    def value(self, path: str, keys: Keys) -> JSON:
-        return self._read(lambda source: read_yaml(source, too_large="check that it is a schema").value, path, keys)
-
-    def _read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
-        try:
-            return read(self.suite.origin.source.beside(path))
-        except SuiteError as error:
-            raise self.suite.error(str(error), keys=keys) from None
-
-
-_MAX_TEMPLATE_BYTES = 1_000_000
-
-
 class Evaluation:
     """Asks and judges the samples of one suite. Raises ``SuiteError`` for what the suite's author has to mend.
 
@@ -111,7 +81,7 @@ class Evaluation:
         self.num_judges = 1
         self._memory = QuestionMemory(0) if memory is None else memory
         self._questions: dict[str, Question] = {}
-        self._score = suite.spec.score.with_files_read(_Files(suite))
+        self._score = suite.spec.score.with_files_read(ScoreFiles(suite))
         with self._located():
             self.scorer: Scorer = suite_scorer(
                 self._score, suite.scorers, filters=suite.spec.filters, epochs=suite.spec.epochs

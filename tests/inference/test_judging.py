@@ -472,6 +472,22 @@ def test_each_judge_of_a_panel_is_asked_for_all_samples_at_once() -> None:
     assert (first.calls, second.calls) == ([["a.0", "b.0"]], [["a.1", "b.1"]])
 
 
+def test_a_judge_that_answers_one_by_one_is_asked_for_the_sample_that_runs() -> None:
+    """What it has said is then in a record, and in a store, when Ctrl-C comes."""
+
+    class Slow(Echo):
+        answers_one_by_one = True
+
+    judge = Slow()
+    judging = Judging(TimeShares())
+    for name in ("a", "b"):
+        judging.begin(name, asking(name, [1, 1]), {"judge": (judge,)})
+    judging.finish("a")
+    assert judge.calls == [["a.0.0"], ["a.1.0"]]
+    judging.finish("b")
+    assert judge.calls[2:] == [["b.0.0"], ["b.1.0"]]
+
+
 def in_turn(name: str) -> Asking:
     """Asks the first judge, then the second."""
     heard = []

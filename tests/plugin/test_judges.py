@@ -242,7 +242,7 @@ def test_a_bare_pytest_skips(llm_pytester: pytest.Pytester, workers: list[str]) 
 def test_a_judge_that_is_not_there(project: pytest.Pytester, workers: list[str], spec: str) -> None:
     result = project.runpytest(*workers, f"--llm-judge={spec}", "equivalence.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    one_line(result, spec)
+    one_line(result, spec if spec == "python:my_judge" else f"the judge: model {spec}")
 
 
 def test_a_judge_that_cannot_be_loaded_ends_the_session(project: pytest.Pytester, workers: list[str]) -> None:

@@ -16,6 +16,7 @@ from statsmodels.stats.proportion import proportion_confint
 from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
 from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
@@ -134,6 +135,18 @@ def test_samples_without_a_label_count_where_the_judge_does() -> None:
     assert [found[name].n for name in found] == [3, 2, 3]
     assert found["corrected_accuracy"].value == pytest.approx(1 / 3)
     assert ingredients_among(scores[0].values) == {"judge_value", "human_value"}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        *((name, True) for name in ("judge.kappa", "judge.alpha", "judge.2.accuracy", "judge.1.dissent")),
+        *((name, True) for name in ("corrected_accuracy", "corrected_aspects")),
+        *((name, False) for name in ("accuracy", "judge.accuracy", "judge.rubric", "exact.accuracy")),
+    ],
+)
+def test_what_a_scorer_called_judge_gives_is_its_own(name: str, is_one: bool) -> None:
+    assert is_of_trust(name) == is_one
 
 
 @pytest.mark.parametrize("name", [*CORPUS, "corrected_accuracy", "corrected_aspects"])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.base import Model, answers_in_background, answers_samples
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args
@@ -93,10 +93,22 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     check_model_args(settings.all_specs, model_settings)
     if loads:
         for spec in settings.all_specs:
-            check_model(spec, model_settings)
+            with _of_role(spec):
+                check_model(spec, model_settings)
         for spec in settings.all_specs:
-            with calling(spec.kind, "connect"), _asking(spec):
+            with _of_role(spec), calling(spec.kind, "connect"), _asking(spec):
                 spec.kind.connect(spec, model_settings)
+
+
+@contextlib.contextmanager
+def _of_role(spec: ModelSpec) -> Iterator[None]:
+    """An error of a judge or an embedder says that it is the model of that role."""
+    try:
+        yield
+    except ModelError as error:
+        if spec.role is None:
+            raise
+        raise ModelError(f"the {spec.role}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.report.report import Averages, Comparison, Phases,
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
-from pytest_llmeval.scoring.metrics.judged import is_about_judge
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
 from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.percentiles import percentiles
@@ -129,8 +129,7 @@ def average_suites(suites: Sequence[SuiteReport], records: Sequence[Record]) -> 
 
 def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequence[Sequence[Record]]) -> Averages:
     macro: dict[str, Metric] = {}
-    found_names = dict.fromkeys(name for suite in suites for name in suite.summary.metrics)
-    names = tuple(name for name in found_names if not is_about_judge(name))
+    names = dict.fromkeys(name for suite in suites for name in suite.summary.metrics if not is_of_trust(name))
     forms = {name: _forms(name, suites) for name in names}
     unlike = {name: own for name, own in forms.items() if len(set(own.values())) > 1}
     alike = [name for name in names if name not in unlike]

@@ -27,7 +27,6 @@ __all__ = [
     "MAX_JUDGES",
     "OF_RATED",
     "corrected_formula",
-    "is_about_judge",
     "is_judged_ingredient",
     "is_of_trust",
     "rating",
@@ -46,11 +45,6 @@ MAX_JUDGES = 16
 """Of a panel."""
 
 
-def is_about_judge(name: str) -> bool:
-    """Whether a metric says how far a judge can be trusted, or corrects it: of several suites it has no mean."""
-    return name.startswith(("judge.", CORRECTED))
-
-
 def rating(number: int) -> str:
     """The ingredient that is the number of the ``number``-th judge of a panel, from 1."""
     return f"rating_{number}"
@@ -66,8 +60,11 @@ def is_judged_ingredient(name: str) -> bool:
 
 
 def is_of_trust(name: str) -> bool:
-    """Whether a metric's name is one of those that say how far a judge is trusted, or what people would have found."""
-    return name.startswith(("judge.", CORRECTED))
+    """Whether a metric's name is one of those that say how far a judge is trusted, or what people would have found.
+
+    Not what one of several scorers gives that is called ``judge``.
+    """
+    return name in OF_RATED or regex.fullmatch(rf"judge\.(alpha|\d+\..+)|{CORRECTED}.+", name) is not None
 
 
 def _kappa_sums(samples: Sequence[Ingredients]) -> Sums:

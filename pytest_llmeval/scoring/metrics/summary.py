@@ -97,7 +97,7 @@ def why_no_interval(metric: Metric) -> str | None:
     if metric.num_clusters is not None and metric.num_clusters < MIN_CLUSTERS:
         return f"{metric.num_clusters} clusters, and {MIN_CLUSTERS} are needed"
     if metric.kind == "corpus":
-        return "all bootstrap samples have the same value, or some have none"
+        return "these samples define none"
     return "all values are equal"
 
 

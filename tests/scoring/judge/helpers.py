@@ -6,6 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import pytest
+
+from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.base import Scorer
 from pytest_llmeval.scoring.make import suite_scorer
@@ -25,7 +28,7 @@ from tests.scoring.helpers import a_sample
 Judge = Callable[[GenerateRequest], "str | Response | Failed"]
 Embedder = Callable[[str], "Sequence[float] | Response | Failed"]
 
-__all__ = ["Embedder", "Judge", "asked_of", "drive", "judged", "material", "scripted"]
+__all__ = ["Embedder", "Judge", "asked_of", "check_refused", "drive", "judged", "material", "scripted"]
 
 
 def scripted(*replies: object) -> Judge:
@@ -101,3 +104,13 @@ def material(text: str) -> list[tuple[str, str]]:
         lines.pop(0)
         found.append((line[:-1], "\n".join(inside)))
     return found
+
+
+def check_refused(load: Callable[[str], object], text: str, words: Sequence[str]) -> None:
+    """The suite is an error at its file, in words that say these."""
+    with pytest.raises(SuiteError) as caught:
+        load(text)
+    found = str(caught.value)
+    assert found.startswith("s.yaml:")
+    for word in words:
+        assert word in found, found
