@@ -136,8 +136,10 @@ class GenerateResponse:
 
     ``seconds``, ``is_timed`` and ``asked_at`` as in ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known,
     is the part of the ``seconds`` that went by until the first token was there: the time of reading the prompt.
-    ``contexts`` are the texts, best first, that a program retrieved and wrote its answer from; None where it says
-    nothing of them.
+    What else a program says of its reply is None where it says nothing of that: ``contexts`` are the texts, best first,
+    that it retrieved and wrote its answer from, ``documents`` the ids of what it found, in its order, each with its
+    score or None, ``cost`` what the reply cost, in the user's currency, and ``trace`` the steps by which an agent came
+    to it. What only searches has documents and an empty text.
     """
 
     text: str
@@ -149,6 +151,9 @@ class GenerateResponse:
     prefill_seconds: float | None = None
     asked_at: float | None = None
     contexts: tuple[str, ...] | None = None
+    documents: tuple[tuple[str, float | None], ...] | None = None
+    cost: float | None = None
+    trace: tuple[JSON, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +364,8 @@ class AskedSample:
     that count as right, the first as an example would show it, and ``answer_keys`` the same as the scorer compares
     them. ``response`` is a reply that the data set carries, ``row`` the columns that it was read from, ``place`` where.
     ``requests`` are what other models would be asked; empty where the whole suite is only looked at.
+    ``reads_documents``: what is judged is the documents that a search found, so that a list is one ranking, and not the
+    replies of several epochs.
     """
 
     suite: str
@@ -372,6 +379,7 @@ class AskedSample:
     answer_keys: tuple[str, ...] = ()
     response: JSON = None
     row: Mapping[str, object] = field(default_factory=dict)
+    reads_documents: bool = False
 
 
 def as_builtin(value: object) -> object:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.types import (
+    JSON,
     EmbeddingRequest,
     EmbeddingResponse,
     GenerateRequest,
@@ -93,6 +95,9 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         prefill_seconds=None if response.prefill_seconds is None else _seconds(response.prefill_seconds),
         asked_at=_time(response.asked_at),
         contexts=None if response.contexts is None else _texts("contexts", response.contexts),
+        documents=None if response.documents is None else found_documents(response.documents),
+        cost=None if response.cost is None else _cost(response.cost),
+        trace=None if response.trace is None else _trace(response.trace),
     )
 
 
@@ -185,6 +190,19 @@ def _seconds(value: object) -> float:
     if not 0 <= seconds < math.inf:
         raise ValueError(f"seconds is {value!r}, expected a finite number, 0 or more")
     return seconds
+
+
+def _cost(value: object) -> float:
+    cost = _number("cost", value)
+    if not 0 <= cost < math.inf:
+        raise ValueError(f"cost is {value!r}, expected a finite number, 0 or more")
+    return cost
+
+
+def _trace(value: object) -> tuple[JSON, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"trace is {value!r}, expected a list or tuple of steps")
+    return tuple(value)
 
 
 def _time(value: object) -> float | None:

@@ -173,6 +173,11 @@ class Scorer(ABC):
         """Whether it says something of replies that the data hold, and of no model's."""
         return False
 
+    @property
+    def reads_documents(self) -> bool:
+        """Whether it judges the documents that a search found, and no text."""
+        return False
+
     def judges(self) -> list[str]:
         """What it says in ``judged_by`` of the models that it asks. ``ValueError`` for what is not text."""
         return []
@@ -311,6 +316,7 @@ class ScorerWrapper(Scorer):
     judges = _passed_on("judges")
     roles = _passed_on("roles")
     is_about_data = _passed_on("is_about_data")
+    reads_documents = _passed_on("reads_documents")
     asking = _passed_on("asking")
 
     @property

@@ -354,13 +354,22 @@ def deciding_output(score: Score, responses: Sequence[Response]) -> str | None:
 
 
 def _kept(responses: Sequence[Response]) -> dict[str, JSON]:
-    """What no other field of a record has: several replies, and contexts, of each reply where there are several."""
+    """What no other field of a record has: several replies, and what came with a reply, of each if several."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     kept: dict[str, JSON] = {"outputs": [reply.text for reply in replies]} if len(replies) > 1 else {}
-    contexts: list[JSON] = [None if reply.contexts is None else [*reply.contexts] for reply in replies]
-    if any(own is not None for own in contexts):
-        kept["contexts"] = contexts if len(contexts) > 1 else contexts[0]
+    for name in _BESIDE_TEXT:
+        found: list[JSON] = [_as_lists(getattr(reply, name)) for reply in replies]
+        if any(own is not None for own in found):
+            kept[name] = found if len(found) > 1 else found[0]
     return kept
+
+
+_BESIDE_TEXT = ("contexts", "documents")
+
+
+def _as_lists(value: Any) -> JSON:
+    """A value with lists for its tuples, as JSON has it."""
+    return [_as_lists(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _length(requests: Sequence[Request]) -> int:

@@ -43,6 +43,7 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
         answer_keys=keys if answers else (),
         response=sample.response,
         row=row if isinstance(row, dict) else {},
+        reads_documents=evaluation.scorer.reads_documents,
     )
 
 

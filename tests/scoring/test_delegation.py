@@ -38,6 +38,7 @@ class Mine(Scorer):
     tells_right_from_wrong = False
     roles = frozenset(("judge",))
     is_about_data = True
+    reads_documents = True
 
     def present(self, sample: Sample) -> Presented:
         return Presented(sample=sample, target="mine")

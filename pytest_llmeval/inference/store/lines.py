@@ -197,6 +197,10 @@ _EARLIEST, _LATEST = 1e9, 9_999_999_999.0
 """Times of one width."""
 
 
+_LATER = frozenset(("contexts", "documents", "cost", "trace"))
+"""Fields that came later: without a value a line is as it was before there was such a field."""
+
+
 def encode_line(line: Line) -> bytes:
     """A JSON object of crc, time, session, key, model, request, name and reply, in this order, in ASCII with a newline.
 
@@ -205,8 +209,7 @@ def encode_line(line: Line) -> bytes:
     question = line.question
     time = min(max(line.time, _EARLIEST), _LATEST)
     reply = {field: getattr(line.reply, field) for field in _fields_of(line.reply)}
-    if reply.get("contexts", ()) is None:
-        del reply["contexts"]  # as it was before there was such a field
+    reply = {field: value for field, value in reply.items() if value is not None or field not in _LATER}
     text = (
         f'"time":{time:.6f},"session":"{line.session}","key":"{question.key}","model":"{question.model}",'
         f'"request":{question.text},"name":{_strict(line.name)},"reply":{_strict(reply)}}}'

@@ -153,6 +153,10 @@ class CheckedScorer(Scorer):
         return bool(self.inner.is_about_data) if self._overrides("is_about_data") else False
 
     @property
+    def reads_documents(self) -> bool:
+        return bool(self.inner.reads_documents) if self._overrides("reads_documents") else False
+
+    @property
     def roles(self) -> frozenset[Role]:
         return frozenset(self.inner.roles) if self._overrides("roles") else frozenset()
 

@@ -187,6 +187,10 @@ class SeveralScorer(Scorer):
         return any(part.scorer.is_about_data for part in self.parts)
 
     @property
+    def reads_documents(self) -> bool:
+        return all(part.scorer.reads_documents for part in self.parts)
+
+    @property
     def roles(self) -> frozenset[Role]:
         return frozenset(role for part in self.parts for role in part.scorer.roles)
 
