@@ -45,17 +45,28 @@ def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
 
 
 def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
-    return Row(suite_name(suite, names), suite.summary, suite.info.num_samples if suite.is_selection else None)
+    num_samples = suite.info.num_samples if suite.is_selection else None
+    return Row(suite_name(suite, names), suite.summary, num_samples, asked_for=_asked_for(suite))
 
 
 def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:
-    rows = [Row(name, summary) for name, summary in suite.categories.items()]
+    rows = [Row(name, summary, asked_for=_asked_for(suite)) for name, summary in suite.categories.items()]
     return Section(suite_name(suite, names), rows, suite.macro)
+
+
+def _asked_for(suite: SuiteReport) -> tuple[str, ...]:
+    """Metrics that the settings of the suite's scorer name."""
+    found = suite.info.settings.get("metrics")
+    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
 
 
 def named(suite: str, model: str | None, names: Mapping[str, str]) -> str:
     """A suite with its model, where the session had several."""
     return f"{suite} ({names.get(model, model)})" if model and len(names) > 1 else suite
+
+
+_MAX_ALIKE = 3
+"""Metrics that are named with the reason which they share."""
 
 
 def count_texts(suite: SuiteReport) -> Iterator[str]:
@@ -79,9 +90,14 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
     if clusters:
         yield "n {} in {} clusters".format(*max(clusters))
     yield from (f"{name} {count}" for name, count in counts.items())
+    alike: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for name, reasons in summary.not_measurable.items():
-        shown = name.removesuffix(WILDCARD).removesuffix(".")  # all metrics, of the suite or of one of several scorers
-        yield f"{shown} not measurable {sum(reasons.values())} ({reasons_text(reasons)})".lstrip()
+        alike.setdefault(tuple(reasons.items()), []).append(name)
+    for same, names in alike.items():
+        shown = [name.removesuffix(WILDCARD).removesuffix(".") for name in names]  # of all metrics, or of a scorer's
+        listed = ", ".join(filter(None, shown[:_MAX_ALIKE])) + (", …" if len(shown) > _MAX_ALIKE else "")
+        reasons = dict(same)
+        yield f"{listed} not measurable {sum(reasons.values())} ({reasons_text(reasons)})".lstrip()
     if suite.num_judge_requests:
         yield judged_text(suite)
     if suite.info.interval is not None:
