@@ -77,10 +77,10 @@ class ReplayArguments:
                 raise OptionError(f"--llm-model {model}: {name}: found {describe(value)}, expected a name")
             else:
                 found["scores" if name == "logits" else name] = str(value)
-        if (format_ := found.get("format")) not in (None, *_FORMATS):
-            raise OptionError(
-                f"--llm-model {model}: format: found {quoted(format_)}{expected_one_of(format_, _FORMATS)}"
-            )
+        format_ = str(found.get("format", _TREC))
+        if format_ not in _FORMATS:
+            known = expected_one_of(format_, _FORMATS)
+            raise OptionError(f"--llm-model {model}: format: found {quoted(format_)}{known}")
         return cls(**found, given=frozenset(found))
 
 
