@@ -58,6 +58,10 @@ class Measure:
 NO_RELEVANT = "no document is relevant"
 
 
+def _never(_: Judged) -> str | None:
+    return None
+
+
 def _without_relevant(judged: Judged) -> str | None:
     return None if judged.num_relevant else NO_RELEVANT
 
@@ -164,7 +168,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "ndcg": Measure(ndcg, "perhaps", _without_gain),
         "ndcg_exp": Measure(ndcg_exp, "perhaps", _without_gain),
         "recall": Measure(recall, "always", _without_relevant),
-        "precision": Measure(precision, "always", _without_relevant),
+        "precision": Measure(precision, "always", _never),
         "f1": Measure(f1, "always", _without_relevant),
         "hit_rate": Measure(hit_rate, "always", _without_relevant),
         "ap": Measure(average_precision, "perhaps", _without_relevant),
