@@ -66,6 +66,8 @@ HEADINGS: Mapping[str, str] = MappingProxyType({"brier": "Brier"})
 """Metrics that are shown under another name than their own."""
 
 _MAX_CATEGORIES = 50
+_FEW = 6
+"""Metrics of a suite, all of which are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +175,11 @@ def grouped(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 def metrics_shown(rows: Iterable[Row]) -> list[str]:
     """Metrics with an interval, the usual ones first; what is of minor interest stays in the report."""
-    found = dict.fromkeys(
-        name
-        for row in rows
-        for name, metric in row.summary.metrics.items()
-        if metric.kind != "count" and definition(name).in_terminal
-    )
+    found: dict[str, None] = {}
+    for row in rows:
+        names = [name for name, metric in row.summary.metrics.items() if metric.kind != "count"]
+        shown = (True, "few") if len(names) <= _FEW else (True,)
+        found.update((name, None) for name in names if definition(name).in_terminal in shown)
     usual = [name for name in USUAL if name in found]
     return [*usual, *(name for name in found if name not in usual)]
 

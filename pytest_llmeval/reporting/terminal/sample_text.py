@@ -22,6 +22,7 @@ _MAX_OPTIONS = 1000
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
+_MAX_DOCUMENTS = 20
 _MAX_REPLY = 1500
 """Of one reply where a sample was asked several times."""
 
@@ -81,13 +82,15 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
     if options := option_texts(record, limit=None if whole else _MAX_OPTION):
         yield "choices", ("\n" if whole else " | ").join(options)
     replies = list(_replies(record)) if whole else []
+    found = record.details.get("documents")  # of a search, which writes nothing
     yield from replies
-    if record.output is not None and not replies:
+    if record.output is not None and not replies and (record.output or not isinstance(found, list)):
         yield "output", record.output
     if record.answer is not None:
         yield "answer", record.answer
     if record.target is not None:
         yield "expected", as_text(record.target)
+    yield from _relevant_documents(record)
     yield from _verdicts(record)
     if record.values:
         scores = (f"{name} {value:.4g}" for name, value in record.values.items() if not math.isnan(value))
@@ -110,6 +113,23 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         judged = epoch if isinstance(epoch, dict) else {}
         status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
+
+
+def _relevant_documents(record: Record) -> Iterator[tuple[str, str]]:
+    """What a search found of the relevant documents, at which ranks, and what it missed."""
+    for name in ("found", "missed"):
+        documents, count = record.details.get(name), record.details.get(f"num_{name}")
+        if not isinstance(documents, list) or not isinstance(count, int) or not documents:
+            continue
+        told = [_document(one) for one in documents[:_MAX_DOCUMENTS] if isinstance(one, dict)]
+        more = [f"… ({count})"] if count > len(told) else []
+        yield f"relevant {name}", ", ".join([*told, *more])
+
+
+def _document(one: Mapping[str, JSON]) -> str:
+    """``d1 (grade 2) at rank 3``."""
+    rank = f" at rank {one['rank']}" if "rank" in one else ""
+    return f"{one.get('id')} (grade {one.get('grade')}){rank}"
 
 
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,8 @@ class MetricDefinition:
     """What a metric's name means.
 
     ``higher_is_better`` is None where neither direction is. No value lies below ``lowest`` or above ``highest``, and no
-    interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone. ``version``
+    interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone; "few" is
+    shown where a suite has few metrics. ``version``
     grows when the same scores would give another number.
     """
 
@@ -37,7 +38,7 @@ class MetricDefinition:
     description: str
     lowest: float = -math.inf
     highest: float = math.inf
-    in_terminal: bool = True
+    in_terminal: bool | Literal["few"] = True
     version: int = 1
 
 
@@ -55,7 +56,7 @@ _BEST_BY: Mapping[str, str] = MappingProxyType(
 
 
 def _gain(
-    name: str, kind: Kind, description: str, highest: float = 1.0, *, in_terminal: bool = True
+    name: str, kind: Kind, description: str, highest: float = 1.0, *, in_terminal: bool | Literal["few"] = True
 ) -> MetricDefinition:
     """The higher the better, from 0."""
     return MetricDefinition(name, kind, True, description, 0.0, highest, in_terminal)
@@ -222,15 +223,15 @@ _DEFINITIONS = (
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
     _gain("ndcg", "mean", "Mean nDCG of all documents found, the gain being the grade: 1 is perfect."),
     _gain("ndcg_exp", "mean", "Mean nDCG of all documents found, the gain being 2^grade - 1: 1 is perfect."),
-    _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect."),
+    _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect.", in_terminal="few"),
     _gain("rr", "mean", "Mean reciprocal rank of the first relevant document (MRR): 1 is perfect."),
     _gain(
         "r_precision",
         "mean",
         "Mean share of relevant ones among as many documents as are relevant: 1 is perfect.",
-        in_terminal=False,
+        in_terminal="few",
     ),
-    _gain("bpref", "mean", "Mean bpref: how seldom judged irrelevant documents come first.", in_terminal=False),
+    _gain("bpref", "mean", "Mean bpref: how seldom judged irrelevant documents come first.", in_terminal="few"),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
 
@@ -240,13 +241,13 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType({metric.name: metric 
 
 def _of_rankings() -> Iterator[tuple[str, MetricDefinition]]:
     """Those of what a search found, each at a cut-off."""
-    names: tuple[tuple[str, Kind, str, bool], ...] = (
+    names: tuple[tuple[str, Kind, str, Literal["few", True]], ...] = (
         ("ndcg", "mean", "Mean nDCG of the first {} documents, the gain being the grade: 1 is perfect.", True),
         ("ndcg_exp", "mean", "Mean nDCG of the first {} documents, the gain being 2^grade - 1: 1 is perfect.", True),
         ("recall", "mean", "Mean share of the relevant documents that are among the first {}.", True),
-        ("precision", "mean", "Mean share of relevant ones among the first {} documents.", True),
-        ("f1", "mean", "Mean of the harmonic means of precision and recall of the first {} documents.", False),
-        ("hit_rate", "proportion", "Share of the queries with a relevant document among the first {}.", True),
+        ("precision", "mean", "Mean share of relevant ones among the first {} documents.", "few"),
+        ("f1", "mean", "Mean of the harmonic means of precision and recall of the first {} documents.", "few"),
+        ("hit_rate", "proportion", "Share of the queries with a relevant document among the first {}.", "few"),
         ("ap", "mean", "Mean average precision of the first {} documents: 1 is perfect.", True),
         ("rr", "mean", "Mean reciprocal rank of the first relevant one of the first {} documents.", True),
     )
