@@ -23,7 +23,10 @@ _QUERY = ("query_id", "query-id", "qid", "_id", "id")
 _DOCUMENT = ("corpus_id", "corpus-id", "doc_id", "docid", "document_id")
 _GRADE = ("score", "grade", "relevance", "label")
 _OF_ALL = ("relevant_docs", "qrels")
-_WHOLE = re.compile(r"[+-]?\d{1,9}")
+_HEADER = frozenset((*_QUERY, *_DOCUMENT, "score", "grade", "relevance", "rel")) - {"id", "_id"}
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+_MAX_GRADE = 1000
+"""2 to the power of a grade is a gain, which a float has to hold."""
 _EXPECTED = "expected query, 0, document and grade (TREC), or query, document and grade (BEIR)"
 
 
@@ -54,6 +57,8 @@ def read_judgements(source: Source) -> Judgements:
     found: dict[str, dict[str, int]] = {}
     for query, document, grade, line in lines:
         own = found.setdefault(query, {})
+        if document is None:
+            continue
         if document in own:
             raise source.error(f"the document {quoted(document)} is judged twice for the query {quoted(query)}", line)
         own[document] = grade
@@ -62,20 +67,21 @@ def read_judgements(source: Source) -> Judgements:
     return found
 
 
-_Line: TypeAlias = tuple[str, str, int, int | None]
+_Line: TypeAlias = tuple[str, str | None, int, int | None]
+"""Query, document, grade and line; without a document it says that the query was judged, and nothing found."""
 
 
 def _of_text(source: Source) -> Iterator[_Line]:
     text = read_text(source, max_bytes=MAX_DATA_BYTES, too_large="split it")
     separator = {"tsv": "\t", "csv": ","}.get(format_of(source.path) or "")
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         cells = [cell.strip() for cell in line.split(separator)] if separator and separator in line else line.split()
         if not cells:
             continue
         if len(cells) not in (3, 4):
             raise source.error(f"found {len(cells)} columns, {_EXPECTED}", number)
-        if number == 1 and _WHOLE.fullmatch(cells[-1]) is None and not any(map(str.isdigit, cells[-1])):
-            continue  # a header
+        if number == 1 and _HEADER.intersection(cell.lower() for cell in cells):
+            continue
         try:
             yield _query(cells[0]), _document(cells[-2]), _grade(cells[-1], cells[-2]), number
         except ValueError as error:
@@ -89,6 +95,7 @@ def _of_rows(source: Source, format_: str | None) -> Iterator[_Line]:
             query = _query(_column(row.columns, _QUERY, "a query"))
             whole = next((row.columns[name] for name in _OF_ALL if name in row.columns), None)
             if whole is not None:
+                yield query, None, 0, row.line
                 for document, grade in relevance_judgements(whole).items():
                     yield query, document, grade, row.line
                 continue
@@ -118,11 +125,10 @@ def _document(value: object) -> str:
 
 
 def _grade(value: object, document: object) -> int:
-    if isinstance(value, str) and _WHOLE.fullmatch(value):
-        return int(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        found = describe(value)
-        raise ValueError(f"the grade of {quoted(str(document))}: found {found}, expected a whole number")
-    return value
+    number: object = value
+    if (isinstance(value, str) and _WHOLE.fullmatch(value)) or (isinstance(value, float) and value.is_integer()):
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int) or abs(number) > _MAX_GRADE:
+        expected = f"expected a whole number from {-_MAX_GRADE} to {_MAX_GRADE}"
+        raise ValueError(f"the grade of {quoted(str(document))}: found {describe(value)}, {expected}")
+    return number

@@ -166,7 +166,7 @@ def test_nothing_found_counts_0_and_is_counted() -> None:
     assert score.not_measurable == {"judged@10": "nothing was found"}
 
 
-@pytest.mark.parametrize("qrels", [{}, {"a": 0}, None, "", []])
+@pytest.mark.parametrize("qrels", [{}, {"a": 0}, []])
 def test_no_relevant_document_is_not_measurable_or_one(qrels: Any) -> None:
     score = judge(["a"], qrels)
     assert "judged@10" in score.values
@@ -177,6 +177,12 @@ def test_no_relevant_document_is_not_measurable_or_one(qrels: Any) -> None:
         "f1@10",
     }
     assert not score.not_measurable
+
+
+@pytest.mark.parametrize("qrels", [None, ""])
+def test_a_query_that_nobody_judged_has_no_metric(qrels: Any) -> None:
+    score = judge(["a"], qrels, no_relevant="one")
+    assert (score.status, score.values, score.not_measurable) == ("scored", {}, {"*": "no judgements"})
 
 
 def test_a_grade_below_relevant_from_gains_in_ndcg_alone() -> None:
@@ -211,10 +217,10 @@ def test_the_text_of_a_model_that_ranks(text: str, answer: str | None) -> None:
         ('[["b", "high"]]', "entry 1 is the score 'high' (text), expected a finite number"),
     ],
 )
-def test_a_list_that_is_wrong_in_itself_is_unscored(text: str, words: str) -> None:
+def test_a_text_with_a_list_that_is_wrong_in_itself_is_no_answer(text: str, words: str) -> None:
     score = judge(None, {"b": 1}, text=text)
-    assert score.status == "unscored"
-    assert words in str(score.reason)
+    assert (score.status, score.no_answer, score.values["ndcg@10"]) == ("scored", True, 0.0)
+    assert words in str(score.details["problem"])
 
 
 def test_ties_by_trec_need_scores() -> None:

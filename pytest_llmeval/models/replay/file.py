@@ -91,8 +91,9 @@ class Reply:
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
     sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
-    each text, or one for all of them; empty where the file says nothing of them; ``documents`` likewise. ``doc`` is the
-    row of the data set that the reply is to, where the file has it.
+    each text, or one for all of them; empty where the file says nothing of them; ``documents`` likewise. ``is_text``:
+    a list is of texts that a model wrote, and not of documents. ``doc`` is the row of the data set that the reply is
+    to, where the file has it.
     """
 
     place: str
@@ -107,6 +108,7 @@ class Reply:
     is_greedy: JSON = None
     contexts: tuple[tuple[str, ...] | None, ...] = ()
     documents: tuple[Documents | None, ...] = ()
+    is_text: bool = False
     doc: Mapping[str, Any] | None = None
 
     @property
@@ -315,6 +317,7 @@ def _lm_eval_reply(row: Row, number: int) -> Reply:
         response=response,
         loglikelihoods=scored,
         is_greedy=is_greedy,
+        is_text=True,
         doc=doc if isinstance(doc, dict) else None,
     )
 
@@ -327,7 +330,7 @@ def _of_run(source: Source) -> Iterator[Reply]:
     found: dict[str, dict[str, float]] = {}
     first: dict[str, int] = {}
     text = read_text(source, max_bytes=_MAX_BYTES, too_large="split it")
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not (cells := line.split()):
             continue
         place = f"{source.shown}:{number}"
@@ -425,6 +428,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
         is_greedy=[values["accuracy"] == 1.0] if has_one and "accuracy" in values else None,
         contexts=_recorded(details, "contexts", context_texts),
         documents=_recorded(details, "documents", found_documents),
+        is_text=True,
     )
 
 

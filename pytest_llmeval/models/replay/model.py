@@ -245,7 +245,7 @@ def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Respon
 def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
     """The texts of a reply with what came with each; where documents are judged, the one list of these that it is."""
     value = parsed_list(reply.response)
-    if sample.reads_documents and not reply.documents and isinstance(value, list | dict):
+    if sample.reads_documents and not reply.documents and not reply.is_text and isinstance(value, list | dict):
         try:
             yield GenerateResponse(text="", documents=found_documents(value))
         except ValueError as error:

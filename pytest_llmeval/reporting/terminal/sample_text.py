@@ -82,8 +82,9 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
     if options := option_texts(record, limit=None if whole else _MAX_OPTION):
         yield "choices", ("\n" if whole else " | ").join(options)
     replies = list(_replies(record)) if whole else []
+    found = record.details.get("documents")  # of a search, which writes nothing
     yield from replies
-    if record.output is not None and not replies:
+    if record.output is not None and not replies and (record.output or not isinstance(found, list)):
         yield "output", record.output
     if record.answer is not None:
         yield "answer", record.answer

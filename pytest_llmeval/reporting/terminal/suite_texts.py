@@ -32,6 +32,8 @@ _MAX_REASONS = 3
 """Of a metric's not being measurable; the report has all."""
 _MAX_SUITES = 3
 """Of one definition of a metric."""
+_MAX_NAMED = 3
+"""Metrics of one reason that each have a mention."""
 
 
 def short_model_names(report: Report) -> dict[str, str]:
@@ -65,10 +67,6 @@ def named(suite: str, model: str | None, names: Mapping[str, str]) -> str:
     return f"{suite} ({names.get(model, model)})" if model and len(names) > 1 else suite
 
 
-_MAX_ALIKE = 3
-"""Metrics that are named with the reason which they share."""
-
-
 def count_texts(suite: SuiteReport) -> Iterator[str]:
     """Counts that belong to the scorer, and what is out of the ordinary: ``no answer 3``."""
     summary = suite.summary
@@ -90,14 +88,7 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
     if clusters:
         yield "n {} in {} clusters".format(*max(clusters))
     yield from (f"{name} {count}" for name, count in counts.items())
-    alike: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for name, reasons in summary.not_measurable.items():
-        alike.setdefault(tuple(reasons.items()), []).append(name)
-    for same, names in alike.items():
-        shown = [name.removesuffix(WILDCARD).removesuffix(".") for name in names]  # of all metrics, or of a scorer's
-        listed = ", ".join(filter(None, shown[:_MAX_ALIKE])) + (", …" if len(shown) > _MAX_ALIKE else "")
-        reasons = dict(same)
-        yield f"{listed} not measurable {sum(reasons.values())} ({reasons_text(reasons)})".lstrip()
+    yield from _not_measurable(summary.not_measurable)
     if suite.num_judge_requests:
         yield judged_text(suite)
     if suite.info.interval is not None:
@@ -111,6 +102,22 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
             missing.setdefault(why, []).append(name)
     for why, names in missing.items():
         yield f"no interval for {', '.join(names)} ({why})"
+
+
+def _not_measurable(not_measurable: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """How often metrics had no meaning; many that share their reasons are named once, and not each for itself."""
+    shared: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for name, reasons in not_measurable.items():
+        shared.setdefault(tuple(reasons.items()), []).append(name)
+    for counts, names in shared.items():
+        reasons = dict(counts)
+        text = f"not measurable {sum(reasons.values())} ({reasons_text(reasons)})"
+        if len(names) > _MAX_NAMED:
+            yield f"{len(names)} metrics {text}"
+            continue
+        for name in names:
+            # all metrics, of the suite or of one of several scorers
+            yield f"{name.removesuffix(WILDCARD).removesuffix('.')} {text}".lstrip()
 
 
 def judged_text(suite: SuiteReport) -> str:

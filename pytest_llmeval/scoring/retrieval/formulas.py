@@ -57,6 +57,10 @@ class Measure:
 NO_RELEVANT = "no document is relevant"
 
 
+def _never(_: Judged) -> str | None:
+    return None
+
+
 def _without_relevant(judged: Judged) -> str | None:
     return None if judged.num_relevant else NO_RELEVANT
 

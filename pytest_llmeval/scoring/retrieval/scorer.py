@@ -12,7 +12,9 @@ from pytest_llmeval.data.judgements import Qrels, relevance_judgements
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.judge.judged_scorer import no_column
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.retrieval.formulas import MEASURES, Judged
+from pytest_llmeval.scoring.scorers.replies.json_reply import parse_json
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.score_settings.retrieval import RetrievalSettings
 from pytest_llmeval.suites.loading.suite import Suite
@@ -22,8 +24,9 @@ from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 
 __all__ = ["RetrievalScorer"]
 
-COLUMN = "qrels"
-_FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\n```", regex.DOTALL)
+_QRELS = "qrels"
+"""The column that is read by default, and the name of a sample's judgements in ``judged_with``."""
+_FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\n[ \t]*```", regex.DOTALL | regex.IGNORECASE)
 _MAX_LISTED = 100
 """Documents that a record lists."""
 _MAX_ANSWER = 10
@@ -53,9 +56,11 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
 
     def present(self, sample: Sample) -> Presented:
         qrels = self._qrels(sample)
+        if qrels is None:
+            return Presented(sample=sample, target=())
         relevant = [name for name, grade in _sorted(qrels) if grade >= self.settings.relevant_from]
         return Presented(
-            sample=sample, target=tuple(relevant[:_MAX_LISTED]), judged_with={"qrels": json.dumps(_sorted(qrels))}
+            sample=sample, target=tuple(relevant[:_MAX_LISTED]), judged_with={_QRELS: json.dumps(_sorted(qrels))}
         )
 
     def answer_text(self, presented: Presented) -> str:
@@ -63,22 +68,29 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
         return json.dumps(list(presented.target))
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """``no_answer`` where nothing was found, or a text lists no documents."""
+        """``no_answer`` where nothing was found, or a text lists no documents.
+
+        A query that nobody judged has no metric: it is none of those that the judgements are about.
+        """
         if len(responses) != 1 or not isinstance(responses[0], GenerateResponse):
             raise ModelError(f"expected one GenerateResponse from the model, found {len(responses)}")
+        found, problem = _documents(responses[0])
         try:
-            documents = self._in_order(_documents(responses[0]))
+            documents = self._in_order(found)
         except ValueError as error:
             return Score(status="unscored", reason=str(error))
-        qrels: Qrels = dict(json.loads(presented.judged_with["qrels"]))
+        answer = _listed([name for name, _ in documents])
+        if _QRELS not in presented.judged_with:
+            return Score(status="scored", answer=answer, not_measurable={WILDCARD: "no judgements"})
+        qrels: Qrels = dict(json.loads(presented.judged_with[_QRELS]))
         judged = Judged([qrels.get(name) for name, _ in documents], list(qrels.values()), self.settings.relevant_from)
         values, not_measurable = self._values(judged)
         return Score(
             status="scored",
-            answer=_listed([name for name, _ in documents]),
+            answer=answer,
             no_answer=not documents,
             values=values,
-            details=_details(documents, qrels, judged),
+            details={**_details(documents, qrels, judged), **({} if problem is None else {"problem": problem})},
             not_measurable=not_measurable,
         )
 
@@ -98,16 +110,17 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
                 not_measurable[name] = problem
         return values, not_measurable
 
-    def _qrels(self, sample: Sample) -> Qrels:
+    def _qrels(self, sample: Sample) -> Qrels | None:
+        """None of a query that was not judged at all."""
         judgements = self.settings.judgements
         if judgements is not None:
-            return judgements.get(sample.id, {})
-        name = COLUMN if self.settings.qrels is None else str(self.settings.qrels)
+            return judgements.get(sample.id)
+        name = _QRELS if self.settings.qrels is None else str(self.settings.qrels)
         if name not in sample.variables:
             raise ValueError(f"{no_column(sample, name)}; relevance judgements of a file are qrels: {{path: FILE}}")
         value = sample.variables[name]
         try:
-            return {} if value is None or value == "" else relevance_judgements(_parsed(value))
+            return None if value is None or value == "" else relevance_judgements(_parsed(value))
         except ValueError as error:
             raise ValueError(f"the column {quote(name)}: {error}") from None
 
@@ -140,27 +153,41 @@ def _parsed(value: object) -> JSON:
     """A text that holds JSON, as a CSV has mappings; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
-            found: JSON = json.loads(value)
+            found: JSON = json.loads(value, object_pairs_hook=_each_once)
+        except _TwiceError:
+            raise
         except (ValueError, RecursionError):
             return value
         return found
     return value  # type: ignore[return-value]
 
 
-def _documents(response: GenerateResponse) -> Documents:
-    """Those that came with the reply, or that its text lists as JSON; none where it lists none.
+class _TwiceError(ValueError):
+    pass
 
-    ``ValueError`` for a list that is wrong in itself.
+
+def _each_once(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _TwiceError(f"the document {quote(twice)} stands twice, expected it once")
+    return found
+
+
+def _documents(response: GenerateResponse) -> tuple[Documents, str | None]:
+    """Those that came with the reply, or that its text lists as JSON; none where it lists none, and why it does not.
+
+    A list that repeats itself is the model's mistake: no answer, and no error.
     """
     if response.documents is not None:
-        return response.documents
+        return response.documents, None
     fenced = _FENCED.search(response.text)
     text = (response.text if fenced is None else fenced[1]).strip()
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return ()
-    return found_documents(found) if isinstance(found, list | dict) else ()
+        return found_documents(parse_json(text)), None
+    except ValueError as error:
+        return (), f"no list of documents: {error}"
 
 
 def _listed(names: Sequence[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self, TypeAlias
 
 import regex
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from pytest_llmeval.data.judgements import Judgements, read_judgements
 from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
@@ -87,7 +87,7 @@ class RetrievalSettings(ScorerSettings):
     )
     no_relevant: Literal["not_measurable", "one"] = Field(
         "not_measurable",
-        description="What a query without a relevant document counts: nothing, or 1 (precision 0).",
+        description="What a query counts of which no judged document is relevant: nothing, or 1. Precision is 0.",
     )
     qrels: Annotated[str | QrelsFile | None, BeforeValidator(_qrels)] = Field(
         None,
@@ -113,6 +113,12 @@ class RetrievalSettings(ScorerSettings):
 
     def _expanded(self, name: str) -> tuple[str, ...]:
         return tuple(f"{name}@{k}" for k in self.at) if name in _WITH_CUTOFF else (name,)
+
+    @model_validator(mode="after")
+    def _gain_is_for_the_default(self) -> Self:
+        if "gain" in self.model_fields_set and self.metrics is not None:
+            raise refuse_here("found metrics too, whose names say the gain (ndcg, ndcg_exp); remove it", "gain")
+        return self
 
     def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
         """With the judgements of the file. Its path is no part of the settings: each sample's own judgements say what
