@@ -21,11 +21,9 @@ from pytest_llmeval.models.python.importing import (
     own_traceback,
     signature_of,
 )
+from pytest_llmeval.models.python.replies import read_reply
 from pytest_llmeval.models.specs import is_secret_name
-from pytest_llmeval.text.contexts import context_texts
-from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.redaction import describe
-from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import (
     JSON,
     EmbeddingRequest,
@@ -190,18 +188,10 @@ class CallableModel(Backend):
     def _response(self, returned: object, request: GenerateRequest, seconds: float) -> GenerateResponse | Failed:
         if isinstance(returned, GenerateResponse):
             return returned
-        beside: dict[str, Any] = {}
         try:
-            if isinstance(returned, Mapping):
-                returned, beside = _with_more(returned)
-            elif isinstance(returned, list | tuple):
-                returned, beside = "", {"documents": found_documents(returned)}
+            text, beside = read_reply(returned, self._cleaned)
         except ValueError as error:
-            return RequestError(_without(f"{self.identity.name} returned {error}", self._secrets))
-        if not isinstance(returned, str):
-            found = "None" if returned is None else f"{_short(returned)} ({type(returned).__name__})"
-            return RequestError(_without(f"{self.identity.name} returned {found}, expected a str", self._secrets))
-        text = str(returned)
+            return RequestError(self._cleaned(f"{self.identity.name} returned {error}"))
         if "stop" not in self._offered:
             starts = [start for stop in request.stop if stop and (start := text.find(stop)) >= 0]
             text = text[: min(starts)] if starts else text
@@ -209,7 +199,10 @@ class CallableModel(Backend):
 
     def _failed(self, error: Exception) -> CallError:
         lines = [f"{self.identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
-        return CallError(_without("\n".join(lines), self._secrets))
+        return CallError(self._cleaned("\n".join(lines)))
+
+    def _cleaned(self, text: str) -> str:
+        return _without(text, self._secrets)
 
 
 class EmbeddingFunction(CallableModel):
@@ -307,29 +300,6 @@ def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
     if isinstance(prompt, str):
         return prompt
     return [{"role": turn.role, "content": turn.content} for turn in prompt]
-
-
-def _with_more(returned: Mapping[object, object]) -> tuple[object, dict[str, Any]]:
-    """The text, and what the function says beside it. ``ValueError`` says what the mapping has instead.
-
-    Documents alone need no text.
-    """
-    if not returned or not set(returned) <= {"text", *_BESIDE} or returned.keys().isdisjoint(("text", "documents")):
-        keys = ", ".join(quoted(str(key)) for key in list(returned)[:3]) or "none"
-        raise ValueError(f"a mapping with the keys {keys}, expected a str, or a mapping with text and {_MORE}")
-    beside = {}
-    for name, read in _BESIDE.items():
-        if name in returned:
-            try:
-                beside[name] = read(returned[name])
-            except ValueError as error:
-                raise ValueError(f"{name} of which {error}") from None
-    return returned.get("text", ""), beside
-
-
-_BESIDE: Mapping[str, Callable[[object], object]] = {"contexts": context_texts, "documents": found_documents}
-"""What a function can say beside its text, and how that is read."""
-_MORE = " or ".join(_BESIDE)
 
 
 def _short(value: object) -> str:
