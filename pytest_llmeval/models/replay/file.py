@@ -14,6 +14,7 @@ from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.contexts import context_texts
+from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
@@ -76,9 +77,9 @@ class Reply:
 
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
-    sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
-    each text, or one for all of them; empty where the file says nothing of them. ``doc`` is the row of the data set
-    that the reply is to, where the file has it.
+    sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` and
+    ``traces`` are those of each text, or one for all of them; empty where the file says nothing of them. ``doc`` is the
+    row of the data set that the reply is to, where the file has it.
     """
 
     place: str
@@ -92,6 +93,7 @@ class Reply:
     scores: JSON = None
     is_greedy: JSON = None
     contexts: tuple[tuple[str, ...] | None, ...] = ()
+    traces: tuple[tuple[JSON, ...] | None, ...] = ()
     doc: Mapping[str, Any] | None = None
 
     @property
@@ -357,6 +359,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
         num_tokens=counts if counts and all(counts) else None,
         is_greedy=[values["accuracy"] == 1.0] if has_one and "accuracy" in values else None,
         contexts=_recorded_contexts([details.get("contexts")] if outputs is None else details.get("contexts")),
+        traces=_recorded_traces([details.get("trace")] if outputs is None else details.get("trace")),
     )
 
 
@@ -364,6 +367,14 @@ def _recorded_contexts(found: Any) -> tuple[tuple[str, ...] | None, ...]:
     """Those of each reply; empty where a user's scorer has written something else under this name."""
     try:
         return tuple(None if own is None else context_texts(own) for own in found or ())
+    except (TypeError, ValueError):
+        return ()
+
+
+def _recorded_traces(found: Any) -> tuple[tuple[JSON, ...] | None, ...]:
+    """As ``_recorded_contexts``."""
+    try:
+        return tuple(None if own is None else trace_steps(own) for own in found or ())
     except (TypeError, ValueError):
         return ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TypeAlias, TypeVar
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
@@ -31,6 +32,10 @@ from pytest_llmeval.types import (
 )
 
 __all__ = ["DataResponses", "ReplayModel", "assign_replies", "load_replay", "responses_of"]
+
+_T = TypeVar("_T")
+_Texts: TypeAlias = tuple[str, ...] | None
+_Trace: TypeAlias = tuple[JSON, ...] | None
 
 _MOST_NAMED = 5
 
@@ -219,23 +224,27 @@ def responses_of(replies: Sequence[Reply], sample: AskedSample) -> list[Response
 def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Response]:
     requests = sample.requests
     if all(isinstance(request, GenerateRequest) for request in requests):
-        texts = [pair for reply in replies for pair in _texts_and_contexts(reply)]
+        texts = [found for reply in replies for found in _texts_with_more(reply)]
         if len(texts) != len(requests):
             times = "once" if len(requests) == 1 else f"{len(requests)} times"
             has = "1 response" if len(texts) == 1 else f"{len(texts)} responses"
             raise ReplyProblem(f"{replies[0].place}: found {has}, and the suite asks each sample {times}")
-        for text, contexts in texts:
-            yield GenerateResponse(text=text, contexts=contexts)
+        for text, contexts, trace in texts:
+            yield GenerateResponse(text=text, contexts=contexts, trace=trace)
         return
     if len(replies) > 1:
         raise ReplyProblem(f"{replies[1].place}: found several epochs, and log-likelihoods are measured once")
     yield from _scored(replies[0], len(requests), isinstance(requests[0], LoglikelihoodRollingRequest))
 
 
-def _texts_and_contexts(reply: Reply) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+def _texts_with_more(reply: Reply) -> Iterator[tuple[str, _Texts, _Trace]]:
+    """Each text, with its contexts and its trace."""
     texts = _texts(reply)
-    contexts = reply.contexts or (None,)
-    return zip(texts, contexts if len(contexts) == len(texts) else contexts[:1] * len(texts), strict=True)
+    return zip(texts, _of_each(reply.contexts, len(texts)), _of_each(reply.traces, len(texts)), strict=True)
+
+
+def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:
+    return found if len(found) == count else (found[0] if found else None,) * count
 
 
 def _texts(reply: Reply) -> list[str]:

@@ -22,6 +22,7 @@ _MAX_OPTIONS = 1000
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
+_MAX_STEPS = 20
 _MAX_REPLY = 1500
 """Of one reply where a sample was asked several times."""
 
@@ -82,6 +83,7 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
         yield "choices", ("\n" if whole else " | ").join(options)
     replies = list(_replies(record)) if whole else []
     yield from replies
+    yield from _steps(record, whole=whole)
     if record.output is not None and not replies:
         yield "output", record.output
     if record.answer is not None:
@@ -110,6 +112,28 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         judged = epoch if isinstance(epoch, dict) else {}
         status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
+
+
+def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """How the reply came about, where the model says it: each step by itself where there is room for it.
+
+    Of a sample that was asked several times, the steps of each reply.
+    """
+    trace, outputs = record.details.get("trace"), record.details.get("outputs")
+    if not isinstance(trace, list):
+        return
+    several = isinstance(outputs, list) and len(outputs) == len(trace)
+    for number, steps in enumerate(trace[:_MAX_REPLIES] if several else [trace], 1):
+        if not isinstance(steps, list):
+            continue
+        of_reply = f" of output {number}" if several else ""
+        if not whole:
+            yield f"trace{of_reply}", f"{len(steps)} steps: {' | '.join(map(as_text, steps[:_MAX_STEPS]))}"
+            continue
+        for place, step in enumerate(steps[:_MAX_STEPS], 1):
+            yield f"step {place} of {len(steps)}{of_reply}", shortened(as_text(step), limit=_MAX_REPLY)
+        if len(steps) > _MAX_STEPS:
+            yield f"trace{of_reply}", f"{len(steps) - _MAX_STEPS} more steps are in the report"
 
 
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
