@@ -159,6 +159,21 @@ def test_the_store_and_a_replay_have_it_too(llm_pytester: pytest.Pytester, worke
         assert replayed[name]["details"]["trace"] == record["details"]["trace"]
 
 
+def test_a_limit_of_the_session_is_no_part_of_a_stored_question(llm_pytester: pytest.Pytester) -> None:
+    run(llm_pytester, model("crew?planning=true"), "--llm-store=store", "--llm-store-max-age=1d")
+    first = records_of(llm_pytester.path)
+    limit = "--llm-model-arg=timeout=90"
+    run(llm_pytester, model("crew?planning=true"), limit, "--llm-store=store", "--llm-store-max-age=1d")
+    again = records_of(llm_pytester.path)
+    assert {name: record["asked_at"] for name, record in again.items()} == {
+        name: record["asked_at"] for name, record in first.items()
+    }
+
+
+def test_wrong_answers_are_shown_with_their_steps(llm_pytester: pytest.Pytester) -> None:
+    run(llm_pytester, model("crew"), "-vv").stdout.fnmatch_lines(["*WRONG ANSWERS*", "  trace: 3 steps: added *"])
+
+
 def test_each_epoch_has_its_trace(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     suite = f"{SUMS}epochs: 2\ngenerate: {{temperature: 1}}\n"
     assert run(llm_pytester, *workers, model("crew?planning=true"), suite=suite).ret == 0
