@@ -18,7 +18,13 @@ OWN = [
     for block in BLOCKS
     if set(re.findall(r"^(?:from|import) (\w+)", block, re.MULTILINE)) <= sys.stdlib_module_names
 ]
-SUITE = "suite: sums\nsamples:\n- {id: a, question: 40 + 2 =, target: 42}\n- {id: b, question: 1 + 1 =, target: 2}\nscore: number\n"
+SUITE = """\
+suite: sums
+samples:
+  - {id: a, question: 40 + 2 =, target: 42}
+  - {id: b, question: 1 + 1 =, target: 2}
+score: number
+"""
 
 
 def test_most_of_the_page_needs_no_other_package() -> None:
