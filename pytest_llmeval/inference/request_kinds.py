@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.text.documents import found_documents
+from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.types import (
     JSON,
     EmbeddingRequest,
@@ -200,9 +201,10 @@ def _cost(value: object) -> float:
 
 
 def _trace(value: object) -> tuple[JSON, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"trace is {value!r}, expected a list or tuple of steps")
-    return tuple(value)
+    try:
+        return trace_steps(value)
+    except ValueError as error:
+        raise ValueError(f"trace is one of which {error}") from None
 
 
 def _time(value: object) -> float | None:

@@ -18,6 +18,7 @@ from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, finish
 from pytest_llmeval.scoring.fingerprints import fingerprint_parts
 from pytest_llmeval.scoring.judge.panel import panel, panel_metrics
 from pytest_llmeval.scoring.judge.people import human_value, people_metrics, with_people
+from pytest_llmeval.scoring.kept_replies import kept_of_replies
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
@@ -214,7 +215,7 @@ class Evaluation:
             score = yield from judging(self.scorer, presented, responses)
         if self.suite.spec.human is not None:
             score = with_people(score, presented.sample, rated, responses)
-        kept = _kept(responses)
+        kept = kept_of_replies(responses)
         return replace(score, details={**score.details, **kept}) if kept else score
 
     def fingerprints(self) -> tuple[str, dict[str, str]]:
@@ -351,25 +352,6 @@ def deciding_output(score: Score, responses: Sequence[Response]) -> str | None:
     replies = [response.text for response in responses if isinstance(response, GenerateResponse)]
     epoch = deciding_epoch(score)
     return replies[epoch if epoch < len(replies) else 0] if replies else None
-
-
-def _kept(responses: Sequence[Response]) -> dict[str, JSON]:
-    """What no other field of a record has: several replies, and what came with a reply, of each if several."""
-    replies = [response for response in responses if isinstance(response, GenerateResponse)]
-    kept: dict[str, JSON] = {"outputs": [reply.text for reply in replies]} if len(replies) > 1 else {}
-    for name in _BESIDE_TEXT:
-        found: list[JSON] = [_as_lists(getattr(reply, name)) for reply in replies]
-        if any(own is not None for own in found):
-            kept[name] = found if len(found) > 1 else found[0]
-    return kept
-
-
-_BESIDE_TEXT = ("contexts", "documents")
-
-
-def _as_lists(value: Any) -> JSON:
-    """A value with lists for its tuples, as JSON has it."""
-    return [_as_lists(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _length(requests: Sequence[Request]) -> int:

@@ -11,6 +11,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     Averages,
     Comparison,
+    PerSample,
     Phases,
     Report,
     StoreUse,
@@ -102,6 +103,16 @@ percentiles = st.builds(Percentiles, n=counts, mean=numbers, p50=numbers, p95=nu
 
 phases = st.builds(Phases, prefill_tokens=counts, prefill_seconds=numbers, decode_tokens=counts, decode_seconds=numbers)
 
+per_sample = st.builds(
+    PerSample,
+    n=counts,
+    num_prompt_tokens=numbers,
+    num_tokens=numbers,
+    seconds=numbers,
+    cost=optional_numbers,
+    num_priced=counts,
+)
+
 
 @st.composite
 def suite_reports(draw: st.DrawFn) -> SuiteReport:
@@ -150,6 +161,8 @@ def suite_reports(draw: st.DrawFn) -> SuiteReport:
         latency=draw(st.none() | percentiles),
         tokens_per_second=draw(st.none() | percentiles),
         phases=draw(st.none() | phases),
+        cost=draw(optional_numbers),
+        per_sample=draw(st.none() | per_sample),
     )
 
 

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from pytest_llmeval.types import JSON
 
 __all__ = [
     "METHODS",
+    "OWN_ARGUMENTS",
     "concurrency_of",
     "find_object",
     "is_factory",
@@ -28,6 +30,7 @@ __all__ = [
     "own_traceback",
     "signature_of",
     "split_target",
+    "timeout_of",
 ]
 
 _PROMPT_NAMES = frozenset(
@@ -51,7 +54,8 @@ _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch")
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
-_CONCURRENCY = 8
+OWN_ARGUMENTS = ("concurrency", "timeout")
+"""Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take."""
 
 
 def split_target(location: str, model: str) -> tuple[str, str]:
@@ -70,12 +74,24 @@ def split_target(location: str, model: str) -> tuple[str, str]:
     return module, name
 
 
-def concurrency_of(arguments: Mapping[str, JSON], model: str) -> int:
-    """How many calls of an async function run at a time: the argument ``concurrency``. Raises ``OptionError``."""
-    found = arguments.get("concurrency", _CONCURRENCY)
+def concurrency_of(arguments: Mapping[str, JSON], model: str) -> int | None:
+    """How many calls run at a time: the argument ``concurrency``, None without it. Raises ``OptionError``."""
+    if "concurrency" not in arguments:
+        return None
+    found = arguments["concurrency"]
     if isinstance(found, bool) or not isinstance(found, int) or found < 1:
         raise OptionError(f"--llm-model {model}: concurrency is {found!r}, expected a whole number above 0")
     return found
+
+
+def timeout_of(arguments: Mapping[str, JSON], model: str) -> float | None:
+    """How many seconds a call may take: the argument ``timeout``, None without it. Raises ``OptionError``."""
+    if "timeout" not in arguments:
+        return None
+    found = arguments["timeout"]
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+        raise OptionError(f"--llm-model {model}: timeout is {found!r}, expected seconds, a number above 0")
+    return float(found)
 
 
 def missing_module(module: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_llmeval.errors import ModelError
@@ -15,6 +16,7 @@ from pytest_llmeval.models.python.importing import (
     missing_module,
     signature_of,
     split_target,
+    timeout_of,
 )
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
@@ -33,6 +35,7 @@ class PythonCode(ModelKind):
     name = "python"
     usage = "python:MODULE:NAME"
     needs_location = False  # split_target says what is expected
+    model_args = ("max_connections", "timeout")
     imports_from_project = True
     shows_methods = True
 
@@ -40,6 +43,7 @@ class PythonCode(ModelKind):
         spec = super().parse(text)
         split_target(spec.location, spec.name)
         concurrency_of(spec.arguments, spec.name)
+        timeout_of(spec.arguments, spec.name)
         return spec
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
@@ -60,11 +64,18 @@ class PythonCode(ModelKind):
                 )
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
+        from pytest_llmeval.models.python.calls import Bounds
         from pytest_llmeval.models.python.model import load_python
 
-        return load_python(
-            spec.name, *split_target(spec.location, spec.name), spec.arguments, embeds=spec.role == "embedder"
+        given: Mapping[str, Any] = settings.model_args
+        target = split_target(spec.location, spec.name)
+        bounds = Bounds(
+            concurrency=concurrency_of(spec.arguments, spec.name),
+            most=given.get("max_connections"),
+            timeout_s=timeout_of(spec.arguments, spec.name) or given.get("timeout"),
+            folder=settings.shared_folder,
         )
+        return load_python(spec.name, *target, spec.arguments, bounds=bounds, embeds=spec.role == "embedder")
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         return "Python code"

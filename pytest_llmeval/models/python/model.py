@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import inspect
-import time
-import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
+from pytest_llmeval.models.python import calls
+from pytest_llmeval.models.python.calls import Bounds, Calls, Outcome, is_async
 from pytest_llmeval.models.python.importing import (
     METHODS,
-    concurrency_of,
+    OWN_ARGUMENTS,
     find_object,
     make_answerer,
     offered_settings,
     own_traceback,
     signature_of,
 )
+from pytest_llmeval.models.python.replies import read_reply
 from pytest_llmeval.models.specs import is_secret_name
-from pytest_llmeval.text.contexts import context_texts
-from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.redaction import describe
-from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import (
     JSON,
     EmbeddingRequest,
@@ -41,6 +37,7 @@ __all__ = ["CallError", "CallableModel", "EmbeddingFunction", "load_python"]
 
 _T = TypeVar("_T")
 _SHORTEST_SECRET = 4
+_UNBOUNDED = Bounds()
 
 
 class CallError(RequestError):
@@ -48,15 +45,20 @@ class CallError(RequestError):
 
 
 def load_python(
-    name: str, module: str, attribute: str, arguments: Mapping[str, JSON], *, embeds: bool = False
+    name: str,
+    module: str,
+    attribute: str,
+    arguments: Mapping[str, JSON],
+    *,
+    bounds: Bounds | None = None,
+    embeds: bool = False,
 ) -> Model:
     """What the module names, ready to be asked. ``name`` is what records are keyed by. ``embeds``: a function is one of
-    texts and gives their embeddings; else it is one of a prompt and gives a text.
+    texts and gives their embeddings; else it is one of a prompt and gives a text. ``bounds`` are those of its calls.
 
     Raises ``ModelError``.
     """
-    own = {key: value for key, value in arguments.items() if key != "concurrency"}
-    concurrency = concurrency_of(arguments, name)
+    own = {key: value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
     secrets = tuple(
         str(value) for key, value in own.items() if is_secret_name(key) and len(str(value)) >= _SHORTEST_SECRET
     )
@@ -66,23 +68,27 @@ def load_python(
     except ModelError as error:
         raise ModelError(_without(str(error), secrets)) from None
     if any(callable(getattr(answerer, method, None)) for method in METHODS):
+        if given := [key for key in OWN_ARGUMENTS if key in arguments]:
+            has = next(method for method in METHODS if callable(getattr(answerer, method, None)))
+            problem = f"{attribute} has a method {has} for many requests: it bounds its calls itself"
+            raise ModelError(f"model {name}: {' and '.join(given)}: {problem}")
         return NamedModel(answerer, name)
     identity = ModelIdentity(
         name=name,
         backend="python",
-        details={"module": module, "callable": attribute, "is_async": _is_async(answerer)},
+        details={"module": module, "callable": attribute, "is_async": is_async(answerer)},
     )
     kind = EmbeddingFunction if embeds else CallableModel
-    return kind(answerer, identity, per_call, concurrency=concurrency, secrets=secrets)
+    return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED, secrets=secrets)
 
 
 class CallableModel(Backend):
-    """A function that takes a prompt and returns a text, sync or async; or a text with the contexts that it retrieved.
+    """A function that takes a prompt and returns a text, sync or async; or a text with what else it says of it.
 
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
     (max_tokens, stop, temperature, top_p, seed, epoch) those that it has a parameter for. Where it takes no ``stop``
-    its text is cut at the first stop string. Of an async one at most ``concurrency`` calls run at a time; where that is
-    one, or the function is not async, the model answers one by one. ``secrets`` are kept out of messages.
+    its text is cut at the first stop string. ``bounds`` are those of its calls (see ``Calls``); where one runs at a
+    time, the model answers one by one. ``secrets`` are kept out of messages.
     """
 
     def __init__(
@@ -91,18 +97,18 @@ class CallableModel(Backend):
         identity: ModelIdentity,
         arguments: Mapping[str, JSON],
         *,
-        concurrency: int = 1,
+        bounds: Bounds = _UNBOUNDED,
         secrets: Sequence[str] = (),
     ) -> None:
         self._function = function
         self.identity = identity
         self._arguments = dict(arguments)
-        self._concurrency = concurrency
+        self._bounds = bounds
+        self._calls = Calls(function, identity.name, bounds)
         self._secrets = tuple(secrets)
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
-        self._runner: asyncio.Runner | None = None
-        self.answers_one_by_one = concurrency == 1 or not _is_async(function)
+        self.answers_one_by_one = self._calls.concurrency == 1
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -120,11 +126,10 @@ class CallableModel(Backend):
             if self.on_progress is not None:
                 self.on_progress(len(responses), len(requests))
 
-        if _is_async(self._function):
-            self._run(self._gather(requests, take))
-        else:
-            for place, request in enumerate(requests):
-                take(place, self._call(request))
+        self._calls.run(
+            [partial(self._called, request) for request in requests],
+            lambda place, outcome: take(place, self._answer(requests[place], outcome)),
+        )
         return [responses[place] for place in range(len(requests))]
 
     def _lacks(self, method: str) -> ModelError:
@@ -134,52 +139,19 @@ class CallableModel(Backend):
             f"name a class or an object with a method {method}(requests), or score a reply (letter, exact, …)"
         )
 
-    async def _gather(
-        self, requests: Sequence[GenerateRequest], take: Callable[[int, GenerateResponse | Failed], None]
-    ) -> None:
-        limit = asyncio.Semaphore(self._concurrency)
+    def _called(self, request: GenerateRequest) -> Any:
+        return self._function(_as_given(request.prompt), **self._settings(request))
 
-        async def one(place: int, request: GenerateRequest) -> None:
-            async with limit:
-                response = await self._call_async(request)
-            take(place, response)
+    def _answer(self, request: GenerateRequest, outcome: Outcome) -> GenerateResponse | Failed:
+        problem = self._problem(outcome)
+        return self._response(outcome.returned, request, outcome.seconds) if problem is None else problem
 
-        if len(requests) == 1:  # what is raised comes through as it is
-            await one(0, requests[0])
-            return
-        async with asyncio.TaskGroup() as group:
-            for place, request in enumerate(requests):
-                group.create_task(one(place, request))
-
-    def _run(self, calls: Coroutine[Any, Any, _T]) -> _T:
-        """In one event loop for all calls: clients of HTTP belong to the loop in which they were first used."""
-        if self._runner is None:
-            loop = asyncio.new_event_loop()
-            self._runner = asyncio.Runner(loop_factory=lambda: loop)
-            weakref.finalize(self, loop.close)
-        try:
-            return self._runner.run(calls)
-        except BaseException:
-            _end_tasks(self._runner.get_loop())
-            raise
-
-    def _call(self, request: GenerateRequest) -> GenerateResponse | Failed:
-        started = time.perf_counter()
-        try:
-            returned = self._function(_as_given(request.prompt), **self._settings(request))
-            if inspect.isawaitable(returned):
-                returned = self._run(_waited(returned))
-        except Exception as error:
-            return self._failed(error)
-        return self._response(returned, request, time.perf_counter() - started)
-
-    async def _call_async(self, request: GenerateRequest) -> GenerateResponse | Failed:
-        started = time.perf_counter()
-        try:
-            returned = await self._function(_as_given(request.prompt), **self._settings(request))
-        except Exception as error:
-            return self._failed(error)
-        return self._response(returned, request, time.perf_counter() - started)
+    def _problem(self, outcome: Outcome) -> RequestError | None:
+        """Why a call has no result; None where it has one."""
+        if outcome.is_late:
+            limit, left = self._bounds.timeout_s, "" if is_async(self._function) else "; its thread is left to itself"
+            return RequestError(f"{self.identity.name}: no reply within {limit:g} s{left}")
+        return None if outcome.error is None else self._failed(outcome.error)
 
     def _settings(self, request: GenerateRequest) -> dict[str, Any]:
         settings: dict[str, Any] = {name: getattr(request, name) for name in self._offered}
@@ -190,26 +162,21 @@ class CallableModel(Backend):
     def _response(self, returned: object, request: GenerateRequest, seconds: float) -> GenerateResponse | Failed:
         if isinstance(returned, GenerateResponse):
             return returned
-        beside: dict[str, Any] = {}
         try:
-            if isinstance(returned, Mapping):
-                returned, beside = _with_more(returned)
-            elif isinstance(returned, list | tuple):
-                returned, beside = "", {"documents": found_documents(returned)}
+            text, beside = read_reply(returned, self._cleaned)
         except ValueError as error:
-            return RequestError(_without(f"{self.identity.name} returned {error}", self._secrets))
-        if not isinstance(returned, str):
-            found = "None" if returned is None else f"{_short(returned)} ({type(returned).__name__})"
-            return RequestError(_without(f"{self.identity.name} returned {found}, expected a str", self._secrets))
-        text = str(returned)
+            return RequestError(self._cleaned(f"{self.identity.name} returned {error}"))
         if "stop" not in self._offered:
             starts = [start for stop in request.stop if stop and (start := text.find(stop)) >= 0]
             text = text[: min(starts)] if starts else text
         return GenerateResponse(text=text, seconds=seconds, is_timed=True, **beside)
 
-    def _failed(self, error: Exception) -> CallError:
-        lines = [f"{self.identity.name} raised {describe(error)}", *own_traceback(error, (__file__,))]
-        return CallError(_without("\n".join(lines), self._secrets))
+    def _failed(self, error: BaseException) -> CallError:
+        lines = [f"{self.identity.name} raised {_described(error)}", *own_traceback(error, (__file__, calls.__file__))]
+        return CallError(self._cleaned("\n".join(lines)))
+
+    def _cleaned(self, text: str) -> str:
+        return _without(text, self._secrets)
 
 
 class EmbeddingFunction(CallableModel):
@@ -236,11 +203,15 @@ class EmbeddingFunction(CallableModel):
         return ModelError(f"model {self.identity.name}: a function that is the embedder gives vectors, and no {method}")
 
     def _embedded(self, texts: Sequence[str]) -> list[EmbeddingResponse | Failed] | Failed:
-        started = time.perf_counter()
+        found: list[Outcome] = []
+        self._calls.run(
+            [lambda: self._function(list(texts), **self._arguments)], lambda place, outcome: found.append(outcome)
+        )
+        (outcome,) = found
+        if (problem := self._problem(outcome)) is not None:
+            return problem
+        returned = outcome.returned
         try:
-            returned = self._function(list(texts), **self._arguments)
-            if inspect.isawaitable(returned):
-                returned = self._run(_waited(returned))
             vectors = None if _is_single(returned) else [_entries(vector) for vector in returned]
         except Exception as error:
             return self._failed(error)
@@ -248,7 +219,7 @@ class EmbeddingFunction(CallableModel):
             return self._refused(f"{_short(returned)} ({type(returned).__name__}), expected a vector for each text")
         if len(vectors) != len(texts):
             return self._refused(f"{len(vectors)} vectors for {len(texts)} text{'' if len(texts) == 1 else 's'}")
-        seconds = (time.perf_counter() - started) / max(1, len(texts))
+        seconds = outcome.seconds / max(1, len(texts))
         return [self._one(vector, seconds, is_timed=len(texts) == 1) for vector in vectors]
 
     def _one(self, vector: Any, seconds: float, *, is_timed: bool) -> EmbeddingResponse | Failed:
@@ -281,25 +252,15 @@ def _is_single(value: object) -> bool:
     return isinstance(value, str) or not isinstance(value, Iterable)
 
 
-def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what Ctrl-C has left in the loop, and wait for its end: asyncio would complain of it when pytest ends."""
-    tasks = asyncio.all_tasks(loop)
-    if not tasks:
-        return
-    for task in tasks:
-        task.cancel()
-    ends = asyncio.gather(*tasks, return_exceptions=True)
-    for _ in range(2):  # Ctrl-C comes through once more, from the task that waited for the one that it hit
-        with contextlib.suppress(KeyboardInterrupt, SystemExit, asyncio.CancelledError):
-            loop.run_until_complete(ends)
-
-
-async def _waited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
-
-
-def _is_async(function: object) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+def _described(error: BaseException) -> str:
+    """In one line. Of a group, which a ``TaskGroup`` raises, also the first error that is in it."""
+    leaf, count = error, 1
+    while isinstance(leaf, BaseExceptionGroup):
+        count *= len(leaf.exceptions)
+        leaf = leaf.exceptions[0]
+    if leaf is error:
+        return describe(error)
+    return f"{type(error).__name__} of {describe(leaf)}{' and others' if count > 1 else ''}"
 
 
 def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
@@ -307,29 +268,6 @@ def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
     if isinstance(prompt, str):
         return prompt
     return [{"role": turn.role, "content": turn.content} for turn in prompt]
-
-
-def _with_more(returned: Mapping[object, object]) -> tuple[object, dict[str, Any]]:
-    """The text, and what the function says beside it. ``ValueError`` says what the mapping has instead.
-
-    Documents alone need no text.
-    """
-    if not returned or not set(returned) <= {"text", *_BESIDE} or returned.keys().isdisjoint(("text", "documents")):
-        keys = ", ".join(quoted(str(key)) for key in list(returned)[:3]) or "none"
-        raise ValueError(f"a mapping with the keys {keys}, expected a str, or a mapping with text and {_MORE}")
-    beside = {}
-    for name, read in _BESIDE.items():
-        if name in returned:
-            try:
-                beside[name] = read(returned[name])
-            except ValueError as error:
-                raise ValueError(f"{name} of which {error}") from None
-    return returned.get("text", ""), beside
-
-
-_BESIDE: Mapping[str, Callable[[object], object]] = {"contexts": context_texts, "documents": found_documents}
-"""What a function can say beside its text, and how that is read."""
-_MORE = " or ".join(_BESIDE)
 
 
 def _short(value: object) -> str:

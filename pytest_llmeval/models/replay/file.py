@@ -16,6 +16,7 @@ from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.documents import Documents, found_documents
+from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
@@ -91,7 +92,8 @@ class Reply:
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
     sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
-    each text, or one for all of them; empty where the file says nothing of them; ``documents`` likewise. ``is_text``:
+    each text, or one for all of them; empty where the file says nothing of them; ``documents`` and
+    ``traces`` likewise. ``is_text``:
     a list is of texts that a model wrote, and not of documents. ``doc`` is the row of the data set that the reply is
     to, where the file has it.
     """
@@ -109,6 +111,7 @@ class Reply:
     contexts: tuple[tuple[str, ...] | None, ...] = ()
     documents: tuple[Documents | None, ...] = ()
     is_text: bool = False
+    traces: tuple[tuple[JSON, ...] | None, ...] = ()
     doc: Mapping[str, Any] | None = None
 
     @property
@@ -428,6 +431,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
         is_greedy=[values["accuracy"] == 1.0] if has_one and "accuracy" in values else None,
         contexts=_recorded(details, "contexts", context_texts),
         documents=_recorded(details, "documents", found_documents),
+        traces=_recorded(details, "trace", trace_steps),
         is_text=True,
     )
 

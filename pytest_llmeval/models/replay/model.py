@@ -255,9 +255,10 @@ def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
         yield from (GenerateResponse(text="", documents=documents) for documents in reply.documents)
         return
     texts = _texts(reply)
-    contexts, documents = _of_each(reply.contexts, len(texts)), _of_each(reply.documents, len(texts))
-    for place, text in enumerate(texts):
-        yield GenerateResponse(text=text, contexts=contexts[place], documents=documents[place])
+    count = len(texts)
+    contexts, documents = _of_each(reply.contexts, count), _of_each(reply.documents, count)
+    for text, own, found, trace in zip(texts, contexts, documents, _of_each(reply.traces, count), strict=True):
+        yield GenerateResponse(text=text, contexts=own, documents=found, trace=trace)
 
 
 def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:

@@ -18,6 +18,7 @@ from pytest_llmeval.models.base import ROLE_METHODS, Asking
 from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.sample_records import (
     asked_at,
+    cost_of_replies,
     describe,
     model_of,
     num_prompt_tokens,
@@ -311,7 +312,7 @@ class SampleItem(pytest.Function):
             no_answer=score.no_answer,
             values=score.values,
             chance=score.chance,
-            details=shown_details(presented, score),
+            details=shown_details(presented, score, self.settings.report_prompts),
             num_prompt_tokens=num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
             seconds=seconds_of(model, responses),
@@ -324,6 +325,7 @@ class SampleItem(pytest.Function):
             num_judge_requests=use.num_requests,
             num_judge_tokens=use.num_tokens,
             judge_seconds=use.seconds,
+            cost=cost_of_replies(responses),
         )
 
     def _judge_use(self) -> JudgeUse:

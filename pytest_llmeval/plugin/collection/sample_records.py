@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from pytest_llmeval.types import (
 
 __all__ = [
     "asked_at",
+    "cost_of_replies",
     "describe",
     "model_of",
     "num_prompt_tokens",
@@ -46,12 +48,19 @@ __all__ = [
 ]
 
 
-def shown_details(presented: Presented, score: Score) -> Mapping[str, JSON]:
-    """The score's; where options are equal also which are right: the target's text is that of wrong ones too."""
+def shown_details(presented: Presented, score: Score, prompts: str) -> Mapping[str, JSON]:
+    """The score's; where options are equal also which are right: the target's text is that of wrong ones too.
+
+    The steps of an agent repeat what it was asked: they are there only where ``--llm-report-prompts`` wants
+    ``prompts`` in full.
+    """
+    details = score.details
+    if prompts != "full" and "trace" in details:
+        details = {name: value for name, value in details.items() if name != "trace"}
     options = presented.labels or presented.choices
     if len(set(options)) == len(options):
-        return score.details
-    return {**score.details, "right": list(presented.right)}
+        return details
+    return {**details, "right": list(presented.right)}
 
 
 def model_of(item: pytest.Item, model: object) -> ModelIdentity:
@@ -95,6 +104,13 @@ def phases_of(responses: Sequence[Response]) -> dict[str, Any]:
     if not written or len(prefill) < len(responses):
         return {}
     return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
+
+
+def cost_of_replies(responses: Sequence[Response]) -> float | None:
+    """What the replies cost together; None where the model does not say it of each."""
+    costs = [response.cost if isinstance(response, GenerateResponse) else None for response in responses]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known and len(known) == len(costs) else None
 
 
 def asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:

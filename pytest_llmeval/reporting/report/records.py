@@ -33,7 +33,8 @@ class Record:
     gives the reason for each metric that has no meaning for the sample, as ``Score`` does. ``asked_at``, of a session
     with a store: when the last of its replies was asked for, ISO 8601 in UTC; of one that is reused, long ago.
     ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are what a judge took, and in
-    none of the other numbers.
+    none of the other numbers. ``cost`` is what the sample's replies cost, in the user's currency, where the model says
+    it of each.
     """
 
     suite: str
@@ -66,6 +67,7 @@ class Record:
     num_judge_requests: int = 0
     num_judge_tokens: int = 0
     judge_seconds: float = 0.0
+    cost: float | None = None
 
     @property
     def score(self) -> Score:

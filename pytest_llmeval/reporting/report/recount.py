@@ -28,6 +28,7 @@ from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.report.summaries import (
     average_suites,
+    cost_of,
     given_clusters,
     limits_of,
     records_by_category,
@@ -188,6 +189,8 @@ def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report)
         value, found = getattr(suite, name), math.fsum(getattr(record, name) for record in records)
         if not _same(value, found):
             _differ(name, value, found)
+    if not _same(suite.cost, cost := cost_of(records)):
+        _differ("cost", suite.cost, cost)
 
 
 def _check_summary(stored: Summary, records: Sequence[Record], where: str = "") -> None:

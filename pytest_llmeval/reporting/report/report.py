@@ -23,6 +23,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "Averages",
     "Comparison",
+    "PerSample",
     "Phases",
     "Report",
     "StoreUse",
@@ -68,6 +69,18 @@ class Phases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PerSample:
+    """What one of ``n`` scored samples took, as means over them. ``cost`` is over the ``num_priced`` that have one."""
+
+    n: int
+    num_prompt_tokens: float
+    num_tokens: float
+    seconds: float
+    cost: float | None = None
+    num_priced: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
     """What the session found about one suite; where several models were given, on one of them.
 
@@ -77,7 +90,8 @@ class SuiteReport:
     the bins of its expected calibration error, where its scorer gives probabilities. ``latency`` is of the model's
     seconds for a sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that were timed
     by themselves, and of those whose tokens were counted: shares of a batch's time are equal, and their percentiles say
-    nothing. ``phases`` are where generated texts spent their time, as far as the model tells.
+    nothing. ``phases`` are where generated texts spent their time, as far as the model tells. ``cost`` is the sum over
+    the records that have one, None where none has; ``per_sample`` what a scored sample took, None where none is scored.
     """
 
     info: SuiteInfo
@@ -97,6 +111,8 @@ class SuiteReport:
     latency: Percentiles | None = None
     tokens_per_second: Percentiles | None = None
     phases: Phases | None = None
+    cost: float | None = None
+    per_sample: PerSample | None = None
 
     @property
     def num_selected(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pytest_llmeval.reporting.report.groups import Group, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Averages, Comparison, Phases, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import Averages, Comparison, PerSample, Phases, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
@@ -22,6 +22,7 @@ from pytest_llmeval.types import EngineUse
 __all__ = [
     "average_suites",
     "compare_models",
+    "cost_of",
     "given_clusters",
     "grouped",
     "limits_of",
@@ -81,6 +82,29 @@ def summarize_suite(
             [tokens / record.seconds for record in timed if (tokens := record.num_prompt_tokens + record.num_tokens)]
         ),
         phases=_phases(records),
+        cost=cost_of(records),
+        per_sample=_per_sample([record for record in records if record.status != "unscored"]),
+    )
+
+
+def cost_of(records: Iterable[Record]) -> float | None:
+    """The sum over those that have one; None where none has."""
+    costs = [record.cost for record in records if record.cost is not None]
+    return math.fsum(costs) if costs else None
+
+
+def _per_sample(records: Sequence[Record]) -> PerSample | None:
+    n, num_priced = len(records), sum(record.cost is not None for record in records)
+    if not n:
+        return None
+    cost = cost_of(records)
+    return PerSample(
+        n=n,
+        num_prompt_tokens=sum(record.num_prompt_tokens for record in records) / n,
+        num_tokens=sum(record.num_tokens for record in records) / n,
+        seconds=math.fsum(record.seconds for record in records) / n,
+        cost=None if cost is None else cost / num_priced,
+        num_priced=num_priced,
     )
 
 

@@ -11,13 +11,13 @@ from pytest_llmeval.reporting.terminal.tables import joined_lines
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["duration", "latency_cells", "latency_lines", "phase_lines"]
+__all__ = ["LEAST_SECONDS_UNCOUNTED", "duration", "latency_cells", "latency_lines", "phase_lines"]
 
 _PERCENTILES = ("p50", "p95", "p99")
 _SHOWN = ("mean", *_PERCENTILES)
 _LEAST_SECONDS = 5e-6
 """What is shown as 0.01 ms; less is noise."""
-_LEAST_SECONDS_UNCOUNTED = 1e-3
+LEAST_SECONDS_UNCOUNTED = 1e-3
 
 
 def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
@@ -64,7 +64,7 @@ def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tu
 def _measured(suite: SuiteReport) -> Percentiles | None:
     """The suite's latency, where it says something: a user's function that calls no service takes no time."""
     is_counted = suite.num_prompt_tokens + suite.num_tokens > 0
-    least = _LEAST_SECONDS if is_counted else _LEAST_SECONDS_UNCOUNTED
+    least = _LEAST_SECONDS if is_counted else LEAST_SECONDS_UNCOUNTED
     return None if suite.latency is None or suite.latency.p95 < least else suite.latency
 
 

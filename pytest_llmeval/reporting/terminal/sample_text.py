@@ -23,6 +23,7 @@ _MAX_OPTIONS = 1000
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
 _MAX_RELEVANT = 20
+_MAX_STEPS = 20
 _MAX_REPLY = 1500
 """Of one reply where a sample was asked several times."""
 
@@ -84,6 +85,7 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
     replies = list(_replies(record)) if whole else []
     found = record.details.get("documents")  # of a search, which writes nothing
     yield from replies
+    yield from _steps(record, whole=whole)
     if record.output is not None and not replies and (record.output or not isinstance(found, list)):
         yield "output", record.output
     if record.answer is not None:
@@ -126,6 +128,28 @@ def _relevant(record: Record) -> Iterator[tuple[str, str]]:
     if told:
         more = f", … ({len(told)})" if len(told) > _MAX_RELEVANT else ""
         yield "relevant", f"{', '.join(told[:_MAX_RELEVANT])}{more}"
+
+
+def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """How the reply came about, where the model says it: each step by itself where there is room for it.
+
+    Of a sample that was asked several times, the steps of each reply.
+    """
+    trace, outputs = record.details.get("trace"), record.details.get("outputs")
+    if not isinstance(trace, list):
+        return
+    several = isinstance(outputs, list) and len(outputs) == len(trace)
+    for number, steps in enumerate(trace[:_MAX_REPLIES] if several else [trace], 1):
+        if not isinstance(steps, list):
+            continue
+        of_reply = f" of output {number}" if several else ""
+        if not whole:
+            yield f"trace{of_reply}", f"{len(steps)} steps: {' | '.join(map(as_text, steps[:_MAX_STEPS]))}"
+            continue
+        for place, step in enumerate(steps[:_MAX_STEPS], 1):
+            yield f"step {place} of {len(steps)}{of_reply}", shortened(as_text(step), limit=_MAX_REPLY)
+        if len(steps) > _MAX_STEPS:
+            yield f"trace{of_reply}", f"{len(steps) - _MAX_STEPS} more steps are in the report"
 
 
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase
 from pytest_llmeval.reporting.terminal.live_line import shown_cost
 from pytest_llmeval.reporting.terminal.metric_tables import category_lines, common_layout, suite_lines
 from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines
+from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_lines
 from pytest_llmeval.reporting.terminal.store_lines import store_texts
 from pytest_llmeval.reporting.terminal.suite_texts import (
     category_section,
@@ -103,6 +104,8 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     if report.comparisons:
         yield ""
         yield from comparison_lines(report.comparisons, names, width=width)
+    if took := [*per_sample_lines(report, names, width=width)]:
+        yield from ("", *took)
     if sections:
         yield ""
         yield from category_lines(sections, width=width, layout=layout)

@@ -17,7 +17,7 @@ __all__ = ["COLUMNS", "value_columns", "write_csv"]
 
 COLUMNS = (
     *("suite", "model", "id", "category", "cluster", "status", "answer", "target", "no_answer", "chance"),
-    *("num_prompt_tokens", "num_tokens", "seconds"),
+    *("num_prompt_tokens", "num_tokens", "seconds", "cost"),
     *("question", "choices", "prompt", "output", "reason", "details", "nodeid", "fingerprint"),
 )
 """Fields of a record that are columns, before those of its values."""

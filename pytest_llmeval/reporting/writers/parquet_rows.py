@@ -20,7 +20,7 @@ __all__ = ["write_parquet"]
 _BATCH = 5_000
 """Samples that are held at once."""
 
-_FLOATS = ("chance", "seconds")
+_FLOATS = ("chance", "seconds", "cost")
 _INTEGERS = ("num_prompt_tokens", "num_tokens")
 _OTHERS = (*_FLOATS, *_INTEGERS, "no_answer")
 """Columns that are no text."""

@@ -13,6 +13,7 @@ from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
+from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_cells
 from pytest_llmeval.reporting.terminal.store_lines import store_texts
 from pytest_llmeval.reporting.terminal.suite_texts import (
     category_section,
@@ -91,6 +92,10 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
         first = markdown_text(headers[3])
         yield f"Against {first}, over the samples that both scored: value (difference [95% interval])"
         yield from table(headers, rows, ["left", "left", "right", *("left" for _ in headers[3:])])
+    headers, rows = per_sample_cells(report, names)
+    if rows:
+        yield "A sample took, in the mean:"
+        yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
     yield from _problems(report, unscored)
     for place, suite in enumerate(report.suites):
         yield from _suite(suite, names, None if questions is None else questions.lines(place))

@@ -1,0 +1,106 @@
+"""Reads what a user's function returned: a text, or a mapping with a text and what he says beside it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pytest_llmeval.text.contexts import context_texts
+from pytest_llmeval.text.documents import found_documents
+from pytest_llmeval.text.traces import trace_steps
+from pytest_llmeval.text.wording import describe, nearest, quoted
+from pytest_llmeval.types import as_builtin, finite_number
+
+__all__ = ["read_reply"]
+
+_OF_TEXT = ("raw", "text", "content", "output", "final_output", "answer")
+"""Under these names the results of frameworks hold their text."""
+
+
+def read_reply(returned: object, clean: Callable[[str], str]) -> tuple[str, dict[str, Any]]:
+    """The text, and what the function says beside it, by the names of the fields of ``GenerateResponse``.
+
+    Documents alone need no text. ``clean`` takes secrets out of a trace. ``ValueError`` says what it has returned
+    instead.
+    """
+    beside: dict[str, Any] = {}
+    if isinstance(returned, Mapping):
+        returned, beside = _with_more(returned, clean)
+    elif isinstance(returned, list | tuple):
+        returned, beside = "", {"documents": found_documents(returned)}
+    if not isinstance(returned, str):
+        raise ValueError(_no_text(returned))
+    return str(returned), beside
+
+
+def _with_more(returned: Mapping[Any, object], clean: Callable[[str], str]) -> tuple[object, dict[str, Any]]:
+    known = ("text", *_BESIDE, "trace")
+    unknown = [str(key) for key in returned if key not in known]
+    if unknown or returned.keys().isdisjoint(("text", "documents")):
+        keys = ", ".join(quoted(str(key)) for key in list(returned)[:3]) or "none"
+        near = nearest(unknown[0], known) if unknown else None
+        hint = f"; did you mean {near}?" if near else ""
+        raise ValueError(f"a mapping with the keys {keys}, expected a str, or a mapping with text and {_MORE}{hint}")
+    beside: dict[str, Any] = {}
+    for name, value in returned.items():
+        try:
+            if name == "trace":
+                beside[name] = trace_steps(value, clean)
+            elif name != "text":
+                beside[name] = _BESIDE[name](value)
+        except ValueError as error:
+            raise ValueError(f"{name} of which {error}") from None
+    return returned.get("text", ""), beside
+
+
+def _count(value: object) -> int:
+    """None, which libraries give where a server did not count, is 0: not known."""
+    if value is None:
+        return 0
+    plain = as_builtin(value)
+    if isinstance(plain, float) and plain.is_integer():  # a sum of numpy's or pandas'
+        plain = int(plain)
+    try:
+        count = -1 if isinstance(plain, bool) else operator.index(plain)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ValueError(f"found {describe(plain)}, expected a whole number, 0 or more")
+    return count
+
+
+def _cost(value: object) -> float | None:
+    if value is None:
+        return None
+    cost = None if isinstance(value, bool | str) else finite_number(value)
+    if cost is None or cost < 0:
+        raise ValueError(f"found {describe(as_builtin(value))}, expected a finite number, 0 or more")
+    return cost
+
+
+_BESIDE: Mapping[str, Callable[[object], object]] = {
+    "contexts": context_texts,
+    "documents": found_documents,
+    "num_prompt_tokens": _count,
+    "num_tokens": _count,
+    "cost": _cost,
+}
+"""What a function can say beside its text, and how that is read."""
+_MORE = f"{', '.join(_BESIDE)} or trace"
+
+
+def _no_text(returned: object) -> str:
+    """What was returned, and where an object of a framework has its text."""
+    shown = repr(returned)
+    found = "None" if returned is None else f"{shown if len(shown) <= 60 else shown[:59] + '…'} "
+    found += "" if returned is None else f"({type(returned).__name__})"
+    name = next((name for name in _OF_TEXT if isinstance(_attribute(returned, name), str)), None)
+    return f"{found}, expected a str{f': return its .{name}' if name else ''}"
+
+
+def _attribute(value: object, name: str) -> object:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # of a property of the user's
+        return None

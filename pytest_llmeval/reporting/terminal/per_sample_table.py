@@ -1,0 +1,60 @@
+"""What a sample took of each model, beside what that bought: tokens, seconds, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pytest_llmeval.reporting.report.report import PerSample, Report
+from pytest_llmeval.reporting.terminal.latency_lines import LEAST_SECONDS_UNCOUNTED, duration
+from pytest_llmeval.reporting.terminal.live_line import shown_cost
+from pytest_llmeval.reporting.terminal.suite_texts import suite_name
+from pytest_llmeval.reporting.terminal.tables import Table, table_lines
+from pytest_llmeval.text.escaping import printable
+
+__all__ = ["per_sample_cells", "per_sample_lines"]
+
+_HEADERS = ("suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all")
+
+
+def per_sample_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """Where models are compared, or say what a reply costs: the means over each suite's scored samples."""
+    headers, rows = per_sample_cells(report, names)
+    if rows:
+        yield "a sample took, in the mean:"
+        table = Table(headers=headers, rows=rows, align=["left", *("right" for _ in headers[1:])])
+        yield from table_lines(table, width=width)
+
+
+def per_sample_cells(report: Report, names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows, made ``printable``, without the columns that no suite has a number for."""
+    if not report.comparisons and all(suite.cost is None for suite in report.suites):
+        return [], []
+    rows = [
+        [printable(suite_name(suite, names)), *_cells(suite.per_sample), _cost(suite.cost)]
+        for suite in report.suites
+        if suite.per_sample is not None
+    ]
+    used = [place for place in range(len(_HEADERS)) if place < 2 or any(row[place] for row in rows)]
+    if len(used) < 3:
+        return [], []
+    return [_HEADERS[place] for place in used], [[row[place] for place in used] for row in rows]
+
+
+def _cells(found: PerSample) -> list[str]:
+    is_counted = found.num_prompt_tokens + found.num_tokens > 0
+    is_timed = found.seconds > 0 and (is_counted or found.seconds >= LEAST_SECONDS_UNCOUNTED)
+    cost = _cost(found.cost) + (f" (n {found.num_priced})" if 0 < found.num_priced < found.n else "")
+    return [
+        str(found.n),
+        *(_count(number) if is_counted else "" for number in (found.num_prompt_tokens, found.num_tokens)),
+        duration(found.seconds) if is_timed else "",
+        cost,
+    ]
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"
+
+
+def _cost(cost: float | None) -> str:
+    return "" if cost is None else shown_cost(cost)

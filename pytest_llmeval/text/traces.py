@@ -1,0 +1,111 @@
+"""Traces: the steps by which an agent came to its reply, as programs give them and as a record keeps them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.text.wording import describe
+from pytest_llmeval.types import JSON, as_builtin
+
+__all__ = ["MOST_CHARACTERS", "MOST_STEPS", "bounded_steps", "trace_steps"]
+
+Steps: TypeAlias = tuple[JSON, ...]
+
+MOST_STEPS = 100
+MOST_CHARACTERS = 20_000
+"""What a record keeps of the traces of a sample; the characters are those of their JSON."""
+_MOST_LEVELS = 20
+_LARGEST = 2**63
+
+
+def trace_steps(value: object, clean: Callable[[str], str] = str) -> Steps:
+    """The steps of a list, each of them as JSON has it; a text or a mapping alone is one step, and None none.
+
+    What JSON cannot hold (an object, NaN, bytes, a list inside itself) becomes its text: no step is an error. Texts are
+    without secrets, and without what ``clean`` takes out of them. ``ValueError`` for what is no list of steps.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str | Mapping):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"found {describe(as_builtin(value))}, expected a list of steps: texts or mappings")
+    return tuple(_as_json(step, clean, _MOST_LEVELS) for step in value)
+
+
+def _as_json(value: object, clean: Callable[[str], str], levels: int) -> JSON:
+    value = as_builtin(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < _LARGEST:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, str):
+        return redact(clean(str(value)))
+    if levels and isinstance(value, Mapping):
+        return {_text_of(key, clean): _as_json(own, clean, levels - 1) for key, own in value.items()}
+    if levels and isinstance(value, list | tuple | set | frozenset):
+        return [_as_json(own, clean, levels - 1) for own in value]
+    return _text_of(value, clean)
+
+
+def _text_of(value: object, clean: Callable[[str], str]) -> str:
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        return "…"  # nested too deep to be read, or in itself
+    try:
+        return redact(clean(str(value)))
+    except Exception:  # of the object's own __str__
+        return f"a {type(value).__name__}"
+
+
+def bounded_steps(steps: Sequence[JSON], characters: int = MOST_CHARACTERS) -> list[JSON]:
+    """The steps as a record keeps them: 100 and ``characters`` of JSON at most.
+
+    Of more the first and the last are kept, and in the middle a text says how many were left out; a step that would
+    take a quarter of the characters by itself becomes a text that is cut.
+    """
+    texts = [json.dumps(step) for step in steps]
+    if len(steps) <= MOST_STEPS and sum(map(len, texts)) <= characters:
+        return list(steps)
+    longest = characters // 4
+    kept = [_cut(step, text, longest) for step, text in zip(steps, texts, strict=True)]
+    lengths = [len(json.dumps(step)) for step in kept]
+    if len(steps) <= MOST_STEPS and sum(lengths) <= characters:
+        return kept
+    num_first = _fitting(lengths, characters // 2)
+    num_last = _fitting(lengths[num_first:][::-1], characters // 2 - len(_left_out(len(steps))))
+    last = kept[len(kept) - num_last :]
+    return [*kept[:num_first], _left_out(len(steps) - num_first - num_last), *last]
+
+
+def _left_out(count: int) -> str:
+    return f"({count:,} steps left out)"
+
+
+def _cut(step: JSON, text: str, limit: int) -> JSON:
+    """A step whose JSON, ``text``, has at most ``limit`` characters: what is longer is a text without its middle."""
+    if len(text) <= limit:
+        return step
+    whole = step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
+    room = max(1, limit // 2 - 40)
+    while True:
+        cut = f"{whole[: room // 2]} ({len(whole) - room:,} characters left out) {whole[len(whole) - room // 2 :]}"
+        if len(json.dumps(cut)) <= limit or room <= 1:
+            return cut
+        room //= 2  # of letters that JSON escapes
+
+
+def _fitting(lengths: Sequence[int], characters: int) -> int:
+    """How many of the first steps take at most so many characters, and half of the steps that are kept."""
+    taken = count = 0
+    for length in lengths[: MOST_STEPS // 2 - 1]:
+        taken += length
+        if taken > characters:
+            break
+        count += 1
+    return count

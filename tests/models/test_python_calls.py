@@ -1,0 +1,205 @@
+"""Calls of a user's function: how many at a time, how long each may take, and what it may raise."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.errors import ModelError, OptionError, RequestError
+from pytest_llmeval.models.base import identify
+from pytest_llmeval.models.python.calls import Bounds
+from pytest_llmeval.models.python.model import CallableModel
+from pytest_llmeval.models.registry import load_model, parse_model_spec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.types import GenerateRequest, GenerateResponse
+
+SHORT_S = 0.01
+
+
+def model_of(function: Callable[..., Any], **bounds: Any) -> CallableModel:
+    return CallableModel(function, identify(object()), {}, bounds=Bounds(**bounds))
+
+
+def texts(model: CallableModel, *prompts: str) -> list[str]:
+    responses = model.generate([GenerateRequest(prompt) for prompt in prompts])
+    return [response.text if isinstance(response, GenerateResponse) else str(response) for response in responses]
+
+
+def test_a_plain_function_runs_in_threads_where_it_is_asked_for() -> None:
+    """All calls are under way at once, or the barrier would not let one through."""
+    barrier = threading.Barrier(3, timeout=60)
+
+    def meets(prompt: str) -> str:
+        barrier.wait()
+        return prompt if threading.current_thread() is not threading.main_thread() else "main"
+
+    assert texts(model_of(meets, concurrency=3), "a", "b", "c") == ["a", "b", "c"]
+    assert texts(model_of(lambda prompt: threading.current_thread().name), "a") == [threading.current_thread().name]
+    assert model_of(meets).answers_one_by_one
+    assert not model_of(meets, concurrency=2).answers_one_by_one
+
+
+def test_never_more_threads_than_asked_for() -> None:
+    lock, running, most = threading.Lock(), 0, 0
+
+    def counts(prompt: str) -> str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        with lock:
+            running -= 1
+        return prompt
+
+    prompts = [str(number) for number in range(30)]
+    assert texts(model_of(counts, concurrency=2), *prompts) == prompts
+    assert 1 <= most <= 2
+
+
+def test_what_is_late_is_that_samples_error_alone() -> None:
+    never, ended = asyncio.Event(), []
+
+    async def hangs(prompt: str) -> str:
+        if prompt == "bad":
+            try:
+                await never.wait()
+            finally:
+                ended.append(prompt)
+        return prompt
+
+    model, late = model_of(hangs, timeout_s=SHORT_S), f"{identify(object()).name}: no reply within 0.01 s"
+    assert texts(model, "a", "bad", "c") == ["a", late, "c"]
+    assert ended == ["bad"], "it is cancelled, and may clean up"
+    assert texts(model, "bad") == [late]
+
+
+def test_a_late_thread_is_left_to_itself() -> None:
+    may_end, has_ended = threading.Event(), threading.Event()
+
+    def hangs(prompt: str) -> str:
+        if prompt == "bad":
+            may_end.wait(60)
+            has_ended.set()
+        return prompt
+
+    model = model_of(hangs, timeout_s=SHORT_S)
+    (late,) = model.generate([GenerateRequest("bad")])
+    assert type(late) is RequestError
+    assert str(late).endswith("no reply within 0.01 s; its thread is left to itself")
+    assert not has_ended.is_set()
+    may_end.set()
+    assert has_ended.wait(60), "nothing ends it"
+
+
+def test_its_own_time_limit_is_no_other_than_what_it_raises() -> None:
+    async def gives_up(prompt: str) -> str:
+        raise TimeoutError("the tool took too long")
+
+    (text,) = texts(model_of(gives_up, timeout_s=60), "a")
+    assert "raised TimeoutError: the tool took too long" in text
+
+
+@pytest.mark.parametrize("bounds", [{}, {"timeout_s": 60.0}, {"concurrency": 2}], ids=str)
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (SystemExit(3), "raised SystemExit: 3"),
+        (asyncio.CancelledError("gone"), "raised CancelledError"),
+        (StopIteration(), "raised "),
+        (ExceptionGroup("several", [ValueError("no luck")]), "raised ExceptionGroup of ValueError: no luck"),
+        (
+            ExceptionGroup("several", [ExceptionGroup("inner", [KeyError("a")]), ValueError()]),
+            "raised ExceptionGroup of KeyError: 'a' and others",
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_whatever_it_raises(bounds: dict[str, Any], error: BaseException, words: str) -> None:
+    def breaks(prompt: str) -> str:
+        if prompt == "bad":
+            raise error
+        return prompt
+
+    async def breaks_later(prompt: str) -> str:
+        await asyncio.sleep(0)
+        return breaks(prompt)
+
+    def breaks_in_a_coroutine(prompt: str) -> Any:
+        return breaks_later(prompt)
+
+    for function in (breaks, breaks_later, breaks_in_a_coroutine):
+        first, second, third = texts(model_of(function, **bounds), "a", "bad", "c")
+        assert (first, third) == ("a", "c")
+        assert words in second.split("\n")[0]
+        (alone,) = texts(model_of(function, **bounds), "bad")
+        assert words in alone.split("\n")[0]
+
+
+@pytest.mark.parametrize("bounds", [{}, {"timeout_s": 60.0}], ids=str)
+def test_an_interruption_comes_through(bounds: dict[str, Any]) -> None:
+    def interrupted(prompt: str) -> str:
+        raise KeyboardInterrupt
+
+    async def interrupted_later(prompt: str) -> str:
+        raise KeyboardInterrupt
+
+    for function in (interrupted, interrupted_later):
+        with pytest.raises(KeyboardInterrupt):
+            model_of(function, **bounds).generate([GenerateRequest("a")])
+
+
+def test_processes_share_their_number(tmp_path: Path) -> None:
+    """Two models with one name and one folder stand for two processes: one call is under way in both together."""
+    entered, may_go, order = threading.Event(), threading.Event(), []
+
+    def first(prompt: str) -> str:
+        entered.set()
+        may_go.wait(60)
+        order.append("first")
+        return prompt
+
+    def second(prompt: str) -> str:
+        order.append("second")
+        return prompt
+
+    one, two = (model_of(function, concurrency=1, folder=tmp_path) for function in (first, second))
+    threads = [threading.Thread(target=texts, args=(one, "a")), threading.Thread(target=texts, args=(two, "b"))]
+    threads[0].start()
+    assert entered.wait(60)
+    threads[1].start()
+    may_go.set()
+    for thread in threads:
+        thread.join(60)
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "true", "inf"])
+def test_a_time_limit_is_a_number(value: str) -> None:
+    with pytest.raises(OptionError, match=r"timeout is .*, expected seconds, a number above 0"):
+        parse_model_spec(f"python:json:dumps?timeout={value}")
+
+
+def test_bounds_are_the_sessions_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--llm-model-arg`` counts where the model itself says nothing else."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "bounded_agents.py").write_text("async def later(prompt): ...\ndef now(prompt): ...\n")
+    settings = ModelSettings(model_args={"max_connections": 3, "timeout": 5.0}, shared_folder=tmp_path)
+    found = {}
+    for name in ("later", "now", "later?concurrency=2&timeout=1"):
+        model = load_model(parse_model_spec(f"python:bounded_agents:{name}"), settings)
+        assert isinstance(model, CallableModel)
+        found[name] = (model._calls.concurrency, model._bounds.timeout_s)
+    assert found == {"later": (3, 5.0), "now": (1, 5.0), "later?concurrency=2&timeout=1": (2, 1.0)}
+
+
+def test_a_class_of_the_protocol_has_no_calls_to_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "whole_models.py").write_text("class Whole:\n    def generate(self, requests): ...\n")
+    for argument in ("timeout=5", "concurrency=2"):
+        with pytest.raises(ModelError, match=r"Whole has a method generate .*it bounds its calls itself"):
+            load_model(parse_model_spec(f"python:whole_models:Whole?{argument}"), ModelSettings())
