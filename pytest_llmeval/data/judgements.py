@@ -126,9 +126,7 @@ def _document(value: object) -> str:
 
 def _grade(value: object, document: object) -> int:
     number: object = value
-    if isinstance(value, str) and _WHOLE.fullmatch(value):
-        number = int(value)
-    elif isinstance(value, float) and value.is_integer():
+    if (isinstance(value, str) and _WHOLE.fullmatch(value)) or (isinstance(value, float) and value.is_integer()):
         number = int(value)
     if isinstance(number, bool) or not isinstance(number, int) or abs(number) > _MAX_GRADE:
         expected = f"expected a whole number from {-_MAX_GRADE} to {_MAX_GRADE}"

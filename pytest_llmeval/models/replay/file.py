@@ -77,7 +77,8 @@ class ReplayArguments:
                 raise OptionError(f"--llm-model {model}: {name}: found {describe(value)}, expected a name")
             else:
                 found["scores" if name == "logits" else name] = str(value)
-        if (format_ := found.get("format")) not in (None, *_FORMATS):
+        format_: str | None = found.get("format")
+        if format_ is not None and format_ not in _FORMATS:
             raise OptionError(
                 f"--llm-model {model}: format: found {quoted(format_)}{expected_one_of(format_, _FORMATS)}"
             )
