@@ -77,11 +77,10 @@ class ReplayArguments:
                 raise OptionError(f"--llm-model {model}: {name}: found {describe(value)}, expected a name")
             else:
                 found["scores" if name == "logits" else name] = str(value)
-        format_: str | None = found.get("format")
-        if format_ is not None and format_ not in _FORMATS:
-            raise OptionError(
-                f"--llm-model {model}: format: found {quoted(format_)}{expected_one_of(format_, _FORMATS)}"
-            )
+        format_ = str(found.get("format", _TREC))
+        if format_ not in _FORMATS:
+            known = expected_one_of(format_, _FORMATS)
+            raise OptionError(f"--llm-model {model}: format: found {quoted(format_)}{known}")
         return cls(**found, given=frozenset(found))
 
 

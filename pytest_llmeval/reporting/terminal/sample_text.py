@@ -22,7 +22,7 @@ _MAX_OPTIONS = 1000
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
-_MAX_DOCUMENTS = 20
+_MAX_RELEVANT = 20
 _MAX_REPLY = 1500
 """Of one reply where a sample was asked several times."""
 
@@ -90,7 +90,7 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
         yield "answer", record.answer
     if record.target is not None:
         yield "expected", as_text(record.target)
-    yield from _relevant_documents(record)
+    yield from _relevant(record)
     yield from _verdicts(record)
     if record.values:
         scores = (f"{name} {value:.4g}" for name, value in record.values.items() if not math.isnan(value))
@@ -115,21 +115,17 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
 
 
-def _relevant_documents(record: Record) -> Iterator[tuple[str, str]]:
-    """What a search found of the relevant documents, at which ranks, and what it missed."""
-    for name in ("found", "missed"):
-        documents, count = record.details.get(name), record.details.get(f"num_{name}")
-        if not isinstance(documents, list) or not isinstance(count, int) or not documents:
-            continue
-        told = [_document(one) for one in documents[:_MAX_DOCUMENTS] if isinstance(one, dict)]
-        more = [f"… ({count})"] if count > len(told) else []
-        yield f"relevant {name}", ", ".join([*told, *more])
-
-
-def _document(one: Mapping[str, JSON]) -> str:
-    """``d1 (grade 2) at rank 3``."""
-    rank = f" at rank {one['rank']}" if "rank" in one else ""
-    return f"{one.get('id')} (grade {one.get('grade')}){rank}"
+def _relevant(record: Record) -> Iterator[tuple[str, str]]:
+    """The relevant documents of a query, with their grades, and at which ranks a search found them."""
+    documents = record.details.get("relevant")
+    told = []
+    for one in documents if isinstance(documents, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("id"), str) and "rank" in one:
+            rank = "missed" if one["rank"] is None else f"at {one['rank']}"
+            told.append(f"{one['id']} (grade {one.get('grade')}) {rank}")
+    if told:
+        more = f", … ({len(told)})" if len(told) > _MAX_RELEVANT else ""
+        yield "relevant", f"{', '.join(told[:_MAX_RELEVANT])}{more}"
 
 
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:

@@ -31,9 +31,9 @@ __all__ = [
 _MAX_REASONS = 3
 """Of a metric's not being measurable; the report has all."""
 _MAX_SUITES = 3
+"""Of one definition of a metric."""
 _MAX_NAMED = 3
 """Metrics of one reason that each have a mention."""
-"""Of one definition of a metric."""
 
 
 def short_model_names(report: Report) -> dict[str, str]:
@@ -47,12 +47,19 @@ def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
 
 
 def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
-    return Row(suite_name(suite, names), suite.summary, suite.info.num_samples if suite.is_selection else None)
+    num_samples = suite.info.num_samples if suite.is_selection else None
+    return Row(suite_name(suite, names), suite.summary, num_samples, asked_for=_asked_for(suite))
 
 
 def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:
-    rows = [Row(name, summary) for name, summary in suite.categories.items()]
+    rows = [Row(name, summary, asked_for=_asked_for(suite)) for name, summary in suite.categories.items()]
     return Section(suite_name(suite, names), rows, suite.macro)
+
+
+def _asked_for(suite: SuiteReport) -> tuple[str, ...]:
+    """Metrics that the settings of the suite's scorer name."""
+    found = suite.info.settings.get("metrics")
+    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
 
 
 def named(suite: str, model: str | None, names: Mapping[str, str]) -> str:

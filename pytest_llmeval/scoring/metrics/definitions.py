@@ -221,9 +221,7 @@ _DEFINITIONS = (
     _cosine("answer_relevance_ragas", "Answer relevance as ragas counts it: 0 for a noncommittal answer."),
     _gain("context_recall_ragas", "mean", "Context recall, of the reference answer's sentences, as ragas asks."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
-    _gain("ndcg", "mean", "Mean nDCG of all documents found, the gain being the grade: 1 is perfect."),
-    _gain("ndcg_exp", "mean", "Mean nDCG of all documents found, the gain being 2^grade - 1: 1 is perfect."),
-    _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect.", in_terminal="few"),
+    _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect."),
     _gain("rr", "mean", "Mean reciprocal rank of the first relevant document (MRR): 1 is perfect."),
     _gain(
         "r_precision",
@@ -240,14 +238,14 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType({metric.name: metric 
 
 
 def _of_rankings() -> Iterator[tuple[str, MetricDefinition]]:
-    """Those of what a search found, each at a cut-off."""
-    names: tuple[tuple[str, Kind, str, Literal["few", True]], ...] = (
+    """Those of what a search found, each at a cut-off, and whether a session shows it that a suite does not name."""
+    names: tuple[tuple[str, Kind, str, bool], ...] = (
         ("ndcg", "mean", "Mean nDCG of the first {} documents, the gain being the grade: 1 is perfect.", True),
         ("ndcg_exp", "mean", "Mean nDCG of the first {} documents, the gain being 2^grade - 1: 1 is perfect.", True),
         ("recall", "mean", "Mean share of the relevant documents that are among the first {}.", True),
-        ("precision", "mean", "Mean share of relevant ones among the first {} documents.", "few"),
-        ("f1", "mean", "Mean of the harmonic means of precision and recall of the first {} documents.", "few"),
-        ("hit_rate", "proportion", "Share of the queries with a relevant document among the first {}.", "few"),
+        ("precision", "mean", "Mean share of relevant ones among the first {} documents.", False),
+        ("f1", "mean", "Mean of the harmonic means of precision and recall of the first {} documents.", False),
+        ("hit_rate", "proportion", "Share of the queries with a relevant document among the first {}.", False),
         ("ap", "mean", "Mean average precision of the first {} documents: 1 is perfect.", True),
         ("rr", "mean", "Mean reciprocal rank of the first relevant one of the first {} documents.", True),
     )

@@ -46,12 +46,11 @@ class Judged:
 class Measure:
     """A measure of a ranking.
 
-    ``value`` is that of the first k documents, or of all of them for None. ``has_cutoff`` says whether a k belongs to
-    it: ``always``, ``perhaps`` or ``never``. ``lacks`` says why it has no meaning for a ranking; None where it has one.
+    ``value`` is that of the first k documents, or of all of them for None. ``lacks`` says why it has no meaning for a
+    ranking; None where it has one.
     """
 
     value: Callable[[Judged, int | None], float]
-    has_cutoff: str
     lacks: Callable[[Judged], str | None]
 
 
@@ -165,17 +164,17 @@ def _dcg(grades: Iterable[int | None], gain: Callable[[int], float]) -> float:
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "ndcg": Measure(ndcg, "perhaps", _without_gain),
-        "ndcg_exp": Measure(ndcg_exp, "perhaps", _without_gain),
-        "recall": Measure(recall, "always", _without_relevant),
-        "precision": Measure(precision, "always", _never),
-        "f1": Measure(f1, "always", _without_relevant),
-        "hit_rate": Measure(hit_rate, "always", _without_relevant),
-        "ap": Measure(average_precision, "perhaps", _without_relevant),
-        "rr": Measure(reciprocal_rank, "perhaps", _without_relevant),
-        "r_precision": Measure(r_precision, "never", _without_relevant),
-        "bpref": Measure(bpref, "never", _without_relevant),
-        "judged": Measure(judged_share, "always", _without_documents),
+        "ndcg": Measure(ndcg, _without_gain),
+        "ndcg_exp": Measure(ndcg_exp, _without_gain),
+        "recall": Measure(recall, _without_relevant),
+        "precision": Measure(precision, _never),
+        "f1": Measure(f1, _without_relevant),
+        "hit_rate": Measure(hit_rate, _without_relevant),
+        "ap": Measure(average_precision, _without_relevant),
+        "rr": Measure(reciprocal_rank, _without_relevant),
+        "r_precision": Measure(r_precision, _without_relevant),
+        "bpref": Measure(bpref, _without_relevant),
+        "judged": Measure(judged_share, _without_documents),
     }
 )
 """The measures by the names that metrics have before their ``@k``, in the order in which they are shown."""

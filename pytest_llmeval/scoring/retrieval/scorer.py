@@ -198,15 +198,14 @@ def _listed(names: Sequence[str]) -> str | None:
 
 
 def _details(documents: Documents, qrels: Mapping[str, int], judged: Judged) -> dict[str, JSON]:
-    """Ranks and grades of the relevant documents that were found, and those that were missed, the best first."""
+    """The relevant documents with their grades, at their ranks, then those that were missed, the best first."""
     ranks = {name: rank for rank, (name, _) in enumerate(documents, 1)}
     relevant = [(name, grade) for name, grade in _sorted(qrels) if grade >= judged.relevant_from]
-    found = sorted((ranks[name], name, grade) for name, grade in relevant if name in ranks)
-    missed = [(name, grade) for name, grade in relevant if name not in ranks]
+    relevant.sort(key=lambda entry: ranks.get(entry[0], len(ranks) + 1))
+    shown: list[JSON] = [{"id": name, "grade": grade, "rank": ranks.get(name)} for name, grade in relevant]
     return {
-        "found": [{"rank": rank, "id": name, "grade": grade} for rank, name, grade in found[:_MAX_LISTED]],
-        "missed": [{"id": name, "grade": grade} for name, grade in missed[:_MAX_LISTED]],
-        "num_found": len(found),
-        "num_missed": len(missed),
+        "relevant": shown[:_MAX_LISTED],
+        "num_relevant": len(relevant),
+        "num_found": judged.num_hits(None),
         "num_judged": sum(grade is not None for grade in judged.grades),
     }

@@ -12,16 +12,16 @@ from pytest_llmeval.suites.format.score_settings.scorer_settings import FileRead
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
 
-__all__ = ["ALWAYS", "NEVER", "PERHAPS", "QrelsFile", "RetrievalSettings"]
+__all__ = ["QrelsFile", "RetrievalSettings"]
 
-PERHAPS = ("ndcg", "ndcg_exp", "ap", "rr")
-ALWAYS = ("recall", "precision", "f1", "hit_rate", "judged")
-NEVER = ("r_precision", "bpref")
-"""Metrics that can have a cut-off, ``ap@10`` or ``ap``; that have one, ``recall@10``; that have none."""
+_WITH_CUTOFF = ("ndcg", "ndcg_exp", "recall", "precision", "f1", "hit_rate", "judged")
+_OF_ALL = ("ap", "rr")
+_WITHOUT_CUTOFF = ("r_precision", "bpref")
+"""Metrics that have a cut-off, ``recall@10``; that are of the whole ranking unless they have one; that have none."""
 
-_KNOWN = (*PERHAPS, *ALWAYS, *NEVER)
+_KNOWN = (*_WITH_CUTOFF, *_OF_ALL, *_WITHOUT_CUTOFF)
 _NAME = regex.compile(r"([a-z_0-9]+?)(?:@(\d+))?")
-_IN_SCHEMA = f"^(?:(?:{'|'.join((*PERHAPS, *ALWAYS))})(?:@[1-9][0-9]*)?|{'|'.join(NEVER)})$"
+_IN_SCHEMA = f"^(?:(?:{'|'.join((*_WITH_CUTOFF, *_OF_ALL))})(?:@[1-9][0-9]*)?|{'|'.join(_WITHOUT_CUTOFF)})$"
 
 Cutoff: TypeAlias = Annotated[int, Field(ge=1)]
 
@@ -33,8 +33,8 @@ def _metric(name: object) -> object:
     base, k = (found[1], found[2]) if found else (name.partition("@")[0], None)
     if base not in _KNOWN:
         raise refuse_here(f"there is no metric {quoted(name)}{expected_one_of(base, _KNOWN)}")
-    if not found or (k is not None and (base in NEVER or k.startswith("0"))):
-        expected = f"{base}, which has no cut-off" if base in NEVER else f"{base}@10, with a number from 1 on"
+    if not found or (k is not None and (base in _WITHOUT_CUTOFF or k.startswith("0"))):
+        expected = f"{base}, which has no cut-off" if base in _WITHOUT_CUTOFF else f"{base}@10, with a number from 1 on"
         raise refuse_here(f"found {quoted(name)}, expected {expected}")
     return name
 
@@ -106,13 +106,13 @@ class RetrievalSettings(ScorerSettings):
         """The metrics' whole names, the one that decides first: nDCG at the largest cut-off, unless they are named."""
         if self.metrics is not None:
             return tuple(dict.fromkeys(whole for name in self.metrics for whole in self._expanded(name)))
-        ndcg = "ndcg_exp" if self.gain == "exponential" else "ndcg"
-        return tuple(whole for name in (ndcg, *ALWAYS, "ap", "rr", *NEVER) for whole in self._expanded(name))
+        ndcg, other = ("ndcg_exp", "ndcg") if self.gain == "exponential" else ("ndcg", "ndcg_exp")
+        first = [f"{ndcg}@{k}" for k in sorted(self.at, reverse=True)]
+        others = [f"{name}@{k}" for name in _WITH_CUTOFF if name not in (ndcg, other) for k in sorted(self.at)]
+        return (*first, *others, *_OF_ALL, *_WITHOUT_CUTOFF)
 
     def _expanded(self, name: str) -> tuple[str, ...]:
-        if "@" in name or name in NEVER or name in ("ap", "rr"):
-            return (name,)
-        return tuple(f"{name}@{k}" for k in sorted(self.at, reverse=True))
+        return tuple(f"{name}@{k}" for k in sorted(self.at, reverse=True)) if name in _WITH_CUTOFF else (name,)
 
     @model_validator(mode="after")
     def _gain_is_for_the_default(self) -> Self:
