@@ -38,7 +38,7 @@ class MetricDefinition:
     description: str
     lowest: float = -math.inf
     highest: float = math.inf
-    in_terminal: bool | Literal["few"] = True
+    in_terminal: bool = True
     version: int = 1
 
 
@@ -56,7 +56,7 @@ _BEST_BY: Mapping[str, str] = MappingProxyType(
 
 
 def _gain(
-    name: str, kind: Kind, description: str, highest: float = 1.0, *, in_terminal: bool | Literal["few"] = True
+    name: str, kind: Kind, description: str, highest: float = 1.0, *, in_terminal: bool = True
 ) -> MetricDefinition:
     """The higher the better, from 0."""
     return MetricDefinition(name, kind, True, description, 0.0, highest, in_terminal)
@@ -227,9 +227,9 @@ _DEFINITIONS = (
         "r_precision",
         "mean",
         "Mean share of relevant ones among as many documents as are relevant: 1 is perfect.",
-        in_terminal="few",
+        in_terminal=False,
     ),
-    _gain("bpref", "mean", "Mean bpref: how seldom judged irrelevant documents come first.", in_terminal="few"),
+    _gain("bpref", "mean", "Mean bpref: how seldom judged irrelevant documents come first.", in_terminal=False),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
 
