@@ -27,8 +27,7 @@ class MetricDefinition:
     """What a metric's name means.
 
     ``higher_is_better`` is None where neither direction is. No value lies below ``lowest`` or above ``highest``, and no
-    interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone; "few" is
-    shown where a suite has few metrics. ``version``
+    interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone. ``version``
     grows when the same scores would give another number.
     """
 
