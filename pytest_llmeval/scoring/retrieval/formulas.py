@@ -167,7 +167,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "ndcg": Measure(ndcg, _without_gain),
         "ndcg_exp": Measure(ndcg_exp, _without_gain),
         "recall": Measure(recall, _without_relevant),
-        "precision": Measure(precision, _without_relevant),
+        "precision": Measure(precision, _never),
         "f1": Measure(f1, _without_relevant),
         "hit_rate": Measure(hit_rate, _without_relevant),
         "ap": Measure(average_precision, _without_relevant),

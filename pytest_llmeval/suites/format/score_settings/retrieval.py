@@ -112,7 +112,7 @@ class RetrievalSettings(ScorerSettings):
         return (*first, *others, *_OF_ALL, *_WITHOUT_CUTOFF)
 
     def _expanded(self, name: str) -> tuple[str, ...]:
-        return tuple(f"{name}@{k}" for k in self.at) if name in _WITH_CUTOFF else (name,)
+        return tuple(f"{name}@{k}" for k in sorted(self.at, reverse=True)) if name in _WITH_CUTOFF else (name,)
 
     @model_validator(mode="after")
     def _gain_is_for_the_default(self) -> Self:
