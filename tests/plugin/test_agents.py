@@ -13,9 +13,7 @@ from tests.plugin.suites_for_tests import SUMS
 REPORT = "--llm-report=report.json"
 
 AGENTS = '''
-import asyncio, threading
-
-STEPS = 3
+import asyncio, os, threading, time
 
 def crew(prompt, planning=False, api_key="none-at-all"):
     """Sums right with planning, wrong without; planning takes more tokens."""
@@ -32,6 +30,18 @@ def crew(prompt, planning=False, api_key="none-at-all"):
 async def talks(prompt):
     await asyncio.sleep(0)
     return {"text": str(eval(prompt.removesuffix("="))), "trace": [f"step {n}" for n in range(500)]}
+
+def alone(prompt):
+    os.mkdir("busy")  # fails where another call is under way
+    time.sleep(0.05)
+    os.rmdir("busy")
+    return str(eval(prompt.removesuffix("=")))
+
+async def alone_later(prompt):
+    os.mkdir("busy")
+    await asyncio.sleep(0.05)
+    os.rmdir("busy")
+    return str(eval(prompt.removesuffix("=")))
 
 async def hangs(prompt):
     if "4 + 4" in prompt:
@@ -199,6 +209,14 @@ def test_a_sample_without_a_reply_in_time(
     }
     assert records["s3"]["reason"].endswith(f"no reply within 0.05 s{words}")
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+@pytest.mark.parametrize("name", ["alone?concurrency=1", "alone_later?concurrency=1"])
+def test_a_number_of_calls_is_the_sessions(llm_pytester: pytest.Pytester, name: str) -> None:
+    """The workers ask one at a time between them: there is time enough to find another call under way."""
+    rows = "".join(f'  - {{id: t{number}, question: "{number} + 0 =", target: {number}}}\n' for number in range(16))
+    suite = SUMS.replace("score: number", f"{rows}score: number")
+    assert run(llm_pytester, "-n2", "--llm-batch-size=1", model(name), suite=suite).ret == 0
 
 
 @pytest.mark.parametrize(
