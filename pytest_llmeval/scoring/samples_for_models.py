@@ -29,7 +29,9 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
         raise suite.error(str(error), sample) from None
     targets = (presented.target,) if isinstance(presented.target, str) else presented.target
     keys = presented.references if len(presented.references) == len(targets) else targets
-    answers = () if options else _answers(evaluation, presented, targets)
+    answers = () if options or not targets else _answers(evaluation, presented, targets)
+    if evaluation.scorer.reads_documents:  # the right documents are one right answer together, and not one each
+        keys = answers = answers[:1]
     row = sample.variables.get("row")
     return AskedSample(
         suite=suite.name,

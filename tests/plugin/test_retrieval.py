@@ -278,3 +278,10 @@ def test_show_tells_ranks(project: pytest.Pytester, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     main(["show", str(project.path / "report.json"), "--id", "q1"])
     assert "  relevant: d1 (grade 2) at 2, d9 (grade 1) missed\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", ["random", "majority"])
+def test_guesses_are_rankings_that_are_right_elsewhere(project: pytest.Pytester, model: str) -> None:
+    result = project.runpytest("search.yaml", f"--llm-model={model}", REPORT)
+    result.assert_outcomes(passed=4)
+    assert [record["no_answer"] for record in records_of(project)] == [False] * 4

@@ -220,7 +220,7 @@ _DEFINITIONS = (
     _cosine("answer_relevance_ragas", "Answer relevance as ragas counts it: 0 for a noncommittal answer."),
     _gain("context_recall_ragas", "mean", "Context recall, of the reference answer's sentences, as ragas asks."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
-    _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect."),
+    _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect.", in_terminal=False),
     _gain("rr", "mean", "Mean reciprocal rank of the first relevant document (MRR): 1 is perfect."),
     _gain(
         "r_precision",
