@@ -6,10 +6,12 @@ pytest --llm-model 'python:agents:crew?base_url=http://localhost:8000/v1&model=N
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +31,13 @@ os.environ.update(
 _HOME = os.environ.get("HOME")
 os.environ["HOME"] = _FOLDER
 try:
+    # Else a file among the temporary ones for each lock, or Redis where the environment names one. What is locked is this
+    # process's own.
+    from crewai_core.lock_store import set_lock_backend
+
+    _LOCK = threading.RLock()
+    set_lock_backend(lambda name, timeout: _LOCK)
+
     from crewai import LLM, Agent, Crew, Task
     from crewai.agents.agent_executor import AgentExecutor
 finally:
@@ -43,6 +52,10 @@ def _filled(prompt: str, inputs: dict[str, str]) -> str:
 
 
 AgentExecutor._format_prompt = staticmethod(_filled)
+
+# What CrewAI logs of a call that failed it raises too, and there a server's word can hold the key.
+logging.getLogger("crewai").setLevel(logging.CRITICAL)
+logging.getLogger().addFilter(lambda record: f"{os.sep}crewai{os.sep}" not in record.pathname)
 
 __all__ = ["crew"]
 
