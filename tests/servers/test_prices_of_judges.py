@@ -43,6 +43,9 @@ def test_each_role_has_its_own_requests_and_price(llm_pytester: pytest.Pytester,
     assert uses[0]["cost"] == pytest.approx(uses[0]["num_prompt_tokens"] * 1e-3)
     assert uses[1]["cost"] == pytest.approx(uses[1]["num_tokens"] * 2e-3)
     assert uses[2]["cost"] == pytest.approx(uses[2]["num_prompt_tokens"] * 4e-3)
+    for record in report["records"]:
+        assert record["cost"] == pytest.approx(record["num_prompt_tokens"] * 1e-3), "its own, and of no other role"
+    assert report["suites"][0]["cost"] < uses[0]["cost"], "without the self-test"
     for one in (judge, embedder):
         use = one["use"]
         line = f"{one['role']} {one['name']}: {use['num_requests']:,} requests to the server, "
