@@ -1,6 +1,6 @@
 """A crew of CrewAI as a model, with and without planning.
 
-pytest --llm-model 'python:agents:crew?base_url=http://localhost:8000/v1&model=NAME' …, in this folder; README.md says more
+In this folder: pytest --llm-model 'python:agents:crew?base_url=http://localhost:8000/v1&model=NAME' …; see README.md
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-# CrewAI reads these when it is imported. Nothing is told to anybody but the server that is asked, nothing is asked of the
-# person at the terminal, and what is stored lies in a folder that ends with the process. A home of its own while it is
-# imported: it would make a key and folders in the real one, and look there for a login.
+# CrewAI reads these when it is imported. Nothing is told to anybody but the server that is asked, nothing is asked of
+# the person at the terminal, and what is stored lies in a folder that ends with the process. A home of its own while it
+# is imported: it would make a key and folders in the real one, and look there for a login.
 _FOLDER = tempfile.mkdtemp(prefix="crewai-")
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 os.environ.update(
@@ -31,8 +31,8 @@ os.environ.update(
 _HOME = os.environ.get("HOME")
 os.environ["HOME"] = _FOLDER
 try:
-    # Else a file among the temporary ones for each lock, or Redis where the environment names one. What is locked is this
-    # process's own.
+    # Else a file among the temporary ones for each lock, or Redis where the environment names one. What is locked is
+    # this process's own.
     from crewai_core.lock_store import set_lock_backend
 
     _LOCK = threading.RLock()
@@ -72,8 +72,8 @@ def crew(
 ) -> Callable[[str], Awaitable[dict[str, Any]]]:
     """A function that has a crew answer a question. ``planning``: the crew makes a plan first, by a call of its own.
 
-    Any server that speaks as OpenAI's does: ``base_url`` or ``OPENAI_BASE_URL``, ``model`` or ``OPENAI_MODEL_NAME``, and
-    where it asks for a key ``api_key`` or ``OPENAI_API_KEY``.
+    Any server that speaks as OpenAI's does: ``base_url`` or ``OPENAI_BASE_URL``, ``model`` or ``OPENAI_MODEL_NAME``,
+    and where it asks for a key ``api_key`` or ``OPENAI_API_KEY``.
     """
     base_url = base_url or os.environ.get("OPENAI_BASE_URL")
     model = model or os.environ.get("OPENAI_MODEL_NAME")
@@ -85,7 +85,7 @@ def crew(
     key = api_key or os.environ.get("OPENAI_API_KEY") or "none"  # a server of one's own asks for none
 
     async def answer(prompt: str) -> dict[str, Any]:
-        # Made anew for each question: a model counts its tokens, a task keeps its output, and a plan is added to a task.
+        # Made anew for each question: a model counts its tokens, a task keeps its output, a plan is added to a task.
         llm = LLM(model=model, custom_openai=True, base_url=base_url, api_key=key, temperature=temperature)
         solver = Agent(
             role="Solver",
@@ -99,7 +99,7 @@ def crew(
         team = Crew(agents=[solver], tasks=[task], planning=planning, planning_llm=llm, memory=False, tracing=False)
         result = await team.kickoff_async(inputs={"question": prompt})
         plan = task.description.removeprefix(_TASK.replace("{question}", prompt))
-        # Of the model and not of the crew, which counts a plan's tokens only if the model of the plan is an agent's too.
+        # Of the model and not of the crew, which counts those of a model once for each agent that has it.
         usage = llm.get_token_usage_summary()
         return {
             "text": result.raw,

@@ -19,8 +19,9 @@ _TORCH = "torch==2.13.0"
 
 
 def install() -> Path:
-    """The Python; what is there already is kept as long as the requirements are the same. This package is in it as it is
-    here, with the extra for mathematics, and beside CrewAI's own pins.
+    """The Python; what is there already is kept as long as the requirements are the same.
+
+    This package is in it as it is here, with the extra for mathematics, and beside CrewAI's own pins.
     """
     home = folder() / "crewai"
     python = home / "bin" / "python"

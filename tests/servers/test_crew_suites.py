@@ -59,13 +59,14 @@ def says(body: dict[str, Any]) -> str:
 def _answers() -> list[tuple[str, str | tuple[str]]]:
     """The text of each question, and its right answer."""
     found: list[tuple[str, str | tuple[str]]] = [(_BRACES, "braces")]
-    for row in _rows(AGENTS.parent / "gsm8k" / "gsm8k.jsonl", 12):
-        found.append((row["question"], row["answer"].partition("#### ")[2]))
+    sums = _rows(AGENTS.parent / "gsm8k" / "gsm8k.jsonl", 12)
+    found += [(row["question"], row["answer"].partition("#### ")[2]) for row in sums]
     for row in _rows(AGENTS.parent / "csqa" / "csqa.jsonl", 12):
         options = {option["label"]: option["text"] for option in row["question"]["choices"]}
         found.append((row["question"]["stem"], (options[row["answerKey"]],)))
     for row in _rows(AGENTS / "math.jsonl", 10):
-        found.append((row["problem"], row["solution"][row["solution"].index(r"\boxed") :].rstrip("$.")))
+        solution = row["solution"]
+        found += [(row["problem"], solution[solution.index(r"\boxed") :].rstrip("$."))]
     return found
 
 
