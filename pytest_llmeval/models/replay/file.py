@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from pytest_llmeval.data.files import Source, open_bytes, read_text
+from pytest_llmeval.data.files import Source, open_bytes
 from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.replay.trec_run import read_run
 from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.documents import Documents, found_documents
@@ -325,39 +325,12 @@ def _lm_eval_reply(row: Row, number: int) -> Reply:
     )
 
 
-# TREC runs: query, Q0, document, rank, score, name of the run
-
-
 def _of_run(source: Source) -> Iterator[Reply]:
-    """The documents of each query by their scores, which is what trec_eval goes by, equal ones as they stand."""
-    found: dict[str, dict[str, float]] = {}
-    first: dict[str, int] = {}
-    text = read_text(source, max_bytes=_MAX_BYTES, too_large="split it")
-    for number, line in enumerate(text.split("\n"), 1):
-        if not (cells := line.split()):
-            continue
-        place = f"{source.shown}:{number}"
-        if len(cells) != 6:
-            raise ReplyProblem(
-                f"{place}: found {len(cells)} columns, expected the six of a TREC run: query, Q0, document, rank, "
-                "score, name"
-            )
-        query, document = unicodedata.normalize("NFC", cells[0]), cells[2]
-        try:
-            score = float(cells[4])
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
-            raise ReplyProblem(f"{place}: the score: found {describe(cells[4])}, expected a finite number")
-        own = found.setdefault(query, {})
-        first.setdefault(query, number)
-        if document in own:
-            raise ReplyProblem(f"{place}: the document {quoted(document)} stands twice for the query {quoted(query)}")
-        own[document] = score
-    if not found:
-        raise ReplyProblem(f"{source.shown} holds no rows, expected a TREC run")
-    for query, own in found.items():
-        yield Reply(place=f"{source.shown}:{first[query]}", id=query, documents=(found_documents(own),))
+    try:
+        for line, query, documents in read_run(source):
+            yield Reply(place=f"{source.shown}:{line}", id=query, documents=(documents,))
+    except ValueError as problem:
+        raise ReplyProblem(str(problem)) from None
 
 
 # This plugin's reports
