@@ -80,7 +80,7 @@ def test_three_lines_are_a_suite(project: pytest.Pytester, workers: list[str]) -
     assert metrics["ndcg@10"]["value"] == pytest.approx(sum(NDCG) / 3)
     assert (metrics["ndcg@10"]["n"], metrics["hit_rate@10"]["kind"]) == (3, "proportion")
     assert metrics["recall@10"]["value"] == pytest.approx((0.5 + 1 + 0) / 3)
-    assert metrics["precision@10"]["value"] == pytest.approx((0.1 + 0.1 + 0 + 0) / 4)  # 0 where nothing is relevant
+    assert metrics["precision@10"]["value"] == pytest.approx((0.1 + 0.1 + 0) / 3)
     assert metrics["judged@10"]["value"] == pytest.approx((0.5 + 1 + 0) / 3)
     assert metrics["judged@10"]["n"] == 3
     result.stdout.fnmatch_lines(

@@ -193,7 +193,7 @@ def test_a_query_that_nobody_judged_has_no_metric(qrels: Any) -> None:
 
 def test_a_grade_below_relevant_from_gains_in_ndcg_alone() -> None:
     score = judge(["a"], {"a": 1}, relevant_from=2)
-    assert score.values == {"ndcg@10": 1.0, "precision@10": 0.0, "judged@10": 1.0}
+    assert score.values == {"ndcg@10": 1.0, "judged@10": 1.0}
     assert score.not_measurable["recall@10"] == "no document is relevant"
 
 

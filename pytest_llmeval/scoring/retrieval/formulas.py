@@ -57,10 +57,6 @@ class Measure:
 NO_RELEVANT = "no document is relevant"
 
 
-def _never(_: Judged) -> str | None:
-    return None
-
-
 def _without_relevant(judged: Judged) -> str | None:
     return None if judged.num_relevant else NO_RELEVANT
 
@@ -167,7 +163,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "ndcg": Measure(ndcg, _without_gain),
         "ndcg_exp": Measure(ndcg_exp, _without_gain),
         "recall": Measure(recall, _without_relevant),
-        "precision": Measure(precision, _never),
+        "precision": Measure(precision, _without_relevant),
         "f1": Measure(f1, _without_relevant),
         "hit_rate": Measure(hit_rate, _without_relevant),
         "ap": Measure(average_precision, _without_relevant),

@@ -105,7 +105,7 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
             if problem is None:
                 values[name] = measure.value(judged, int(k) if k else None)
             elif self.settings.no_relevant == "one" and base != "judged":
-                values[name] = 0.0 if base == "f1" else 1.0  # of a precision of 0
+                values[name] = 0.0 if base in ("precision", "f1") else 1.0
             else:
                 not_measurable[name] = problem
         return values, not_measurable
