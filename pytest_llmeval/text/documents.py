@@ -30,8 +30,8 @@ def found_documents(value: object) -> Documents:
     if isinstance(value, str):
         value = _parsed(value)
     if isinstance(value, Mapping):
-        pairs = [(_id(name, ""), _score(score, f"{quoted(str(name))} has ")) for name, score in value.items()]
-        return _each_once(sorted(pairs, key=lambda pair: -pair[1]))
+        pairs = [(_score(score, f"{quoted(str(name))} has "), _id(name, "")) for name, score in value.items()]
+        return _each_once((name, score) for score, name in sorted(pairs, key=lambda pair: -pair[0]))
     if not isinstance(value, Iterable):
         raise ValueError(f"found {describe(value)}, {_EXPECTED}")
     return _each_once(_document(entry, f"entry {number} is ") for number, entry in enumerate(value, 1))

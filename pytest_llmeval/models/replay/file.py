@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from pytest_llmeval.data.files import Source, open_bytes
+from pytest_llmeval.data.files import Source, open_bytes, read_text
 from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.contexts import context_texts
+from pytest_llmeval.text.documents import Documents, found_documents
 from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = ["ReplayArguments", "Replies", "Reply", "ReplyProblem", "parsed_list", "read_replies", "replay_format"]
 
-Kind: TypeAlias = Literal["rows", "lm-eval samples", "report"]
+_T = TypeVar("_T")
+Kind: TypeAlias = Literal["rows", "lm-eval samples", "report", "TREC run"]
 _REPORT = re.compile(rb'\s*\{\s*"schema"\s*:\s*\d+\s*,\s*"created"')
 _JOURNAL = "journal"
+_TREC = "trec"
+_RUNS = (".trec", ".run")
+"""Suffixes of a TREC run."""
+_FORMATS = tuple(dict.fromkeys((*FORMATS.values(), _JOURNAL, _TREC)))
 _LM_EVAL = frozenset(("doc_id", "doc", "resps", "filtered_resps"))
 _MAX_BYTES = 2_000_000_000
 
@@ -35,8 +42,9 @@ class ReplyProblem(ValueError):
 class ReplayArguments:
     """What stands after ``?``: which columns hold what. Dots reach inner values; ``a,b`` makes a list of two columns.
 
-    ``contexts`` are the texts that a reply was written from. ``key`` leads to the rows in a JSON file, ``model``
-    chooses among those of a report, and ``partial`` lets samples without a reply be left out.
+    ``contexts`` are the texts that a reply was written from, ``documents`` the ids of what a search found. ``key``
+    leads to the rows in a JSON file, ``model`` chooses among those of a report, ``format`` says what a file holds whose
+    suffix does not, and ``partial`` lets samples without a reply be left out.
     """
 
     id: str = "id"
@@ -48,7 +56,9 @@ class ReplayArguments:
     scores: str = "scores"
     is_greedy: str = "is_greedy"
     contexts: str = "contexts"
+    documents: str = "documents"
     key: str | None = None
+    format: str | None = None
     model: str | None = None
     partial: bool = False
     given: frozenset[str] = frozenset()
@@ -68,6 +78,10 @@ class ReplayArguments:
                 raise OptionError(f"--llm-model {model}: {name}: found {describe(value)}, expected a name")
             else:
                 found["scores" if name == "logits" else name] = str(value)
+        format_ = str(found.get("format", _TREC))
+        if format_ not in _FORMATS:
+            known = expected_one_of(format_, _FORMATS)
+            raise OptionError(f"--llm-model {model}: format: found {quoted(format_)}{known}")
         return cls(**found, given=frozenset(found))
 
 
@@ -77,9 +91,11 @@ class Reply:
 
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
-    sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` and
-    ``traces`` are those of each text, or one for all of them; empty where the file says nothing of them. ``doc`` is the
-    row of the data set that the reply is to, where the file has it.
+    sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
+    each text, or one for all of them; empty where the file says nothing of them; ``documents`` and
+    ``traces`` likewise. ``is_text``:
+    a list is of texts that a model wrote, and not of documents. ``doc`` is the row of the data set that the reply is
+    to, where the file has it.
     """
 
     place: str
@@ -93,13 +109,15 @@ class Reply:
     scores: JSON = None
     is_greedy: JSON = None
     contexts: tuple[tuple[str, ...] | None, ...] = ()
+    documents: tuple[Documents | None, ...] = ()
+    is_text: bool = False
     traces: tuple[tuple[JSON, ...] | None, ...] = ()
     doc: Mapping[str, Any] | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether the row says that there is no reply; an empty text is a reply."""
-        return self.response is None and self.loglikelihoods is None and self.scores is None
+        return self.response is None and self.loglikelihoods is None and self.scores is None and not self.documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +129,12 @@ class Replies:
     replies: tuple[Reply, ...]
 
 
-def replay_format(source: Source) -> str:
-    """The format that the file's name stands for. Raises ``ReplyProblem``."""
-    found = _JOURNAL if data_suffix(source.path).lower() == f".{_JOURNAL}" else format_of(source.path)
+def replay_format(source: Source, given: str | None = None) -> str:
+    """The format that was given, else the one that the file's name stands for. Raises ``ReplyProblem``."""
+    suffix = data_suffix(source.path).lower()
+    found = given or (_JOURNAL if suffix == f".{_JOURNAL}" else _TREC if suffix in _RUNS else format_of(source.path))
     if found is None:
-        suffixes = ", ".join(dict.fromkeys((".jsonl", ".json", ".csv", *FORMATS, f".{_JOURNAL}")))
+        suffixes = ", ".join(dict.fromkeys((".jsonl", ".json", ".csv", *FORMATS, f".{_JOURNAL}", *_RUNS)))
         raise ReplyProblem(
             f"{source.shown}: found the suffix {quoted(data_suffix(source.path))}, expected one of {suffixes}"
         )
@@ -124,7 +143,9 @@ def replay_format(source: Source) -> str:
 
 def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
     """Read the file; what it is shows in its content. Raises ``ReplyProblem``, and ``SuiteError`` as data files do."""
-    format_ = replay_format(source)
+    format_ = replay_format(source, arguments.format)
+    if format_ == _TREC:
+        return Replies(shown=source.shown, kind="TREC run", replies=tuple(_of_run(source)))
     records: list[tuple[str, Mapping[str, Any]]] | None = None
     if format_ == _JOURNAL:
         records = _journal_records(source)
@@ -150,14 +171,14 @@ def _is_report(source: Source) -> bool:
 
 def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]:
     names = dict.fromkeys(name for row in rows for name in row.columns)
-    for given in sorted(arguments.given - {"key", "partial", "model"}):
+    for given in sorted(arguments.given - {"key", "partial", "model", "format"}):
         for column in getattr(arguments, given).split(","):
             if not any(_is_there(row.columns, column) for row in rows):
                 raise ReplyProblem(
                     f"{rows[0].source.shown} has no column {quoted(column)}, which {given}= names"
                     f"{expected_one_of(column, names)}"
                 )
-    contents = ("response", "loglikelihoods", "scores", "logits")
+    contents = ("response", "loglikelihoods", "scores", "logits", "documents")
     if arguments.given.isdisjoint(contents) and not any(
         _is_there(row.columns, name) for row in rows for name in contents
     ):
@@ -182,6 +203,7 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]
             scores=_values(row.columns, scores),
             is_greedy=_values(row.columns, arguments.is_greedy),
             contexts=_contexts_of(row, arguments),
+            documents=_documents_of(row, arguments),
         )
 
 
@@ -196,6 +218,19 @@ def _contexts_of(row: Row, arguments: ReplayArguments) -> tuple[tuple[str, ...],
         if "contexts" not in arguments.given:
             return ()
         raise ReplyProblem(f"{row.place}: contexts: {error}") from None
+
+
+def _documents_of(row: Row, arguments: ReplayArguments) -> tuple[Documents, ...]:
+    """As ``_contexts_of``."""
+    value = _value(row.columns, arguments.documents)
+    if value is None:
+        return ()
+    try:
+        return (found_documents(value),)
+    except ValueError as error:
+        if "documents" not in arguments.given:
+            return ()
+        raise ReplyProblem(f"{row.place}: documents: {error}") from None
 
 
 def _id_of(row: Row, value: JSON) -> str | None:
@@ -285,8 +320,44 @@ def _lm_eval_reply(row: Row, number: int) -> Reply:
         response=response,
         loglikelihoods=scored,
         is_greedy=is_greedy,
+        is_text=True,
         doc=doc if isinstance(doc, dict) else None,
     )
+
+
+# TREC runs: query, Q0, document, rank, score, name of the run
+
+
+def _of_run(source: Source) -> Iterator[Reply]:
+    """The documents of each query by their scores, which is what trec_eval goes by, equal ones as they stand."""
+    found: dict[str, dict[str, float]] = {}
+    first: dict[str, int] = {}
+    text = read_text(source, max_bytes=_MAX_BYTES, too_large="split it")
+    for number, line in enumerate(text.split("\n"), 1):
+        if not (cells := line.split()):
+            continue
+        place = f"{source.shown}:{number}"
+        if len(cells) != 6:
+            raise ReplyProblem(
+                f"{place}: found {len(cells)} columns, expected the six of a TREC run: query, Q0, document, rank, "
+                "score, name"
+            )
+        query, document = unicodedata.normalize("NFC", cells[0]), cells[2]
+        try:
+            score = float(cells[4])
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise ReplyProblem(f"{place}: the score: found {describe(cells[4])}, expected a finite number")
+        own = found.setdefault(query, {})
+        first.setdefault(query, number)
+        if document in own:
+            raise ReplyProblem(f"{place}: the document {quoted(document)} stands twice for the query {quoted(query)}")
+        own[document] = score
+    if not found:
+        raise ReplyProblem(f"{source.shown} holds no rows, expected a TREC run")
+    for query, own in found.items():
+        yield Reply(place=f"{source.shown}:{first[query]}", id=query, documents=(found_documents(own),))
 
 
 # This plugin's reports
@@ -358,23 +429,20 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
         loglikelihoods=scored,
         num_tokens=counts if counts and all(counts) else None,
         is_greedy=[values["accuracy"] == 1.0] if has_one and "accuracy" in values else None,
-        contexts=_recorded_contexts([details.get("contexts")] if outputs is None else details.get("contexts")),
-        traces=_recorded_traces([details.get("trace")] if outputs is None else details.get("trace")),
+        contexts=_recorded(details, "contexts", context_texts),
+        documents=_recorded(details, "documents", found_documents),
+        traces=_recorded(details, "trace", trace_steps),
+        is_text=True,
     )
 
 
-def _recorded_contexts(found: Any) -> tuple[tuple[str, ...] | None, ...]:
+def _recorded(details: Mapping[str, Any], name: str, read: Callable[[object], _T]) -> tuple[_T | None, ...]:
     """Those of each reply; empty where a user's scorer has written something else under this name."""
-    try:
-        return tuple(None if own is None else context_texts(own) for own in found or ())
-    except (TypeError, ValueError):
+    found = details.get(name)
+    if found is None:
         return ()
-
-
-def _recorded_traces(found: Any) -> tuple[tuple[JSON, ...] | None, ...]:
-    """As ``_recorded_contexts``."""
     try:
-        return tuple(None if own is None else trace_steps(own) for own in found or ())
+        return tuple(None if own is None else read(own) for own in (found if "outputs" in details else [found]))
     except (TypeError, ValueError):
         return ()
 

@@ -38,11 +38,11 @@ class Replay(ModelKind):
         return self.name, os.path.realpath(spec.location), repr(sorted(spec.arguments.items()))
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        from pytest_llmeval.models.replay.file import ReplyProblem, replay_format
+        from pytest_llmeval.models.replay.file import ReplayArguments, ReplyProblem, replay_format
 
         source = _source(spec)
         try:
-            replay_format(source)
+            replay_format(source, ReplayArguments.of(spec.arguments, spec.name).format)
             with open_bytes(source, max_bytes=sys.maxsize, too_large=""):
                 pass
         except (ReplyProblem, SuiteError) as problem:

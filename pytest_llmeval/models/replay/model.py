@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
@@ -19,6 +19,7 @@ from pytest_llmeval.models.replay.file import (
     parsed_list,
     read_replies,
 )
+from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.wording import describe, quoted
 from pytest_llmeval.types import (
     JSON,
@@ -34,10 +35,9 @@ from pytest_llmeval.types import (
 __all__ = ["DataResponses", "ReplayModel", "assign_replies", "load_replay", "responses_of"]
 
 _T = TypeVar("_T")
-_Texts: TypeAlias = tuple[str, ...] | None
-_Trace: TypeAlias = tuple[JSON, ...] | None
-
 _MOST_NAMED = 5
+NOTHING_FOUND = GenerateResponse(text="", documents=())
+"""The reply to a query that a run lacks."""
 
 
 def load_replay(name: str, source: Source, arguments: ReplayArguments) -> ReplayModel:
@@ -75,7 +75,7 @@ class ReplayModel(SampleBackend):
         """Whether no reply to the suite, which was prepared, is what this method of ``Model`` would return."""
         replies = [reply for own in self._assigned[suite].values() for reply in own if not reply.is_empty]
         if method == "generate":
-            return bool(replies) and all(reply.response is None for reply in replies)
+            return bool(replies) and all(reply.response is None and not reply.documents for reply in replies)
         return bool(replies) and all(
             reply.loglikelihoods is None and reply.scores is None and isinstance(parsed_list(reply.response), str)
             for reply in replies
@@ -84,6 +84,8 @@ class ReplayModel(SampleBackend):
     def answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
         """See ``SampleBackend``. With ``partial`` a ``LeftOutError`` for a sample without a reply."""
         replies = self._assigned[sample.suite].get(sample.id, ())
+        if not replies and self._replies.kind == "TREC run":
+            return [NOTHING_FOUND for _ in sample.requests]
         if not replies:
             missing = LeftOutError(f"no reply in {self._replies.shown}")
             return [missing for _ in sample.requests]
@@ -97,6 +99,8 @@ class DataResponses(SampleBackend):
         super().__init__(ModelIdentity(name="responses", backend="replay", details={"kind": "data set"}))
 
     def answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
+        if sample.response is None and sample.reads_documents:
+            return [NOTHING_FOUND for _ in sample.requests]
         if sample.response is None:
             missing = RequestError("the row has no response; dataset.where can leave such rows out")
             return [missing for _ in sample.requests]
@@ -173,6 +177,8 @@ def _check_ids(
 ) -> None:
     ids = [sample.id for sample in samples]
     known = set(ids)
+    if replies.kind == "TREC run" and not known.isdisjoint(assigned):
+        return  # what a run lacks counts as nothing found, and it may hold queries of other suites
     surplus = [id_ for id_ in assigned if id_ not in known]
     missing = [id_ for id_ in ids if not assigned.get(id_)]
     if surplus:
@@ -224,33 +230,46 @@ def responses_of(replies: Sequence[Reply], sample: AskedSample) -> list[Response
 def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Response]:
     requests = sample.requests
     if all(isinstance(request, GenerateRequest) for request in requests):
-        texts = [found for reply in replies for found in _texts_with_more(reply)]
+        texts = [found for reply in replies for found in _generated(reply, sample)]
         if len(texts) != len(requests):
             times = "once" if len(requests) == 1 else f"{len(requests)} times"
             has = "1 response" if len(texts) == 1 else f"{len(texts)} responses"
             raise ReplyProblem(f"{replies[0].place}: found {has}, and the suite asks each sample {times}")
-        for text, contexts, trace in texts:
-            yield GenerateResponse(text=text, contexts=contexts, trace=trace)
+        yield from texts
         return
     if len(replies) > 1:
         raise ReplyProblem(f"{replies[1].place}: found several epochs, and log-likelihoods are measured once")
     yield from _scored(replies[0], len(requests), isinstance(requests[0], LoglikelihoodRollingRequest))
 
 
-def _texts_with_more(reply: Reply) -> Iterator[tuple[str, _Texts, _Trace]]:
-    """Each text, with its contexts and its trace."""
+def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
+    """The texts of a reply with what came with each; where documents are judged, the one list of these that it is."""
+    value = parsed_list(reply.response)
+    if sample.reads_documents and not reply.documents and not reply.is_text and isinstance(value, list | dict):
+        try:
+            yield GenerateResponse(text="", documents=found_documents(value))
+        except ValueError as error:
+            raise ReplyProblem(f"{reply.place}: response: {error}") from None
+        return
+    if sample.reads_documents and reply.documents and reply.response is None:
+        yield from (GenerateResponse(text="", documents=documents) for documents in reply.documents)
+        return
     texts = _texts(reply)
-    return zip(texts, _of_each(reply.contexts, len(texts)), _of_each(reply.traces, len(texts)), strict=True)
+    count = len(texts)
+    contexts, documents = _of_each(reply.contexts, count), _of_each(reply.documents, count)
+    for text, own, found, trace in zip(texts, contexts, documents, _of_each(reply.traces, count), strict=True):
+        yield GenerateResponse(text=text, contexts=own, documents=found, trace=trace)
 
 
 def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:
-    return found if len(found) == count else (found[0] if found else None,) * count
+    """What the file has for each of the texts; where it has one, that for all."""
+    return found if len(found) == count else [found[0] if found else None] * count
 
 
 def _texts(reply: Reply) -> list[str]:
     value = reply.response
     if value is None:
-        found = "scores" if reply.scores is not None else "log-likelihoods"
+        found = "scores" if reply.scores is not None else "documents" if reply.documents else "log-likelihoods"
         raise ReplyProblem(f"{reply.place}: found {found} and no response, and this suite reads a text")
     return [_text(one, reply.place) for one in (value if isinstance(value, list) else [value])]
 

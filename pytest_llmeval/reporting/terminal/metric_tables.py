@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -42,13 +42,15 @@ class Row(NamedTuple):
     """The name of a suite or category, and its numbers.
 
     ``num_samples`` is how many samples the suite has, where that is known: of fewer it is said. ``is_mean``: these are
-    means over the rows above, whose n does not count samples.
+    means over the rows above, whose n does not count samples. ``asked_for`` are metrics that the suite names: these are
+    shown, though they be of minor interest.
     """
 
     name: str
     summary: Summary
     num_samples: int | None = None
     is_mean: bool = False
+    asked_for: Collection[str] = ()
 
 
 class Section(NamedTuple):
@@ -177,10 +179,15 @@ def metrics_shown(rows: Iterable[Row]) -> list[str]:
         name
         for row in rows
         for name, metric in row.summary.metrics.items()
-        if metric.kind != "count" and definition(name).in_terminal
+        if metric.kind != "count" and (definition(name).in_terminal or _is_among(name, row.asked_for))
     )
     usual = [name for name in USUAL if name in found]
     return [*usual, *(name for name in found if name not in usual)]
+
+
+def _is_among(name: str, asked_for: Collection[str]) -> bool:
+    """``precision@5`` is, where it is there or ``precision`` is."""
+    return name in asked_for or name.partition("@")[0] in asked_for
 
 
 def _usual(rows: Sequence[Row]) -> list[str]:

@@ -25,6 +25,7 @@ _MISSED: Mapping[str, str] = {
     "number": "number",
     "pattern": "match of the pattern",
     "json": "JSON",
+    "retrieval": "list of documents",
 }
 """What a reply lacks, by scorer."""
 
@@ -71,8 +72,11 @@ def _text(suite: SuiteReport, reply: str | None) -> str:
     if scorer == "letter" and suite.info.settings.get("labels") == "digit":
         missed = "label"
     counted = f"{summary.num_no_answer:,} of {summary.num_scored:,} replies had no {missed}"
-    if reply is None:
+    if reply is None or (scorer == "retrieval" and not reply.strip()):
         return counted
+    if scorer == "retrieval":
+        shown = printable(repr(shortened(reply, limit=_MAX_REPLY)))
+        return f"{counted}; the first was {shown}; ask for a JSON list of the documents' ids, best first"
     if not reply.strip():
         advice = "look at the end of the prompt, at generate.stop, and whether the model wants prompt.chat: true"
         return f"{counted}; the first was empty: {advice}"

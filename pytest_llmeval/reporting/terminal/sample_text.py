@@ -22,6 +22,7 @@ _MAX_OPTIONS = 1000
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
+_MAX_RELEVANT = 20
 _MAX_STEPS = 20
 _MAX_REPLY = 1500
 """Of one reply where a sample was asked several times."""
@@ -82,14 +83,16 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
     if options := option_texts(record, limit=None if whole else _MAX_OPTION):
         yield "choices", ("\n" if whole else " | ").join(options)
     replies = list(_replies(record)) if whole else []
+    found = record.details.get("documents")  # of a search, which writes nothing
     yield from replies
     yield from _steps(record, whole=whole)
-    if record.output is not None and not replies:
+    if record.output is not None and not replies and (record.output or not isinstance(found, list)):
         yield "output", record.output
     if record.answer is not None:
         yield "answer", record.answer
     if record.target is not None:
         yield "expected", as_text(record.target)
+    yield from _relevant(record)
     yield from _verdicts(record)
     if record.values:
         scores = (f"{name} {value:.4g}" for name, value in record.values.items() if not math.isnan(value))
@@ -112,6 +115,19 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         judged = epoch if isinstance(epoch, dict) else {}
         status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
+
+
+def _relevant(record: Record) -> Iterator[tuple[str, str]]:
+    """The relevant documents of a query, with their grades, and at which ranks a search found them."""
+    documents = record.details.get("relevant")
+    told = []
+    for one in documents if isinstance(documents, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("id"), str) and "rank" in one:
+            rank = "missed" if one["rank"] is None else f"at {one['rank']}"
+            told.append(f"{one['id']} (grade {one.get('grade')}) {rank}")
+    if told:
+        more = f", … ({len(told)})" if len(told) > _MAX_RELEVANT else ""
+        yield "relevant", f"{', '.join(told[:_MAX_RELEVANT])}{more}"
 
 
 def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:

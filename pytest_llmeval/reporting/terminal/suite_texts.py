@@ -32,6 +32,8 @@ _MAX_REASONS = 3
 """Of a metric's not being measurable; the report has all."""
 _MAX_SUITES = 3
 """Of one definition of a metric."""
+_MAX_NAMED = 3
+"""Metrics of one reason that each have a mention."""
 
 
 def short_model_names(report: Report) -> dict[str, str]:
@@ -45,12 +47,19 @@ def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
 
 
 def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
-    return Row(suite_name(suite, names), suite.summary, suite.info.num_samples if suite.is_selection else None)
+    num_samples = suite.info.num_samples if suite.is_selection else None
+    return Row(suite_name(suite, names), suite.summary, num_samples, asked_for=_asked_for(suite))
 
 
 def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:
-    rows = [Row(name, summary) for name, summary in suite.categories.items()]
+    rows = [Row(name, summary, asked_for=_asked_for(suite)) for name, summary in suite.categories.items()]
     return Section(suite_name(suite, names), rows, suite.macro)
+
+
+def _asked_for(suite: SuiteReport) -> tuple[str, ...]:
+    """Metrics that the settings of the suite's scorer name."""
+    found = suite.info.settings.get("metrics")
+    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
 
 
 def named(suite: str, model: str | None, names: Mapping[str, str]) -> str:
@@ -79,9 +88,7 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
     if clusters:
         yield "n {} in {} clusters".format(*max(clusters))
     yield from (f"{name} {count}" for name, count in counts.items())
-    for name, reasons in summary.not_measurable.items():
-        shown = name.removesuffix(WILDCARD).removesuffix(".")  # all metrics, of the suite or of one of several scorers
-        yield f"{shown} not measurable {sum(reasons.values())} ({reasons_text(reasons)})".lstrip()
+    yield from _not_measurable(summary.not_measurable)
     if suite.num_judge_requests:
         yield judged_text(suite)
     if suite.info.interval is not None:
@@ -95,6 +102,22 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
             missing.setdefault(why, []).append(name)
     for why, names in missing.items():
         yield f"no interval for {', '.join(names)} ({why})"
+
+
+def _not_measurable(not_measurable: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """How often metrics had no meaning; many that share their reasons are named once, and not each for itself."""
+    shared: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for name, reasons in not_measurable.items():
+        shared.setdefault(tuple(reasons.items()), []).append(name)
+    for counts, names in shared.items():
+        reasons = dict(counts)
+        text = f"not measurable {sum(reasons.values())} ({reasons_text(reasons)})"
+        if len(names) > _MAX_NAMED:
+            yield f"{len(names)} metrics {text}"
+            continue
+        for name in names:
+            # all metrics, of the suite or of one of several scorers
+            yield f"{name.removesuffix(WILDCARD).removesuffix('.')} {text}".lstrip()
 
 
 def judged_text(suite: SuiteReport) -> str:

@@ -220,11 +220,38 @@ _DEFINITIONS = (
     _cosine("answer_relevance_ragas", "Answer relevance as ragas counts it: 0 for a noncommittal answer."),
     _gain("context_recall_ragas", "mean", "Context recall, of the reference answer's sentences, as ragas asks."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
+    _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect."),
+    _gain("rr", "mean", "Mean reciprocal rank of the first relevant document (MRR): 1 is perfect."),
+    _gain(
+        "r_precision",
+        "mean",
+        "Mean share of relevant ones among as many documents as are relevant: 1 is perfect.",
+        in_terminal=False,
+    ),
+    _gain("bpref", "mean", "Mean bpref: how seldom judged irrelevant documents come first.", in_terminal=False),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
 
 METRICS: Mapping[str, MetricDefinition] = MappingProxyType({metric.name: metric for metric in _DEFINITIONS})
 """The metrics that scorers here give, by name, in the order in which they are shown."""
+
+
+def _of_rankings() -> Iterator[tuple[str, MetricDefinition]]:
+    """Those of what a search found, each at a cut-off, and whether a session shows it that a suite does not name."""
+    names: tuple[tuple[str, Kind, str, bool], ...] = (
+        ("ndcg", "mean", "Mean nDCG of the first {} documents, the gain being the grade: 1 is perfect.", True),
+        ("ndcg_exp", "mean", "Mean nDCG of the first {} documents, the gain being 2^grade - 1: 1 is perfect.", True),
+        ("recall", "mean", "Mean share of the relevant documents that are among the first {}.", True),
+        ("precision", "mean", "Mean share of relevant ones among the first {} documents.", False),
+        ("f1", "mean", "Mean of the harmonic means of precision and recall of the first {} documents.", False),
+        ("hit_rate", "proportion", "Share of the queries with a relevant document among the first {}.", False),
+        ("ap", "mean", "Mean average precision of the first {} documents: 1 is perfect.", True),
+        ("rr", "mean", "Mean reciprocal rank of the first relevant one of the first {} documents.", True),
+    )
+    for name, kind, description, in_terminal in names:
+        yield rf"{name}@([1-9]\d*)", _gain(f"{name}@{{}}", kind, description, in_terminal=in_terminal)
+    judged = "Mean share of judged ones among the first {} documents; unjudged ones count as not relevant."
+    yield r"judged@([1-9]\d*)", MetricDefinition("judged@{}", "mean", None, judged, 0.0, 1.0)
 
 
 _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
@@ -258,6 +285,7 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
             "corrected_{}", "corpus", True, "The mean of {} that people would have given, from the judge's and theirs."
         ),
     ),
+    *_of_rankings(),
     (r"pass@([1-9]\d*)", _gain("pass@{}", "proportion", "Mean of the probability that one of {} replies is right.")),
     (r"pass\^([1-9]\d*)", _gain("pass^{}", "proportion", "Mean of the probability that {} replies are all right.")),
 )

@@ -25,6 +25,11 @@ _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(corrected_)?aspect(s|_.+)", ("scale",)),
     (r"(corrected_)?context_precision", ("k",)),
     (r"(corrected_)?answer_relevance(_ragas)?", ("questions",)),
+    (r"(ndcg(_exp)?|judged)@\d+", ("ties", "no_relevant")),
+    (
+        r"(recall|precision|f1|hit_rate|ap|rr)(@\d+)?|r_precision|bpref",
+        ("relevant_from", "ties", "no_relevant"),
+    ),
 )
 """By metrics, those of their scorer's settings that their formula depends on."""
 

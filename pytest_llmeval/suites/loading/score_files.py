@@ -1,4 +1,4 @@
-"""The files that a suite's ``score`` names: a template, a schema."""
+"""The files that a suite's ``score`` names: a template, a schema, relevance judgements."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class ScoreFiles:
     suite: Suite
 
     def text(self, path: str, keys: Keys) -> str:
-        return self._read(
+        return self.read(
             lambda source: read_text(source, max_bytes=_MAX_TEMPLATE_BYTES, too_large="check that it is a template"),
             path,
             keys,
         )
 
     def value(self, path: str, keys: Keys) -> JSON:
-        return self._read(lambda source: read_yaml(source, too_large="check that it is a schema").value, path, keys)
+        return self.read(lambda source: read_yaml(source, too_large="check that it is a schema").value, path, keys)
 
-    def _read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
+    def read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
         try:
             return read(self.suite.origin.source.beside(path))
         except SuiteError as error:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, model_va
 
 from pytest_llmeval.suites.format.epochs_spec import Reductions
 from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.score_settings import choices, judged, mathematics, replies, texts
+from pytest_llmeval.suites.format.score_settings import choices, judged, mathematics, replies, retrieval, texts
 from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
 from pytest_llmeval.suites.format.spec import Spec, name_and_settings, refuse_here, whole, with_kind
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
@@ -57,6 +57,7 @@ OneOf: TypeAlias = (
     | judged.EquivalenceSettings
     | judged.PairwiseSettings
     | judged.RagSettings
+    | retrieval.RetrievalSettings
     | CustomSettings
 )
 """Settings of any one scorer: what stands here can stand in a suite, in this order in its schema."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.suites.format.spec import Spec
 from pytest_llmeval.text.wording import Keys
 
 __all__ = ["FileReader", "ScorerSettings"]
+
+_T = TypeVar("_T")
 
 
 class FileReader(Protocol):
@@ -22,6 +25,10 @@ class FileReader(Protocol):
 
     def value(self, path: str, keys: Keys) -> Any:
         """What a file of JSON or YAML holds."""
+        ...
+
+    def read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
+        """What ``read`` makes of a file."""
         ...
 
 

@@ -1,0 +1,1 @@
+"""Judging the documents that a search found by relevance judgements."""

@@ -1,0 +1,211 @@
+"""Judges the documents that a search found by the relevance judgements of the query."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+
+import regex
+
+from pytest_llmeval.data.judgements import Qrels, relevance_judgements
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.scoring.base import Presented, SettingsScorer
+from pytest_llmeval.scoring.judge.judged_scorer import no_column
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
+from pytest_llmeval.scoring.retrieval.formulas import MEASURES, Judged
+from pytest_llmeval.scoring.scorers.replies.json_reply import parse_json
+from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.suites.format.score_settings.retrieval import RetrievalSettings
+from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.text.documents import Documents, found_documents
+from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
+
+__all__ = ["RetrievalScorer"]
+
+_QRELS = "qrels"
+"""The column that is read by default, and the name of a sample's judgements in ``judged_with``."""
+_FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\n[ \t]*```", regex.DOTALL | regex.IGNORECASE)
+_MAX_LISTED = 100
+"""Documents that a record lists."""
+_MAX_ANSWER = 10
+"""Documents that an answer names."""
+
+
+class RetrievalScorer(SettingsScorer[RetrievalSettings]):
+    """Each metric is a number from the ranks of the judged documents; nothing is right or wrong."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (*self.settings.names, "no_answer")
+
+    @property
+    def reads_documents(self) -> bool:
+        return True
+
+    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+        judgements = self.settings.judgements
+        if judgements is None or not suite.samples or any(sample.id in judgements for sample in suite.samples):
+            return None
+        first, own = next(iter(judgements)), suite.samples[0].id
+        message = (
+            f"the file judges no query of the suite: its first one is {quote(first)}, and the suite's {quote(own)}"
+        )
+        return f"{message}; dataset.fields.id names the column with the ids", ("score", "retrieval", "qrels")
+
+    def present(self, sample: Sample) -> Presented:
+        qrels = self._qrels(sample)
+        if qrels is None:
+            return Presented(sample=sample, target=())
+        relevant = [name for name, grade in _sorted(qrels) if grade >= self.settings.relevant_from]
+        return Presented(
+            sample=sample, target=tuple(relevant[:_MAX_LISTED]), judged_with={_QRELS: json.dumps(_sorted(qrels))}
+        )
+
+    def answer_text(self, presented: Presented) -> str:
+        """The relevant documents, best first, as JSON."""
+        return json.dumps(list(presented.target))
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """``no_answer`` where nothing was found, or a text lists no documents.
+
+        A query that nobody judged has no metric: it is none of those that the judgements are about.
+        """
+        if len(responses) != 1 or not isinstance(responses[0], GenerateResponse):
+            raise ModelError(f"expected one GenerateResponse from the model, found {len(responses)}")
+        found, problem = _documents(responses[0])
+        try:
+            documents = self._in_order(found)
+        except ValueError as error:
+            return Score(status="unscored", reason=str(error))
+        answer = _listed([name for name, _ in documents])
+        if _QRELS not in presented.judged_with:
+            return Score(status="scored", answer=answer, not_measurable={WILDCARD: "no judgements"})
+        qrels: Qrels = dict(json.loads(presented.judged_with[_QRELS]))
+        judged = Judged([qrels.get(name) for name, _ in documents], list(qrels.values()), self.settings.relevant_from)
+        values, not_measurable = self._values(judged)
+        return Score(
+            status="scored",
+            answer=answer,
+            no_answer=not documents,
+            values=values,
+            details={**_details(documents, qrels, judged), **({} if problem is None else {"problem": problem})},
+            not_measurable=not_measurable,
+        )
+
+    def _values(self, judged: Judged) -> tuple[dict[str, float], dict[str, str]]:
+        """The metrics' values, and why others have none."""
+        values: dict[str, float] = {}
+        not_measurable: dict[str, str] = {}
+        for name in self.settings.names:
+            base, _, k = name.partition("@")
+            measure = MEASURES[base]
+            problem = measure.lacks(judged)
+            if problem is None:
+                values[name] = measure.value(judged, int(k) if k else None)
+            elif self.settings.no_relevant == "one" and base != "judged":
+                values[name] = 0.0 if base == "f1" else 1.0  # of a precision of 0
+            else:
+                not_measurable[name] = problem
+        return values, not_measurable
+
+    def _qrels(self, sample: Sample) -> Qrels | None:
+        """None of a query that was not judged at all."""
+        judgements = self.settings.judgements
+        if judgements is not None:
+            return judgements.get(sample.id)
+        name = _QRELS if self.settings.qrels is None else str(self.settings.qrels)
+        if name not in sample.variables:
+            raise ValueError(f"{no_column(sample, name)}; relevance judgements of a file are qrels: {{path: FILE}}")
+        value = sample.variables[name]
+        try:
+            return None if value is None or value == "" else relevance_judgements(_parsed(value))
+        except ValueError as error:
+            raise ValueError(f"the column {quote(name)}: {error}") from None
+
+    def _in_order(self, documents: Documents) -> Documents:
+        """As they are given, or as trec_eval sorts them, whose scores are of single precision."""
+        if self.settings.ties == "order":
+            return documents
+        scored = []
+        for name, score in documents:
+            if score is None:
+                raise ValueError(f"ties: trec sorts by scores, and the document {quote(name)} has none")
+            scored.append((_single(score), name, score))
+        return tuple((name, score) for _, name, score in sorted(scored, reverse=True))
+
+
+def _single(score: float) -> float:
+    try:
+        found: float = struct.unpack("f", struct.pack("f", score))[0]
+    except OverflowError:
+        return score
+    return found
+
+
+def _sorted(qrels: Qrels) -> list[tuple[str, int]]:
+    """The highest grade first, and equal ones by their ids."""
+    return sorted(qrels.items(), key=lambda entry: (-entry[1], entry[0]))
+
+
+def _parsed(value: object) -> JSON:
+    """A text that holds JSON, as a CSV has mappings; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            found: JSON = json.loads(value, object_pairs_hook=_each_once)
+        except _TwiceError:
+            raise
+        except (ValueError, RecursionError):
+            return value
+        return found
+    return value  # type: ignore[return-value]
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+def _each_once(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _TwiceError(f"the document {quote(twice)} stands twice, expected it once")
+    return found
+
+
+def _documents(response: GenerateResponse) -> tuple[Documents, str | None]:
+    """Those that came with the reply, or that its text lists as JSON; none where it lists none, and why it does not.
+
+    A list that repeats itself is the model's mistake: no answer, and no error.
+    """
+    if response.documents is not None:
+        return response.documents, None
+    fenced = _FENCED.search(response.text)
+    text = (response.text if fenced is None else fenced[1]).strip()
+    try:
+        return found_documents(parse_json(text)), None
+    except ValueError as error:
+        return (), f"no list of documents: {error}"
+
+
+def _listed(names: Sequence[str]) -> str | None:
+    if not names:
+        return None
+    more = f", … ({len(names)})" if len(names) > _MAX_ANSWER else ""
+    return f"{', '.join(names[:_MAX_ANSWER])}{more}"
+
+
+def _details(documents: Documents, qrels: Mapping[str, int], judged: Judged) -> dict[str, JSON]:
+    """The relevant documents with their grades, at their ranks, then those that were missed, the best first."""
+    ranks = {name: rank for rank, (name, _) in enumerate(documents, 1)}
+    relevant = [(name, grade) for name, grade in _sorted(qrels) if grade >= judged.relevant_from]
+    relevant.sort(key=lambda entry: ranks.get(entry[0], len(ranks) + 1))
+    shown: list[JSON] = [{"id": name, "grade": grade, "rank": ranks.get(name)} for name, grade in relevant]
+    return {
+        "relevant": shown[:_MAX_LISTED],
+        "num_relevant": len(relevant),
+        "num_found": judged.num_hits(None),
+        "num_judged": sum(grade is not None for grade in judged.grades),
+    }
