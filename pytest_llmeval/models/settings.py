@@ -52,7 +52,7 @@ class ModelSettings:
     says how log-likelihoods are computed, auto, tree or plain; None is auto.
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
     processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
-    In ``shared_folder`` they agree on how many requests a server gets at once; None where there is one process.
+    In ``shared_folder`` they agree on how many requests a model gets at once; None where there is one process.
     """
 
     device: str | None = None

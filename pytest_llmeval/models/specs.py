@@ -70,6 +70,8 @@ class ModelKind:
     """Whether a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
     is_remote: bool = False
     """Whether a server runs it, which the processes of a session share; not asked where no test runs."""
+    shares_limits: bool = False
+    """Whether the processes of a session agree on how many of its requests are under way at once."""
     imports_from_project: bool = False
     """Whether its code may be a module in the current folder or the rootdir."""
     checks_suites: bool = False

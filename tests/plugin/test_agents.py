@@ -13,7 +13,7 @@ from tests.plugin.suites_for_tests import SUMS
 REPORT = "--llm-report=report.json"
 
 AGENTS = '''
-import asyncio, os, threading
+import asyncio, os, threading, time
 
 def crew(prompt, planning=False, api_key="none-at-all"):
     """Sums right with planning, wrong without; planning takes more tokens."""
@@ -33,12 +33,13 @@ async def talks(prompt):
 
 def alone(prompt):
     os.mkdir("busy")  # fails where another call is under way
+    time.sleep(0.05)
     os.rmdir("busy")
     return str(eval(prompt.removesuffix("=")))
 
 async def alone_later(prompt):
     os.mkdir("busy")
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.05)
     os.rmdir("busy")
     return str(eval(prompt.removesuffix("=")))
 
@@ -212,8 +213,10 @@ def test_a_sample_without_a_reply_in_time(
 
 @pytest.mark.parametrize("name", ["alone?concurrency=1", "alone_later?concurrency=1"])
 def test_a_number_of_calls_is_the_sessions(llm_pytester: pytest.Pytester, name: str) -> None:
-    """The workers ask one at a time between them."""
-    assert run(llm_pytester, "-n2", model(name)).ret == 0
+    """The workers ask one at a time between them: there is time enough to find another call under way."""
+    rows = "".join(f'  - {{id: t{number}, question: "{number} + 0 =", target: {number}}}\n' for number in range(16))
+    suite = SUMS.replace("score: number", f"{rows}score: number")
+    assert run(llm_pytester, "-n2", "--llm-batch-size=1", model(name), suite=suite).ret == 0
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Phases, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.report import PerSample, Phases, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
 from pytest_llmeval.reporting.terminal.latency_lines import phase_lines
+from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_cells
 from tests.reporting.reports import make_record, make_report
 
 
@@ -160,3 +161,22 @@ def test_speed_is_of_samples_whose_tokens_were_counted() -> None:
     assert suite.latency is not None
     assert suite.tokens_per_second is not None
     assert (suite.latency.n, suite.tokens_per_second.n, suite.tokens_per_second.mean) == (2, 1, 5.0)
+
+
+def test_what_a_sample_took_is_a_mean_over_those_that_were_scored() -> None:
+    records = [
+        make_record(id_="a", num_prompt_tokens=10, num_tokens=2, seconds=1.0, cost=0.5),
+        make_record(id_="b", num_prompt_tokens=30, num_tokens=4, seconds=2.0),
+        make_record(
+            id_="c", status="unscored", values={}, num_prompt_tokens=100, num_tokens=100, seconds=9.0, cost=1.0
+        ),
+    ]
+    report = make_report(records)
+    (suite,) = report.suites
+    assert suite.cost == 1.5, "what it cost that could not be scored was paid too"
+    assert suite.per_sample == PerSample(n=2, num_prompt_tokens=20, num_tokens=3, seconds=1.5, cost=0.5, num_priced=1)
+    headers, rows = per_sample_cells(report, {})
+    assert headers == ["suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all"]
+    assert rows == [["sums", "2", "20", "3", "1.50 s", "0.5 (n 1)", "1.50"]]
+    assert per_sample_cells(make_report(records[1:2]), {}) == ([], [])
+    assert make_report(records[2:]).suites[0].per_sample is None

@@ -36,6 +36,7 @@ class PythonCode(ModelKind):
     usage = "python:MODULE:NAME"
     needs_location = False  # split_target says what is expected
     model_args = ("max_connections", "timeout")
+    shares_limits = True
     imports_from_project = True
     shows_methods = True
 

@@ -98,12 +98,12 @@ class Distribution:
         node.workerinput[_SLOT] = slot
         node.workerinput[_BATCHING] = astuple(self._batching())
         share_session(self._config, node.workerinput)
-        if any(spec.kind.is_remote for spec in self._config.stash[settings_key].all_specs):
+        if any(spec.kind.is_remote or spec.kind.shares_limits for spec in self._config.stash[settings_key].all_specs):
             node.workerinput[_SHARED] = self._shared_folder
 
     @cached_property
     def _shared_folder(self) -> str:
-        """Where workers agree on how many requests a server gets at once; made on first use, removed at the end."""
+        """Where workers agree on how many requests a model gets at once; made on first use, removed at the end."""
         from pytest_llmeval.data.temporary_files import temporary_folder
 
         stack = ExitStack()
