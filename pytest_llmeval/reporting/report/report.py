@@ -12,8 +12,10 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.comparison.movers import Movers
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.distribution import Distribution
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.wording import expected_one_of, quoted
@@ -77,7 +79,8 @@ class SuiteReport:
     the bins of its expected calibration error, where its scorer gives probabilities. ``latency`` is of the model's
     seconds for a sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that were timed
     by themselves, and of those whose tokens were counted: shares of a batch's time are equal, and their percentiles say
-    nothing. ``phases`` are where generated texts spent their time, as far as the model tells.
+    nothing. ``phases`` are where generated texts spent their time, as far as the model tells. ``distributions`` are of
+    the samples' values of each metric that is a mean of them.
     """
 
     info: SuiteInfo
@@ -97,6 +100,7 @@ class SuiteReport:
     latency: Percentiles | None = None
     tokens_per_second: Percentiles | None = None
     phases: Phases | None = None
+    distributions: Mapping[str, Distribution] = field(default_factory=dict)
 
     @property
     def num_selected(self) -> int:
@@ -111,12 +115,16 @@ class SuiteReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One suite on two models, over the samples that both scored: ``differences`` by metric, second minus first."""
+    """One suite on two models, over the samples that both scored: ``differences`` by metric, second minus first.
+
+    ``movers`` are the samples that the second is worse and better at, of metrics that samples have values of.
+    """
 
     suite: str
     first: str
     second: str
     differences: Mapping[str, Difference]
+    movers: Mapping[str, Movers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
