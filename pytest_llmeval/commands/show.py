@@ -45,6 +45,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--suite", help="show this suite only")
     parser.add_argument("--model", help="show this model only")
     parser.add_argument("--prompts", action="store_true", help="show the prompts of samples")
+    parser.add_argument(
+        "--distribution",
+        action="store_true",
+        help="print how the samples' values of each metric are spread: mean, sd, min, p50, p95, max",
+    )
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
     parser.set_defaults(run=run)
 
@@ -69,7 +74,10 @@ def run(options: argparse.Namespace) -> int:
     check_known("model", options.model, report.model_names)
     if options.samples is None and options.category is None and options.id is None:
         _warn(report, options.report)
-        write_out(f"{part}\n" for part in _summary(_restricted(report, options.suite, options.model), options.format))
+        shown = _restricted(report, options.suite, options.model)
+        write_out(f"{part}\n" for part in _summary(shown, options.format))
+        if options.distribution and options.format == "text":
+            write_out(f"{line}\n" for line in _distribution(shown))
         return 0
     categories = {name for one in report.suites if options.suite in (None, one.info.name) for name in one.categories}
     check_known("category", options.category, sorted(categories))
@@ -141,6 +149,20 @@ def _summary(report: Report, form: str) -> Iterator[str]:
         lines = _Lines(shutil.get_terminal_size(fallback=(120, 24)).columns)
         write_summary(lines, report, ())
         yield from lines.lines
+
+
+def _distribution(report: Report) -> Iterator[str]:
+    """Of reports of before, which do not say it, nothing is known."""
+    from pytest_llmeval.reporting.terminal.movers_table import aligned, distribution_cells
+    from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
+
+    headers, rows = distribution_cells(report.suites, short_model_names(report))
+    yield ""
+    if rows:
+        yield "distribution over samples"
+        yield from aligned(headers, rows, num_names=2)
+    else:
+        yield "distribution over samples: the report has none of a metric that is a mean of more than zeros and ones"
 
 
 class _Lines:

@@ -81,7 +81,7 @@ def _check(config: pytest.Config, settings: Settings) -> None:
 def _register_reporting(config: pytest.Config) -> None:
     """Register what the only process needs, or the controller of pytest-xdist."""
     config.pluginmanager.register(Reporting(config), "llmeval-reporting")
-    config.pluginmanager.register(Writing(), "llmeval-writing")
+    config.pluginmanager.register(Writing(config), "llmeval-writing")
     if distributes(config):
         from pytest_llmeval.plugin.xdist.distribution import Distribution
 

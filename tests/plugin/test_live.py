@@ -185,7 +185,8 @@ def screen(written: str, *, columns: int = 80) -> list[str]:
 def test_a_terminal_shows_loading_and_progress(project: Path, verbosity: str, run_on_terminal: RunOnTerminal) -> None:
     written = run_on_terminal(verbosity, "--llm-batch-size=2", "sums.yaml")
     assert "\n\rloading the model …\x1b[J" in written
-    assert "\n\rsteps: 0/4 samples\x1b[J" in written
+    bar = "[....................] " if verbosity == "-q" else ""
+    assert f"\n\r{bar}steps: 0/4 samples\x1b[J" in written
     shown = re.findall(r"steps: \d/4 samples, [\d.]+ samples/s, \d+ s left", written)
     assert [line.split()[1] for line in shown] == ["1/4", "2/4", "2/4", "3/4", "4/4"]
 
@@ -282,3 +283,22 @@ def test_a_call_that_fails_leaves_nothing_behind(
     written = run_on_terminal("-p", "no:xdist", "--no-summary", "sums.yaml", exit_code=1)
     assert "steps: 0/4 samples" in written
     assert not any("samples" in line for line in screen(written))
+
+
+def test_q_shows_a_bar_in_place_of_letters_of_samples(
+    llm_pytester: pytest.Pytester, project: Path, run_on_terminal: RunOnTerminal
+) -> None:
+    """Failures and hand-written tests keep their letters; where there is no bar, so do samples."""
+    llm_pytester.makepyfile(test_own="def test_one(): pass\n\n\ndef test_two(): assert False\n")
+    arguments = ("-p", "no:xdist", "--llm-batch-size=2", "sums.yaml", "test_own.py")
+    written = run_on_terminal("-q", *arguments, exit_code=1)
+    assert "[####################] steps: 4/4 samples" in written
+    assert "[##########..........] steps: 2/4 samples" in written
+    progress = next(line for line in screen(written) if line.endswith("[100%]"))
+    assert progress.split() == [".F", "[100%]"]
+    shown = screen(written)
+    assert any("wrong" in line and "passed" in line and "1 failed" in line for line in shown)
+    assert not any("####" in line for line in shown)
+    assert "[####" not in run_on_terminal(*arguments, exit_code=1)
+    piped = llm_pytester.runpytest_subprocess("-q", *arguments)
+    piped.stdout.re_match_lines([r"[.w]{4}\.F +\[100%\]"])

@@ -293,3 +293,47 @@ def test_many_replies_without_an_answer(llm_pytester: pytest.Pytester, workers: 
     llm_pytester.run("llmeval", "show", "out.json").stdout.fnmatch_lines([line])
     report = json.loads((llm_pytester.path / "out.json").read_text("utf-8"))
     assert [record["output"] for record in report["records"]] == ["2", "Five, I think", "", ""]
+
+
+LONG = """
+suite: long
+samples: [{id: one, question: which, target: 1}]
+prompt: {template: "{% for line in range(30) %}line {{ line }}\\n{% endfor %}?"}
+score: number
+"""
+
+
+def test_vv_shows_each_prompt_and_reply_bounded(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """Below the line of each sample, right ones too; -v shows the line alone."""
+    llm_pytester.makeconftest(fake_model_conftest(replies={"line 0": "1"}))
+    llm_pytester.makefile(".yaml", long=LONG)
+    result = llm_pytester.runpytest(*workers, "-vv", "long.yaml")
+    assert result.ret == 0
+    start = next(place for place, line in enumerate(result.outlines) if line.startswith("  prompt: "))
+    assert "PASSED" in result.outlines[start - 1]
+    assert result.outlines[start : start + 14] == [
+        "  prompt: line 0",
+        *(f"    line {number}" for number in range(1, 5)),
+        "    … 21 lines …",
+        *(f"    line {number}" for number in range(26, 30)),
+        "    ?",
+        "  output: 1",
+        "  answer: 1",
+        "  expected: 1",
+    ]
+    hashed = llm_pytester.runpytest(*workers, "-vv", "--llm-report-prompts=hash", "long.yaml")
+    assert not any("prompt: " in line or "sha256" in line for line in hashed.outlines)
+    hashed.stdout.fnmatch_lines(["  output: 1"])
+    for quieter in ("-v", "-q"):
+        shown = llm_pytester.runpytest(*workers, quieter, "long.yaml")
+        assert not any("prompt: " in line or "output: " in line for line in shown.outlines)
+
+
+def test_vv_leaves_hand_written_tests_and_failures_as_they_are(suites: pytest.Pytester) -> None:
+    suites.makepyfile("def test_own():\n    assert True\n")
+    result = suites.runpytest(*ALONE, "-vv", "--llm-strict", "--deselect=capitals.yaml")
+    lines = result.outlines
+    place = next(place for place, line in enumerate(lines) if "test_own PASSED" in line)
+    assert not lines[place + 1].startswith("  ")
+    failed = next(place for place, line in enumerate(lines) if "sums.yaml::s2" in line and "FAILED" in line)
+    assert lines[failed + 1].startswith("  prompt: ")

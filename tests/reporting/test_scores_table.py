@@ -113,6 +113,29 @@ def test_means(report: LoadedReport) -> None:
     assert math.isnan(report.mean_scores("west", ["q2"])["west"])
 
 
+def test_subjects_that_are_metrics(report: LoadedReport) -> None:
+    """Users of a package whose subjects are metrics get columns; a name that is a category or a suite stays one."""
+    table = report.scores(subjects=["sentence_bleu", "accuracy"], items=["q5", "q1", "q9"])
+    assert list(table.columns[6:]) == ["sentence_bleu", "accuracy"]
+    assert rows(table, "item", "sentence_bleu", "accuracy") == [
+        ("q5", 10.0, None),
+        ("q1", None, 1.0),
+        ("q1", 30.0, None),
+        ("q9", None, None),
+    ]
+    mixed = report.scores(["west", "brier"])
+    assert mixed.equals(report.scores("west", metrics="brier"))
+    assert rows(mixed, "item", "brier") == [("q1", 0.25), ("q3", 0.5)]
+    assert list(report.scores(metrics=["score"]).columns[6:]) == ["metric.score"]
+
+
+def test_means_of_metrics_leave_out_what_is_missing(report: LoadedReport) -> None:
+    assert report.mean_scores(["sentence_bleu", "brier"]) == {"sentence_bleu": 20.0, "brier": pytest.approx(1.25 / 3)}
+    assert report.mean_scores("west", metrics="brier") == {"brier": 0.375}
+    assert math.isnan(report.mean_scores("west", metrics="sentence_bleu")["sentence_bleu"])
+    assert report.mean_scores(metrics="accuracy") == {"accuracy": pytest.approx(1 / 3)}, "without the unscored one"
+
+
 def test_means_are_those_of_the_table(report: LoadedReport) -> None:
     """Against pandas, whose means leave NaN out."""
     expected = report.scores().groupby("subject")["score"].mean().to_dict()
@@ -165,12 +188,17 @@ def test_several_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"subjects": "wset"}, "the report has no subject 'wset'; did you mean 'west'?"),
+        ({"subjects": "wset"}, "the report has no subject or metric 'wset'; did you mean 'west'?"),
         (
             {"subjects": ["west", "xyz"]},
-            "the report has no subject 'xyz'; expected one of west, capitals, south, north, texts",
+            "the report has no subject or metric 'xyz'; expected one of west, capitals, south, north, texts, accuracy, "
+            "brier, score, sentence_bleu",
         ),
-        ({"subjects": "west", "suite": "texts"}, "the report has no subject 'west'; expected one of texts"),
+        (
+            {"subjects": "west", "suite": "texts"},
+            "the report has no subject or metric 'west'; expected one of texts, score, sentence_bleu",
+        ),
+        ({"metrics": "birer"}, "the report has no metric 'birer'; did you mean 'brier'?"),
         ({"suite": "capitls"}, "the report has no suite 'capitls'; did you mean 'capitals'?"),
         ({"model": "gpt2"}, "the report has no model 'gpt2'; expected one of fake"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -337,3 +338,26 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         BleuSettings(smooth_value=0.1)
     with pytest.raises(ValueError, match="found 2 twice"):
         BleuSettings(k=(2, 2))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 9])
+def test_max_order_is_all_orders_up_to_it(order: int) -> None:
+    short, long = BleuSettings(max_order=order), BleuSettings(k=tuple(range(1, order + 1)))
+    assert short.model_dump() == long.model_dump(), "one fingerprint, however it is written"
+    reply, references = FEW[1]
+    values = judged(short, [(reply, references)])[0].values
+    for k in range(1, order + 1):
+        expected = BLEU(max_ngram_order=k, effective_order=True).sentence_score(reply, references)
+        assert values[f"sentence_bleu_{k}"] == pytest.approx(expected.score)
+    with pytest.raises(ValueError, match="remove max_order, or k"):
+        BleuSettings(max_order=order, k=(4, 5))
+
+
+@given(reply=st.text(alphabet="abc猫犬在了 ", max_size=20), reference=st.text(alphabet="abc猫犬在了 ", min_size=1))
+def test_zh_cuts_words_and_chinese_characters(reply: str, reference: str) -> None:
+    """As a package does whose tokens are each Chinese character, else words by white space; punctuation aside."""
+    cut = [" ".join(re.findall("[猫犬在了]|[abc]+", text)) for text in (reply, reference)]
+    (by_zh,) = judged(BleuSettings(max_order=2, tokenize="zh"), [(reply, [reference])])
+    (by_hand,) = judged(BleuSettings(max_order=2, tokenize="none"), [(cut[0], [cut[1]])])
+    for k in (1, 2):
+        assert by_zh.values[f"sentence_bleu_{k}"] == by_hand.values[f"sentence_bleu_{k}"]

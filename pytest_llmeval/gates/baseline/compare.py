@@ -230,6 +230,7 @@ def _tested(
         smallest_drop=smallest if smallest is not None and is_beyond(smallest, 0.0, values) else None,
         false_alarm_rate=found.test.false_alarm_rate if settings.mode == "margin" else None,
         num_left_out=one.num_left_out,
+        movers=paired.movers,
     )
     is_failed = fails(regression, paired.largest_drop)
     outcome: GateOutcome = "failed" if is_failed else "passed"

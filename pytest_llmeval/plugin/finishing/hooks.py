@@ -238,7 +238,16 @@ def _is_cut_short(config: pytest.Config) -> bool:
 
 
 class Writing:
-    """The report is written after all others have set the exit code."""
+    """The report is written after all others have set the exit code, and texts of a sample after its line."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        gathered: LLMSession | None = self._config.stash.get(llm_session_key, None)
+        if gathered is not None:
+            gathered.show_texts()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -15,6 +15,7 @@ import pytest
 from pytest_llmeval.plugin.collection.last_failed import is_misread
 from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
+from pytest_llmeval.plugin.finishing.sample_texts import shows_texts, write_texts
 from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.plugin.process import session_of
@@ -65,6 +66,8 @@ class LLMSession:
         self._has_failed = False
         self._is_open = False
         self._awaits_gates = settings.asks_for_gates
+        self._shows_texts = shows_texts(config)
+        self._to_show: Sequence[Record] = ()
 
     def fail(self, session: pytest.Session) -> None:
         """Fail the run. The exit code becomes 1 where it says nothing else yet; ``exit_code`` holds it at that."""
@@ -121,7 +124,10 @@ class LLMSession:
             payload = Payload.decode(payload)
         if payload is not None:
             self._add_payload(payload)
-        self._wrong.annotate(report, () if payload is None else payload.records)
+        records: Sequence[Record] = () if payload is None else payload.records
+        self._wrong.annotate(report, records)
+        if records and self._shows_texts:
+            self._to_show = records
         if report.passed and report.when == "call":
             self._unrecorded.pop(report.nodeid, None)  # it failed before, and was run again
         if report.nodeid not in self._gathered.expected:
@@ -134,6 +140,12 @@ class LLMSession:
         elif report.failed and report.nodeid not in self._gathered.recorded:
             # A worker that died: the report was made here, for a sample that never came back.
             self._add_missing(report.nodeid, first_line(redact(str(report.longrepr))))
+
+    def show_texts(self) -> None:
+        """Write the prompts and replies of what was taken in last; after pytest has written its line about the test."""
+        if self._to_show:
+            records, self._to_show = self._to_show, ()
+            write_texts(self._config, records)
 
     def take_over(self, payload: Payload) -> None:
         """Take in samples whose tests the end of the session has forestalled, though the model had answered them."""

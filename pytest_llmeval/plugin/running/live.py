@@ -11,8 +11,9 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -44,9 +45,11 @@ def start(session: pytest.Session) -> LiveReporting | None:
     config = session.config
     if not is_wanted(config) or (descriptor := _open_terminal()) is None:
         return None
-    num_samples = sum(is_sample_key in item.stash for item in session.items)
+    samples = [item for item in session.items if is_sample_key in item.stash]
+    is_quiet = config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) < 0
     screen = _PytestScreen(config, descriptor, encoding=sys.stdout.encoding)
-    live = LiveReporting(screen, num_samples=num_samples, clock=time.monotonic)
+    in_bar = frozenset(item.nodeid for item in samples) if is_quiet else frozenset()
+    live = LiveReporting(screen, num_samples=len(samples), clock=time.monotonic, in_bar=in_bar)
     config.pluginmanager.register(live, "llmeval-live")
     config.add_cleanup(screen.close)
     return live
@@ -142,9 +145,20 @@ class _EverySecond:
 
 
 class LiveReporting:
-    """Says that a model loads, and for how long; then how far it has come."""
+    """Says that a model loads, and for how long; then how far it has come.
 
-    def __init__(self, screen: _PytestScreen, *, num_samples: int, clock: Callable[[], float]) -> None:
+    :param in_bar: node ids of the samples that a bar stands for, in place of their letters.
+    """
+
+    def __init__(
+        self,
+        screen: _PytestScreen,
+        *,
+        num_samples: int,
+        clock: Callable[[], float],
+        in_bar: Collection[str] = frozenset(),
+    ) -> None:
+        self._in_bar = in_bar
         self._line = LiveLine(screen, clock)
         self._clock = clock
         self._num_samples = num_samples
@@ -182,6 +196,15 @@ class LiveReporting:
             self._line.clear()
             if self._started is not None:
                 self._started += self._clock() - started  # the time left is that of answers
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, Any, Any]:
+        """With ``-q`` a sample has no letter, unless it failed or was skipped: the bar says how far the session is."""
+        status = yield
+        if report.passed and report.when == "call" and report.nodeid in self._in_bar and status:
+            category, _, word = status
+            return category, "", word
+        return status
 
     @contextmanager
     def answering(self, model: object, num_samples: int) -> Iterator[None]:
@@ -224,4 +247,4 @@ class LiveReporting:
             elapsed_s=elapsed_s,
             background=background,
         )
-        self._line.show(lambda width: progress_text(progress, width))
+        self._line.show(lambda width: progress_text(progress, width, with_bar=bool(self._in_bar)))

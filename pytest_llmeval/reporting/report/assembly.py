@@ -102,8 +102,9 @@ def _comparisons(
         records = {model: one.records for model, one in own.items()}
         metrics = tuple(dict.fromkeys(name for one in own.values() if one.info for name in one.info.metrics))
         with explained(f"the models of suite {suite!r} could not be compared"):
+            better = {name: way for one in own.values() if one.info for name, way in one.info.better.items()}
             names = expanded(metrics, [record.score for members in records.values() for record in members])
-            yield from list(compare_models(suite, records, order, names))
+            yield from list(compare_models(suite, records, order, names, better))
 
 
 def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pytest_llmeval.scoring.comparison.movers import Movers
+
 __all__ = ["GateMode", "GateOutcome", "GateResult", "Regression"]
 
 GateOutcome: TypeAlias = Literal["passed", "failed", "skipped"]
@@ -30,7 +32,8 @@ class Regression:
     became worse or better. ``smallest_drop`` is what this n and discordance detects with 90% power at the level of the
     first of Holm's steps. ``false_alarm_rate`` is how often a drop beyond the margin is seen where nothing has changed.
     ``num_left_out`` samples of either side have no partner, or no value of the metric in the baseline.
-    ``num_clusters`` is None where samples are independent.
+    ``num_clusters`` is None where samples are independent. ``movers`` are None where samples have
+    no value of the metric.
     """
 
     mode: GateMode
@@ -59,6 +62,7 @@ class Regression:
     false_alarm_rate: float | None = None
     num_left_out: int = 0
     noise: float = 0.0
+    movers: Movers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

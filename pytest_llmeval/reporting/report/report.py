@@ -12,8 +12,10 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.comparison.movers import Movers
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.distribution import Distribution
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.wording import expected_one_of, quoted
@@ -92,6 +94,7 @@ class SuiteReport:
     by themselves, and of those whose tokens were counted: shares of a batch's time are equal, and their percentiles say
     nothing. ``phases`` are where generated texts spent their time, as far as the model tells. ``cost`` is the sum over
     the records that have one, None where none has; ``per_sample`` what a scored sample took, None where none is scored.
+    ``distributions`` are of the samples' values of each metric that is a mean of them.
     """
 
     info: SuiteInfo
@@ -113,6 +116,7 @@ class SuiteReport:
     phases: Phases | None = None
     cost: float | None = None
     per_sample: PerSample | None = None
+    distributions: Mapping[str, Distribution] = field(default_factory=dict)
 
     @property
     def num_selected(self) -> int:
@@ -127,12 +131,16 @@ class SuiteReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One suite on two models, over the samples that both scored: ``differences`` by metric, second minus first."""
+    """One suite on two models, over the samples that both scored: ``differences`` by metric, second minus first.
+
+    ``movers`` are the samples that the second is worse and better at, of metrics that samples have values of.
+    """
 
     suite: str
     first: str
     second: str
     differences: Mapping[str, Difference]
+    movers: Mapping[str, Movers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from pytest_llmeval.reporting.report.groups import Group, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, PerSample, Phases, SuiteReport, Summary
-from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.comparison.differences import Difference, compare
+from pytest_llmeval.scoring.comparison.movers import Movers, movers
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.distribution import distributions
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
 from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.percentiles import percentiles
+from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
-from pytest_llmeval.types import EngineUse
+from pytest_llmeval.types import EngineUse, Score
 
 __all__ = [
     "average_suites",
@@ -58,13 +63,14 @@ def summarize_suite(
     names = expanded(info.metrics, scores) if has_metrics else ()
     categories = [record.category if has_metrics else None for record in records]
     limits = limits_of(info, names)
+    metrics = summarize(scores, names, clusters, info.interval, limits)
     parts = by_category(scores, categories, names, clusters, info.interval, limits)
     by_name = records_by_category(records)
     answered = [record.model for record in records if record.model is not None]
     timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]
     return SuiteReport(
         info=replace(info, metrics=names),
-        summary=summary_of(records, summarize(scores, names, clusters, info.interval, limits), num_expected),
+        summary=summary_of(records, metrics, num_expected),
         categories={name: summary_of(by_name[name], own, len(by_name[name])) for name, own in parts.items()},
         macro=macro_average(parts.values()),
         num_skipped=num_skipped,
@@ -84,6 +90,7 @@ def summarize_suite(
         phases=_phases(records),
         cost=cost_of(records),
         per_sample=_per_sample([record for record in records if record.status != "unscored"]),
+        distributions=distributions(scores, metrics),
     )
 
 
@@ -125,15 +132,44 @@ def _phases(records: Sequence[Record]) -> Phases | None:
 
 
 def compare_models(
-    suite: str, records: Mapping[str, Sequence[Record]], models: Sequence[str], metrics: Sequence[str]
+    suite: str,
+    records: Mapping[str, Sequence[Record]],
+    models: Sequence[str],
+    metrics: Sequence[str],
+    better: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Comparison]:
-    """The suite on each of ``models`` against the first of them; ``records`` are those of the suite, by model."""
+    """The suite on each of ``models`` against the first of them; ``records`` are those of the suite, by model.
+
+    ``better`` says of metrics that are not known here which way is better.
+    """
     scores = {model: {record.id: record.score for record in members} for model, members in records.items()}
     clusters = {record.id: record.cluster for members in records.values() for record in members if record.cluster}
     for second in models[1:]:
         differences = compare(scores.get(models[0], {}), scores.get(second, {}), metrics, clusters or None)
         if differences:
-            yield Comparison(suite=suite, first=models[0], second=second, differences=differences)
+            moved = dict(_moved(scores[models[0]], scores[second], differences, better))
+            yield Comparison(suite=suite, first=models[0], second=second, differences=differences, movers=moved)
+
+
+def _moved(
+    first: Mapping[str, Score],
+    second: Mapping[str, Score],
+    differences: Mapping[str, Difference],
+    better: Mapping[str, str],
+) -> Iterator[tuple[str, Movers]]:
+    for name, difference in differences.items():
+        higher_is_better = definition(name, better).higher_is_better
+        if difference.kind not in ("mean", "proportion") or higher_is_better is None:
+            continue
+        values = {
+            id_: (before, now)
+            for id_, score in first.items()
+            if id_ in second
+            and (before := value_of(score, name)) is not None
+            and (now := value_of(second[id_], name)) is not None
+        }
+        sides = [one for one, _ in values.values()], [one for _, one in values.values()]
+        yield name, movers([*values], *sides, higher_is_better=higher_is_better)
 
 
 def average_suites(suites: Sequence[SuiteReport], records: Sequence[Record]) -> tuple[Averages, ...]:

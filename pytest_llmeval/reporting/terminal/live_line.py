@@ -20,6 +20,7 @@ _MIN_INTERVAL_S = 0.1
 """A reader sees no more than ten texts a second, and a slow connection should not carry more."""
 
 _MAX_NAME = 60
+_BAR_COLUMNS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +44,15 @@ def loading_text(model: str, elapsed_s: float, width: int) -> str:
     return _fitted([f"loading {name}: {time_text(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"], width)
 
 
-def progress_text(progress: Progress, width: int) -> str:
+def progress_text(progress: Progress, width: int, *, with_bar: bool = False) -> str:
     """What the line says while a model answers, in at most ``width`` columns; what does not fit is left out.
 
-    Samples per second and the time left are known from the first answer on.
+    Samples per second and the time left are known from the first answer on. The line begins ``with_bar`` where one is
+    asked for.
     """
     name = _shown(progress.model)
-    parts = [f"{name}: {progress.num_done:,}/{progress.num_total:,} samples"]
+    bar = f"{_bar(progress.num_done, progress.num_total)} " if with_bar else ""
+    parts = [f"{bar}{name}: {progress.num_done:,}/{progress.num_total:,} samples"]
     if progress.num_done and progress.elapsed_s > 0:
         rate = progress.num_done / progress.elapsed_s
         left_s = max(progress.num_total - progress.num_done, 0) / rate
@@ -77,6 +80,11 @@ def shown_cost(cost: float) -> str:
 
 def _shown(model: str) -> str:
     return first_line(printable(model), limit=_MAX_NAME) or "the model"
+
+
+def _bar(num_done: int, num_total: int) -> str:
+    num_filled = _BAR_COLUMNS * min(num_done, num_total) // max(num_total, 1)
+    return f"[{'#' * num_filled}{'.' * (_BAR_COLUMNS - num_filled)}]"
 
 
 def _rate(per_second: float) -> str:

@@ -11,7 +11,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import markdown_text, printable, shortened
 from pytest_llmeval.types import JSON
 
-__all__ = ["as_text", "option_texts", "sample_lines", "sample_markdown"]
+__all__ = ["as_text", "bounded_lines", "option_texts", "sample_lines", "sample_markdown"]
 
 _MAX_CHARACTERS = 300
 """Of a text that is not asked for whole."""
@@ -19,6 +19,10 @@ _MAX_OPTION = 60
 """Of an option that is not asked for whole: its number and its mark stand behind it."""
 _MAX_OPTIONS = 1000
 """Of all options together."""
+
+_END_LINES = 5
+"""Of a text of many lines: so many from its start, and from its end."""
+_MAX_LINE = 500
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
@@ -52,6 +56,33 @@ def sample_lines(record: Record, *, whole: bool, prompt: bool, head: str | None 
             first, others = printable(_cut(name, text)), []
         yield f"  {name}: {first}".rstrip()
         yield from (f"    {line}".rstrip() for line in others)
+
+
+def bounded_lines(record: Record) -> Iterator[str]:
+    """The sample's prompt (its question where no prompt is kept), reply and what was expected.
+
+    Of a text of many lines the first and the last few; nothing in them that a terminal would act on.
+    """
+    is_kept = record.prompt is not None and not _is_hash(record.prompt)
+    shown = "prompt" if is_kept else "question"
+    for name, text in _fields(record, prompt=is_kept, whole=False):
+        if name == "scores" or (name in ("prompt", "question") and name != shown):
+            continue
+        if name in ("prompt", "question", "output"):
+            lines = printable(text, keep="\n").split("\n")
+            if len(lines) > 2 * _END_LINES + 1:
+                left_out = f"… {len(lines) - 2 * _END_LINES:,} lines …"
+                lines = [*lines[:_END_LINES], left_out, *lines[-_END_LINES:]]
+            first, *others = (shortened(line, limit=_MAX_LINE) for line in lines)
+        else:
+            first, others = printable(_cut(name, text)), []
+        yield f"  {name}: {first}".rstrip()
+        yield from (f"    {line}".rstrip() for line in others)
+
+
+def _is_hash(prompt: JSON) -> bool:
+    """Whether it is what ``--llm-report-prompts hash`` keeps of a prompt."""
+    return isinstance(prompt, str) and re.fullmatch(r"sha256:[0-9a-f]{64}", prompt) is not None
 
 
 def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:

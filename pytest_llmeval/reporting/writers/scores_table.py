@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,9 @@ class LoadedReport:
     samples as well. An item is a sample's id. A sample's score is its accuracy (1.0 or 0.0) where it has one, else its
     value of the first of its suite's metrics that samples have values of; NaN where it was not scored, and where all of
     the suite's metrics are made of several samples at once.
+
+    A subject that is neither a category nor a suite, and by which samples have a value, is a metric: ``subjects=["law",
+    "sentence_bleu_2"]`` means ``subjects=["law"], metrics=["sentence_bleu_2"]``.
     """
 
     report: Report
@@ -43,6 +46,7 @@ class LoadedReport:
         subjects: str | Iterable[str] | None = None,
         items: str | int | Iterable[str | int] | None = None,
         *,
+        metrics: str | Iterable[str] | None = None,
         suite: str | None = None,
         model: str | None = None,
     ) -> pandas.DataFrame:
@@ -50,24 +54,30 @@ class LoadedReport:
 
         Columns: ``suite``, ``model``, ``subject``, ``item``, ``status``, ``score``, then the sample's values by metric
         name; a metric that is called as one of these columns is ``metric.NAME``. With ``items`` the rows are in their
-        order, and one that is absent is a row of NaN but for its ``item``.
+        order, and one that is absent is a row of NaN but for its ``item``. With ``metrics`` the columns of values are
+        these, in their order; NaN where a sample has none.
 
         Lone surrogates are escaped.
 
-        Needs pandas. Raises ``ReportError`` for a suite, model or subject that the report does not have, and where
-        pandas is not installed.
+        Needs pandas. Raises ``ReportError`` for a suite, model, subject or metric that the report does not have, and
+        where pandas is not installed.
         """
         frames = _pandas()
-        rows = [_row(sample) for sample in self._samples(_texts(subjects), suite, model)]
+        samples, _, asked = self._chosen(_texts(subjects), _texts(metrics), suite, model)
+        rows = [_row(sample, asked) for sample in samples]
         if items is not None:
             by_item: dict[str, list[dict[str, Any]]] = {}
             for row in rows:
                 by_item.setdefault(row["item"], []).append(row)
             rows = [row for item in _texts(items) or () for row in by_item.get(item, [{"item": item}])]
-        metrics = dict.fromkeys(name for row in rows for name in row if name not in _COLUMNS)
+        names = (
+            tuple(dict.fromkeys(name for row in rows for name in row if name not in _COLUMNS))
+            if asked is None
+            else tuple(map(_column, asked))
+        )
         return frames.DataFrame.from_records(
-            [[_cell(row.get(name, math.nan)) for name in (*_COLUMNS, *metrics)] for row in rows],
-            columns=[*_COLUMNS, *map(encodable, metrics)],
+            [[_cell(row.get(name, math.nan)) for name in (*_COLUMNS, *names)] for row in rows],
+            columns=[*_COLUMNS, *map(encodable, names)],
         )
 
     def mean_scores(
@@ -75,12 +85,14 @@ class LoadedReport:
         subjects: str | Iterable[str] | None = None,
         items: str | int | Iterable[str | int] | None = None,
         *,
+        metrics: str | Iterable[str] | None = None,
         suite: str | None = None,
         model: str | None = None,
     ) -> dict[str, float]:
         """Each subject's mean score over those of its items (of ``items``, else of all) that are there and scored.
 
-        In the order asked for, else in the report's. NaN for a subject with none. Raises ``ReportError`` as ``scores``
+        With ``metrics`` each metric's mean, over those of these samples that are scored and have a value of it. In the
+        order asked for, else in the report's. NaN for what has none. Raises ``ReportError`` as ``scores``
         does, and for a report on several models where none is chosen, and for a subject that has scores of two metrics,
         or of one that two suites define otherwise (see ``metric_forms.py``): a mean over those means nothing.
         """
@@ -90,29 +102,25 @@ class LoadedReport:
                 f"the report is on {' and '.join(map(quoted, models))}: choose one with model=…, "
                 "since a mean over models means nothing"
             )
-        asked, chosen = _texts(subjects), None if items is None else set(_texts(items) or ())
-        found: dict[str, list[float]] = {subject: [] for subject in asked or ()}
-        measures: dict[str, dict[str, str]] = {}
-        for sample in self._samples(asked, suite, model):
-            for subject in sample.names if asked is not None else (sample.subject,):
-                values = found.get(subject) if asked is not None else found.setdefault(subject, [])
-                if values is None or (chosen is not None and sample.record.id not in chosen):
-                    continue
-                if not math.isnan(sample.score):
-                    values.append(sample.score)
-                    measures.setdefault(subject, {}).setdefault(sample.measure, sample.record.suite)
-        for subject, own in measures.items():
-            if len(own) > 1:
-                described = " and ".join(f"{measure} of suite {quoted(name)}" for measure, name in own.items())
-                raise ReportError(
-                    f"the subject {quoted(subject)} has {described}: choose one with suite=…, "
-                    "since a mean over two metrics means nothing"
-                )
-        return {subject: math.fsum(values) / len(values) if values else math.nan for subject, values in found.items()}
+        samples, names, columns = self._chosen(_texts(subjects), _texts(metrics), suite, model)
+        if items is not None:
+            chosen = set(_texts(items) or ())
+            samples = [sample for sample in samples if sample.record.id in chosen]
+        means = _Means({name: [] for name in columns or names or ()})
+        for sample in samples:
+            if columns is not None:
+                for name in columns:
+                    means.add("metric", name, sample.value_of(name), sample.measure_of(name), sample.record.suite)
+                continue
+            for subject in (sample.subject,) if names is None else sample.names:
+                if names is None or subject in names:
+                    means.add("subject", subject, sample.score, sample.measure, sample.record.suite)
+        return means.by_name()
 
-    def _samples(
-        self, subjects: tuple[str, ...] | None, suite: str | None, model: str | None
-    ) -> Iterator[_ScoredSample]:
+    def _chosen(
+        self, subjects: tuple[str, ...] | None, metrics: tuple[str, ...] | None, suite: str | None, model: str | None
+    ) -> tuple[list[_ScoredSample], tuple[str, ...] | None, tuple[str, ...] | None]:
+        """The samples, the subjects that they are of, and the metrics that are asked for; None where none are named."""
         check_known("suite", suite, self.report.suite_names)
         check_known("model", model, self.report.model_names)
         records = [
@@ -120,16 +128,23 @@ class LoadedReport:
             for record in self.report.records
             if suite in (None, record.suite) and model in (None, record.model)
         ]
-        metrics = self._metrics(records)
+        first = self._metrics(records)
         infos = {one.info.name: one.info for one in self.report.suites}
-        samples = [_scored(record, infos.get(record.suite), metrics.get(record.suite)) for record in records]
+        samples = [_scored(record, infos.get(record.suite), first.get(record.suite)) for record in records]
         known = dict.fromkeys(name for sample in samples for name in sample.names)
         known |= dict.fromkeys(one.info.name for one in self.report.suites if suite in (None, one.info.name))
-        for subject in subjects or ():
-            check_known("subject", subject, known)
-        for sample in samples:
-            if subjects is None or not set(subjects).isdisjoint(sample.names):
-                yield sample
+        carried = dict.fromkeys(name for sample in samples for name in sample.values)
+        for name in metrics or ():
+            check_known("metric", name, carried)
+        for name in subjects or ():
+            check_known("subject or metric", name, [*known, *carried])
+        own = None if subjects is None else tuple(name for name in subjects if name in known)
+        named = None if subjects is None else tuple(name for name in subjects if name not in known)
+        if named:
+            metrics = tuple(dict.fromkeys((*(metrics or ()), *named)))
+            own = own or None
+        chosen = [sample for sample in samples if own is None or not set(own).isdisjoint(sample.names)]
+        return chosen, own, metrics
 
     def _metrics(self, records: Iterable[Record]) -> dict[str, str]:
         """By suite, the first of its metrics that its samples have values of."""
@@ -151,11 +166,23 @@ def load_report(path: str | os.PathLike[str]) -> LoadedReport:
 
 @dataclass(frozen=True, slots=True)
 class _ScoredSample:
-    """``measure`` says what the score is one of: a metric, and what of its suite's settings that depends on."""
+    """``measure`` says what the score is one of: a metric, and what of its suite's settings that depends on.
+
+    ``values`` are the sample's by metric, of an unscored one none.
+    """
 
     record: Record
+    info: SuiteInfo | None
+    values: Mapping[str, float]
     score: float
     measure: str
+
+    def value_of(self, metric: str) -> float:
+        return float(self.values.get(metric, math.nan))
+
+    def measure_of(self, metric: str) -> str:
+        form = "" if self.info is None else metric_form(metric, self.info.scorer, self.info.settings)
+        return f"{metric} ({form})" if form else metric
 
     @property
     def subject(self) -> str:
@@ -172,16 +199,48 @@ def _scored(record: Record, info: SuiteInfo | None, metric: str | None) -> _Scor
     values = record.values
     if "accuracy" in values or record.status in ("correct", "wrong"):
         metric, values = "accuracy", {"accuracy": float(record.status == "correct"), **values}
-    score = math.nan if record.status == "unscored" or metric is None else float(values.get(metric, math.nan))
+    if record.status == "unscored":
+        values = {}
+    score = math.nan if metric is None else float(values.get(metric, math.nan))
     form = "" if info is None or metric is None else metric_form(metric, info.scorer, info.settings)
-    return _ScoredSample(record, score, f"{metric} ({form})" if form else f"{metric}")
+    return _ScoredSample(record, info, values, score, f"{metric} ({form})" if form else f"{metric}")
 
 
-def _row(sample: _ScoredSample) -> dict[str, Any]:
+class _Means:
+    """Values by name, each with what it measures and the suite that it is of."""
+
+    def __init__(self, values: dict[str, list[float]]) -> None:
+        self._values = values
+        self._measures: dict[tuple[str, str], dict[str, str]] = {}
+
+    def add(self, what: str, name: str, value: float, measure: str, suite: str) -> None:
+        values = self._values.setdefault(name, [])
+        if not math.isnan(value):
+            values.append(value)
+            self._measures.setdefault((what, name), {}).setdefault(measure, suite)
+
+    def by_name(self) -> dict[str, float]:
+        """Raises ``ReportError`` where the values of one name measure two things."""
+        for (what, name), own in self._measures.items():
+            if len(own) > 1:
+                described = " and ".join(f"{measure} of suite {quoted(suite)}" for measure, suite in own.items())
+                raise ReportError(
+                    f"the {what} {quoted(name)} has {described}: choose one with suite=…, "
+                    "since a mean over two metrics means nothing"
+                )
+        return {name: math.fsum(values) / len(values) if values else math.nan for name, values in self._values.items()}
+
+
+def _row(sample: _ScoredSample, metrics: tuple[str, ...] | None) -> dict[str, Any]:
     record = sample.record
     fixed = (record.suite, record.model, sample.subject, record.id, record.status, sample.score)
-    values = {f"metric.{name}" if name in _COLUMNS else name: value for name, value in record.values.items()}
+    own = record.values if metrics is None else {name: sample.value_of(name) for name in metrics}
+    values = {_column(name): value for name, value in own.items()}
     return {**dict(zip(_COLUMNS, fixed, strict=True)), **values}
+
+
+def _column(metric: str) -> str:
+    return f"metric.{metric}" if metric in _COLUMNS else metric
 
 
 def _cell(value: Any) -> Any:

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pytest_llmeval.scoring.comparison.differences import Difference, compare, has_limits, paired_difference
+from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Movers, movers
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
@@ -59,6 +60,7 @@ class PairedMetric:
     is_unchanged: bool
     num_lacking: int = 0
     num_unmeasured: int = 0
+    movers: Movers | None = None
 
     @property
     def num_units(self) -> int:
@@ -159,6 +161,9 @@ def pair_metric(
     if difference is None:
         raise PairingError(_NO_VALUE)
     paired = _paired(metric, rows, difference, numbers, higher_is_better, margin)
+    if isinstance(paired.paired, PairedValues):
+        moved = movers(ids, paired.paired.first, paired.paired.second, higher_is_better=higher_is_better)
+        paired = replace(paired, movers=moved)
     return replace(paired, num_lacking=num_lacking, num_unmeasured=len(unmeasured))
 
 
@@ -203,8 +208,8 @@ def _paired(
         difference=difference,
         paired=paired,
         higher_is_better=higher_is_better,
-        num_worse=sum(gain < 0 for gain in gains or ()),
-        num_better=sum(gain > 0 for gain in gains or ()),
+        num_worse=sum(gain < -LEAST_CHANGE for gain in gains or ()),
+        num_better=sum(gain > LEAST_CHANGE for gain in gains or ()),
         flipped_to=None if gains is None else ("wrong", "right") if is_accuracy else ("worse", "better"),
         is_zero_or_one=is_zero_or_one,
         has_limits=has_limits(metric),

@@ -13,6 +13,13 @@ from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
+from pytest_llmeval.reporting.terminal.movers_table import (
+    compared_movers,
+    distribution_cells,
+    gate_movers,
+    movers_cells,
+    movers_heading,
+)
 from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_cells
 from pytest_llmeval.reporting.terminal.store_lines import store_texts
 from pytest_llmeval.reporting.terminal.suite_texts import (
@@ -28,12 +35,15 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.markdown.questions import Questions
 from pytest_llmeval.reporting.writers.markdown.tables import table
+from pytest_llmeval.scoring.comparison.movers import Movers
 from pytest_llmeval.text.escaping import markdown_text
 
 __all__ = ["markdown_summary", "write_markdown"]
 
 _MAX_UNSCORED = 1000
 _MAX_UNSCORED_IN_SUMMARY = 20
+_MAX_MOVED = 10
+"""Comparisons whose samples are shown."""
 
 
 def write_markdown(report: Report, path: Path) -> None:
@@ -96,6 +106,7 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     if rows:
         yield "A sample took, in the mean:"
         yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
+    yield from _movers([*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)])
     yield from _problems(report, unscored)
     for place, suite in enumerate(report.suites):
         yield from _suite(suite, names, None if questions is None else questions.lines(place))
@@ -103,6 +114,23 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     if rows and questions is not None:
         yield "## Time"
         yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
+    headers, rows = distribution_cells(report.suites, names)
+    if rows and questions is not None:
+        yield "## Distribution of metrics over samples"
+        yield from table(headers, rows, ["left", "left", *("right" for _ in headers[2:])])
+
+
+def _movers(found: Sequence[tuple[str, Movers]]) -> Iterator[str]:
+    if found:
+        yield "## Samples that changed most"
+    for what, one in found[:_MAX_MOVED]:
+        headers, rows = movers_cells(one)
+        yield ""
+        yield markdown_text(movers_heading(what, one))
+        yield from table(headers, rows, ["left", "left", "right", "right", "right"])
+    if len(found) > _MAX_MOVED:
+        yield f"… and {len(found) - _MAX_MOVED:,} more, all in the JSON report"
+        yield ""
 
 
 def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[str]:

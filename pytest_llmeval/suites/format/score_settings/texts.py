@@ -71,6 +71,9 @@ class BleuSettings(ReferenceSettings):
         json_schema_extra=_EACH_ONCE,
         description="BLEU of n-grams up to each of these orders: 4 is what is usually called BLEU.",
     )
+    max_order: int | None = Field(
+        None, ge=1, le=9, description="All orders up to this one, in place of k: max_order: 2 is k: [1, 2]."
+    )
     smoothing: Smoothing = Field("exp", description="What to do if no n-gram of an order matches.")
     smooth_value: float | None = Field(
         None, gt=0, description="The value that smoothing floor (0.1) or add-k (1) puts in."
@@ -79,6 +82,20 @@ class BleuSettings(ReferenceSettings):
         "13a", description="How text is cut into tokens: sacrebleu's tokenizers that need no download."
     )
     lowercase: bool = Field(False, description="Compare without regard to case.")
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        return ("max_order",)  # k says the same, however it was written
+
+    @model_validator(mode="after")
+    def _max_order_is_k(self) -> BleuSettings:
+        if self.max_order is None:
+            return self
+        orders = tuple(range(1, self.max_order + 1))
+        if "k" in self.model_fields_set and self.k != orders:
+            raise refuse_here("k names the orders already; remove max_order, or k", "max_order")
+        object.__setattr__(self, "k", orders)  # it is frozen
+        return self
 
     @model_validator(mode="after")
     def _a_value_is_for_floor_or_add_k(self) -> BleuSettings:

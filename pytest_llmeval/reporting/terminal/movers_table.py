@@ -1,0 +1,75 @@
+"""How samples' values are spread, and which samples became worse and better: tables for a terminal and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.report import Comparison, SuiteReport
+from pytest_llmeval.reporting.terminal.suite_texts import named, suite_name
+from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.comparison.movers import Mover, Movers
+from pytest_llmeval.text.escaping import printable
+
+__all__ = ["aligned", "compared_movers", "distribution_cells", "gate_movers", "movers_cells", "movers_heading"]
+
+_SHOWN = ("mean", "sd", "min", "p50", "p95", "max")
+
+
+def distribution_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows, made ``printable``: a row for each metric whose values are more than zeros and ones."""
+    rows = []
+    for suite in suites:
+        for name, found in suite.distributions.items():
+            metric = suite.summary.metrics.get(name)
+            if metric is not None and metric.kind == "mean":
+                numbers = [getattr(found, key) for key in _SHOWN]
+                texts = ["" if value is None else number(value) for value in numbers]
+                rows.append([printable(suite_name(suite, names)), printable(name), f"{found.n:,}", *texts])
+    return ["suite", "metric", "n", *_SHOWN], rows
+
+
+def gate_movers(results: Sequence[GateResult], names: Mapping[str, str]) -> Iterator[tuple[str, Movers]]:
+    """What was compared with a baseline, and its movers, where a sample changed at all."""
+    for result in results:
+        found = None if result.regression is None else result.regression.movers
+        if found is not None and result.suite is not None and found.num_worse + found.num_better:
+            yield f"{named(result.suite, result.model, names)}: {result.name}", found
+
+
+def compared_movers(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Iterator[tuple[str, Movers]]:
+    """The metrics of a second model against the first, and their movers, where a sample differs at all."""
+    for one in comparisons:
+        first, second = names.get(one.first, one.first), names.get(one.second, one.second)
+        for metric, found in one.movers.items():
+            if found.num_worse + found.num_better:
+                yield f"{one.suite}: {metric} of {second} against {first}", found
+
+
+def movers_heading(what: str, found: Movers) -> str:
+    """``sums: accuracy vs baseline: 3 samples worse, 1 better, 96 the same``; made ``printable``."""
+    samples = "sample" if found.num_worse == 1 else "samples"
+    counts = f"{found.num_worse:,} {samples} worse, {found.num_better:,} better, {found.num_same:,} the same"
+    return printable(f"{what}: {counts}")
+
+
+def movers_cells(found: Movers) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows, made ``printable``: those that became worse first."""
+    rows = [_row("worse", one) for one in found.worse] + [_row("better", one) for one in found.better]
+    return ["", "sample", "before", "now", "change"], rows
+
+
+def _row(side: str, one: Mover) -> list[str]:
+    sign = "+" if one.difference > 0 else ""
+    return [side, printable(one.id), number(one.before), number(one.now), f"{sign}{number(one.difference)}"]
+
+
+def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], *, num_names: int) -> Iterator[str]:
+    """The lines of a table for a terminal: ``num_names`` columns of names, then numbers, which end at the right."""
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    for row in (headers, *rows):
+        cells = (
+            cell.ljust(width) if place < num_names else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield f"  {'  '.join(cells)}".rstrip()

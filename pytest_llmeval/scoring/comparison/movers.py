@@ -1,0 +1,58 @@
+"""Winners and losers: which samples of two runs became better or worse in a metric, and which of them the most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["LEAST_CHANGE", "Mover", "Movers", "movers"]
+
+LEAST_CHANGE = 1e-9
+"""A sample whose value changed by no more has not changed: another order of summing does as much."""
+
+_MAX_MOVERS = 10
+"""Samples each way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mover:
+    """A sample's value before and now; ``difference`` is now minus before."""
+
+    id: str
+    before: float
+    now: float
+    difference: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movers:
+    """How many samples became worse and better and how many did not change, and the first of each by what changed."""
+
+    num_worse: int
+    num_better: int
+    num_same: int
+    worse: tuple[Mover, ...] = ()
+    better: tuple[Mover, ...] = ()
+
+
+def movers(
+    ids: Sequence[str],
+    before: Sequence[float],
+    now: Sequence[float],
+    *,
+    higher_is_better: bool,
+    limit: int = _MAX_MOVERS,
+) -> Movers:
+    """Of the samples ``ids``, whose values these are; the largest change first, of equal ones the first sample."""
+    sides: tuple[list[Mover], list[Mover]] = [], []
+    for id_, old, new in zip(ids, before, now, strict=True):
+        if abs(new - old) > LEAST_CHANGE:
+            sides[(new > old) == higher_is_better].append(Mover(id=id_, before=old, now=new, difference=new - old))
+    worse, better = (sorted(side, key=lambda one: -abs(one.difference)) for side in sides)
+    return Movers(
+        num_worse=len(worse),
+        num_better=len(better),
+        num_same=len(ids) - len(worse) - len(better),
+        worse=tuple(worse[:limit]),
+        better=tuple(better[:limit]),
+    )
