@@ -333,7 +333,8 @@ class StubServer:
         messages = body.get("messages")
         if self._says is None or not messages or messages[0]["role"] != "system":
             return self.wire.answer(method, path, headers, body)
-        payload = self.wire.answer(method, path, headers, {**body, "max_tokens": 1})
+        limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
+        payload = self.wire.answer(method, path, headers, {**body, limit: 1})
         choice = payload["choices"][0]
         choice["message"]["content"], choice["finish_reason"] = self._says(body), "stop"
         return payload
