@@ -138,7 +138,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bm25.run": "".join(f"q{number} Q0 x 1 2 bm25\nq{number} Q0 d{number} 2 1 bm25\n" for number in range(12)),
         "dense.run": "".join(f"q{number} Q0 d{number} 1 1 dense\n" for number in range(12)),
     }
-    rows = {
+    rows: dict[str, list[dict[str, Any]]] = {
         "tasks/rows.jsonl": [{"question": "Is ice cold?", "choices": ["yes", "no"], "answer": 0}],
         "rag.jsonl": [{"id": "r1", "question": "Is it so?", "response": "So.", "target": "So.", "contexts": ["So."]}],
         "queries.jsonl": [{"id": f"q{number}", "qrels": {f"d{number}": 2}, "question": "?"} for number in range(12)],
