@@ -139,7 +139,7 @@ class GenerateResponse:
     What else a program says of its reply is None where it says nothing of that: ``contexts`` are the texts, best first,
     that it retrieved and wrote its answer from, ``documents`` the ids of what it found, in its order, each with its
     score or None, ``cost`` what the reply cost, in the user's currency, and ``trace`` the steps by which an agent came
-    to it. What only searches has documents and an empty text.
+    to it. What only searches has documents, and no text: ``has_text`` is False then.
     """
 
     text: str
@@ -152,6 +152,7 @@ class GenerateResponse:
     asked_at: float | None = None
     contexts: tuple[str, ...] | None = None
     documents: tuple[tuple[str, float | None], ...] | None = None
+    has_text: bool = True
     cost: float | None = None
     trace: tuple[JSON, ...] | None = None
 

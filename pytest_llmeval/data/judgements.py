@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -73,14 +74,18 @@ _Line: TypeAlias = tuple[str, str | None, int, int | None]
 
 def _of_text(source: Source) -> Iterator[_Line]:
     text = read_text(source, max_bytes=MAX_DATA_BYTES, too_large="split it")
-    separator = {"tsv": "\t", "csv": ","}.get(format_of(source.path) or "")
+    format_ = format_of(source.path)
     for number, line in enumerate(text.split("\n"), 1):
-        cells = [cell.strip() for cell in line.split(separator)] if separator and separator in line else line.split()
-        if not cells:
+        if format_ == "csv":
+            cells = next(csv.reader([line.strip()]), [])
+        else:
+            cells = line.split("\t" if format_ == "tsv" and "\t" in line else None)
+        cells = [cell.strip() for cell in cells]
+        if not any(cells):
             continue
         if len(cells) not in (3, 4):
             raise source.error(f"found {len(cells)} columns, {_EXPECTED}", number)
-        if number == 1 and _HEADER.intersection(cell.lower() for cell in cells):
+        if number == 1 and _WHOLE.fullmatch(cells[-1]) is None and _HEADER.intersection(map(str.lower, cells)):
             continue
         try:
             yield _query(cells[0]), _document(cells[-2]), _grade(cells[-1], cells[-2]), number

@@ -97,6 +97,7 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         asked_at=_time(response.asked_at),
         contexts=None if response.contexts is None else _texts("contexts", response.contexts),
         documents=None if response.documents is None else found_documents(response.documents),
+        has_text=bool(response.has_text),
         cost=None if response.cost is None else _cost(response.cost),
         trace=None if response.trace is None else _trace(response.trace),
     )

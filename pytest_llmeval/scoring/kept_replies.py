@@ -8,23 +8,30 @@ from typing import Any
 from pytest_llmeval.text.traces import MOST_CHARACTERS, bounded_steps
 from pytest_llmeval.types import JSON, GenerateResponse, Response
 
-__all__ = ["kept_of_replies"]
+__all__ = ["MOST_DOCUMENTS", "kept_of_replies"]
+
+MOST_DOCUMENTS = 1000
+"""Of a ranking that a record keeps: as many as runs of TREC have."""
 
 
 def kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
     """What no other field of a record has: several replies, and what came with a reply, of each if several."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     kept: dict[str, JSON] = {"outputs": [reply.text for reply in replies]} if len(replies) > 1 else {}
-    for name in _BESIDE_TEXT:
-        found: list[JSON] = [_as_lists(getattr(reply, name)) for reply in replies]
+    rankings = [reply.documents for reply in replies]
+    beside: dict[str, list[JSON]] = {
+        "contexts": [None if reply.contexts is None else [*reply.contexts] for reply in replies],
+        "documents": [None if own is None else _as_lists(own[:MOST_DOCUMENTS]) for own in rankings],
+    }
+    for name, found in beside.items():
         if any(own is not None for own in found):
             kept[name] = found if len(found) > 1 else found[0]
+    counts: list[JSON] = [None if own is None else len(own) for own in rankings]
+    if any(own is not None and len(own) > MOST_DOCUMENTS for own in rankings):
+        kept["num_documents"] = counts if len(counts) > 1 else counts[0]
     if (traces := _traces(replies)) is not None:
         kept["trace"] = traces
     return kept
-
-
-_BESIDE_TEXT = ("contexts", "documents")
 
 
 def _traces(replies: Sequence[GenerateResponse]) -> JSON:

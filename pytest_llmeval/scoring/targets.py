@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["quote", "right_choices", "several_or_one", "target_texts"]
+__all__ = ["no_column", "quote", "right_choices", "several_or_one", "target_texts"]
 
 _SHOWN_CHARACTERS = 60
 _COMPARED_CHARACTERS = 1000
@@ -19,6 +20,13 @@ def quote(value: object) -> str:
     # A whole data file can stand where a short target was meant: cut before repr, which would build all of it.
     text = repr(value[: _SHOWN_CHARACTERS + 1] if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def no_column(sample: Sample, name: str) -> ValueError:
+    """The error of a sample that has no such column, with those that it has."""
+    row = sample.variables.get("row")
+    others = expected_one_of(name, map(str, row)) if isinstance(row, Mapping) and row else ""
+    return ValueError(f"the sample has no column {quote(name)}{others}")
 
 
 def several_or_one(texts: Sequence[str]) -> str | tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pytest_llmeval.text.redaction import redact
@@ -19,14 +20,17 @@ MOST_STEPS = 100
 MOST_CHARACTERS = 20_000
 """What a record keeps of the traces of a sample; the characters are those of their JSON."""
 _MOST_LEVELS = 20
+_MOST_PARTS = 10_000
+"""Of a trace that are read: lists and mappings, and what stands in them."""
 _LARGEST = 2**63
 
 
 def trace_steps(value: object, clean: Callable[[str], str] = str) -> Steps:
     """The steps of a list, each of them as JSON has it; a text or a mapping alone is one step, and None none.
 
-    What JSON cannot hold (an object, NaN, bytes, a list inside itself) becomes its text: no step is an error. Texts are
-    without secrets, and without what ``clean`` takes out of them. ``ValueError`` for what is no list of steps.
+    What JSON cannot hold (an object, NaN, bytes) becomes its text, and an ellipsis stands for what is in itself, nested
+    deeper than 20 levels, or beyond 10,000 parts: no step is an error. Texts are without secrets, and without what
+    ``clean`` takes out of them. ``ValueError`` for what is no list of steps.
     """
     if value is None:
         return ()
@@ -34,33 +38,50 @@ def trace_steps(value: object, clean: Callable[[str], str] = str) -> Steps:
         value = [value]
     if not isinstance(value, list | tuple):
         raise ValueError(f"found {describe(as_builtin(value))}, expected a list of steps: texts or mappings")
-    return tuple(_as_json(step, clean, _MOST_LEVELS) for step in value)
+    reading = _Reading(clean)
+    return tuple(reading.as_json(step) for step in value)
 
 
-def _as_json(value: object, clean: Callable[[str], str], levels: int) -> JSON:
-    value = as_builtin(value)
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int) and abs(value) < _LARGEST:
-        return int(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return float(value)
-    if isinstance(value, str):
-        return redact(clean(str(value)))
-    if levels and isinstance(value, Mapping):
-        return {_text_of(key, clean): _as_json(own, clean, levels - 1) for key, own in value.items()}
-    if levels and isinstance(value, list | tuple | set | frozenset):
-        return [_as_json(own, clean, levels - 1) for own in value]
-    return _text_of(value, clean)
+@dataclass(slots=True)
+class _Reading:
+    """Of one trace. ``above`` are the lists and mappings that are being read; ``num_parts`` says how much was."""
 
+    clean: Callable[[str], str]
+    above: list[int] = field(default_factory=list)
+    num_parts: int = 0
 
-def _text_of(value: object, clean: Callable[[str], str]) -> str:
-    if isinstance(value, Mapping | list | tuple | set | frozenset):
-        return "…"  # nested too deep to be read, or in itself
-    try:
-        return redact(clean(str(value)))
-    except Exception:  # of the object's own __str__
-        return f"a {type(value).__name__}"
+    def as_json(self, value: object) -> JSON:
+        plain = as_builtin(value)
+        if not isinstance(plain, Mapping | list | tuple | set | frozenset):
+            return self._single(plain)
+        if id(plain) in self.above or len(self.above) >= _MOST_LEVELS or self.num_parts >= _MOST_PARTS:
+            return "…"  # in itself, nested too deep, or too much to be read
+        self.above.append(id(plain))
+        try:
+            if isinstance(plain, Mapping):
+                return {self._text(key): self.as_json(own) for key, own in plain.items() if self._has_room()}
+            return [self.as_json(own) for own in plain if self._has_room()]
+        finally:
+            self.above.pop()
+
+    def _has_room(self) -> bool:
+        self.num_parts += 1
+        return self.num_parts <= _MOST_PARTS
+
+    def _single(self, value: object) -> JSON:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int) and abs(value) < _LARGEST:
+            return int(value)
+        if isinstance(value, float) and math.isfinite(value):
+            return float(value)
+        return self._text(value)
+
+    def _text(self, value: object) -> str:
+        try:
+            return redact(self.clean(str(value)))
+        except Exception:  # of the object's own __str__
+            return f"a {type(value).__name__}"
 
 
 def bounded_steps(steps: Sequence[JSON], characters: int = MOST_CHARACTERS) -> list[JSON]:

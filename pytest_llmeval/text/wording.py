@@ -14,7 +14,7 @@ Keys: TypeAlias = tuple[str | int, ...]
 """Where a value stands in a YAML document: ``("samples", 3, "target")``."""
 
 MAX_SHOWN = 60
-MAX_LISTED = 30
+MAX_LISTED = 24
 
 
 def quoted(text: str) -> str:

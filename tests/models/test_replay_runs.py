@@ -40,14 +40,16 @@ def test_a_run_is_in_the_order_of_its_scores_and_equal_ones_as_they_stand(
     tmp_path: Path, name: str, arguments: dict[str, JSON]
 ) -> None:
     first, second = answers(model(tmp_path, name, RUN, **arguments), sample("q1"), sample("q2", 2))
-    assert first == GenerateResponse(text="", documents=(("a", 2.5), ("b", 1.5), ("c", 1.5)))
-    assert second == GenerateResponse(text="", documents=())  # and q9, which the suite lacks, is left aside
+    assert first == GenerateResponse(text="", documents=(("a", 2.5), ("b", 1.5), ("c", 1.5)), has_text=False)
+    assert second == GenerateResponse(
+        text="", documents=(), has_text=False
+    )  # and q9, which the suite lacks, is left aside
 
 
 def test_epochs_of_a_run_are_the_same(tmp_path: Path) -> None:
     found = model(tmp_path, "r.run", RUN)
     one, other = answers(found, sample("q2", requests=ASK * 2), sample("q1"))[:2]
-    assert one == other == GenerateResponse(text="", documents=())
+    assert one == other == GenerateResponse(text="", documents=(), has_text=False)
 
 
 def test_a_run_none_of_whose_queries_fits(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ ROWS: list[tuple[JSON, tuple[tuple[str, float | None], ...]]] = [
 @pytest.mark.parametrize("column", ["response", "documents"])
 def test_a_list_is_one_ranking(tmp_path: Path, column: str, value: JSON, documents: Any) -> None:
     found = model(tmp_path, "r.jsonl", json.dumps({"id": "q1", column: value}))
-    assert answers(found, sample("q1")) == [GenerateResponse(text="", documents=documents)]
+    assert answers(found, sample("q1")) == [GenerateResponse(text="", documents=documents, has_text=False)]
 
 
 def test_documents_beside_a_text(tmp_path: Path) -> None:
@@ -131,6 +133,6 @@ def test_texts_of_a_report_stay_texts(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_reply_of_a_data_set_found_nothing() -> None:
-    assert DataResponses().answer(sample("q1")) == [GenerateResponse(text="", documents=())]
+    assert DataResponses().answer(sample("q1")) == [GenerateResponse(text="", documents=(), has_text=False)]
     (answer,) = DataResponses().answer(sample("q1", reads=False))
     assert isinstance(answer, RequestError)

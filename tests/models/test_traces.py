@@ -37,6 +37,23 @@ def test_every_step_is_json(steps: list[Any]) -> None:
     assert len(found) == len(steps)
 
 
+def test_steps_that_refer_to_each_other_are_read_in_bounded_time() -> None:
+    """A tree whose leaves know their parents has a number of ways through it that grows with every level."""
+    parent: dict[str, Any] = {"name": "parent", "children": []}
+    parent["children"] = [
+        {"name": str(number), "parent": parent, "siblings": parent["children"]} for number in range(30)
+    ]
+    for child in parent["children"]:
+        child["siblings"] = parent["children"]
+    (found,) = trace_steps([parent])
+    assert len(json.dumps(found)) < 1_000_000
+    assert isinstance(found, dict)
+    assert found["children"][0]["parent"] == "…"  # type: ignore[index, call-overload]
+    (wide,) = trace_steps([list(range(20_000))])
+    assert isinstance(wide, list)
+    assert len(wide) == 10_000
+
+
 def test_what_json_cannot_hold_becomes_text() -> None:
     np = pytest.importorskip("numpy")
     endless: list[Any] = []

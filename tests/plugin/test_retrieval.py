@@ -247,6 +247,33 @@ def test_documents_are_no_text(project: pytest.Pytester, workers: list[str]) -> 
     result.stdout.fnmatch_lines(["*the model returned documents and no text; score: retrieval judges documents*"])
 
 
+def test_an_empty_answer_with_documents_is_an_answer(project: pytest.Pytester, workers: list[str]) -> None:
+    """A pipeline that found something and wrote nothing is wrong; only one that has no text at all is an error."""
+    without_responses(project)
+    project.makepyfile(my_rag='def answer(question):\n    return {"text": "", "documents": ["d1"]}\n')
+    project.path.joinpath("search.yaml").write_text(
+        "suite: both\ndataset: {path: rows.jsonl}\ntarget: \"{{ 'x' }}\"\n"
+        "score: {several: {scorers: {text: {score: exact},\n"
+        "  found: {score: {retrieval: {metrics: [precision@1, ap]}}}}}}\n"
+    )
+    result = project.runpytest("search.yaml", "--llm-model=python:my_rag:answer", REPORT, *workers)
+    result.assert_outcomes(passed=0)
+    result.stdout.fnmatch_lines(["suite*accuracy*found.precision@1*found.ap*", "both*0.000*"])
+    assert metrics_of(project)["found.ap"]["n"] == 3
+
+
+def test_a_record_keeps_a_thousand_documents(project: pytest.Pytester) -> None:
+    without_responses(project)
+    project.makepyfile(much='def search(question):\n    return [f"x{n}" for n in range(1500)] + ["d1"]\n')
+    project.runpytest("search.yaml", "--llm-model=python:much:search", REPORT, "-p", "no:xdist")
+    details = records_of(project)[0]["details"]
+    assert (len(details["documents"]), details["num_documents"]) == (1000, 1501)
+    assert {"id": "d1", "grade": 2, "rank": 1501} in details["relevant"]
+    result = project.runpytest("search.yaml", "--llm-model=replay:report.json", "-p", "no:xdist")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*the report keeps the first documents only, of more than it has room for*"])
+
+
 def test_epochs_of_a_search_that_draws_lots(project: pytest.Pytester, workers: list[str]) -> None:
     without_responses(project)
     project.makepyfile(lots='def search(question, epoch):\n    return ["d1", "d3"] if epoch else ["d3", "d1"]\n')

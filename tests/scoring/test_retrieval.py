@@ -157,6 +157,19 @@ def test_what_a_record_says() -> None:
     }
 
 
+def test_a_grade_below_0_is_no_judgement_of_bpref() -> None:
+    """As trec_eval has it, whose runs ir-measures cannot give such grades."""
+    qrels = {"a": 1, "b": -1, "c": 0}
+    assert judge(["b", "a", "c"], qrels, metrics=["bpref"]).values == {"bpref": 1.0}
+    assert judge(["c", "a", "b"], qrels, metrics=["bpref"]).values == {"bpref": 0.0}
+
+
+def test_all_relevant_documents_are_expected() -> None:
+    scorer = make_scorer(RetrievalSettings())
+    presented = scorer.present(a_sample(variables={"qrels": {f"d{number}": 1 for number in range(7)}}))
+    assert presented.target == tuple(f"d{number}" for number in range(7))
+
+
 def test_a_record_lists_no_more_than_a_hundred() -> None:
     names = [f"d{number}" for number in range(1000)]
     score = judge(names, dict.fromkeys(names, 1))

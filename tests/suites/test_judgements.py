@@ -52,6 +52,24 @@ def test_csv(tmp_path: Path) -> None:
     assert read(tmp_path, "test.csv", "query_id,corpus_id,score\nq1,d1,2\nq1,d 9,0\nq2,d1,-1\n") == KNOWN
 
 
+def test_quotes_of_a_csv(tmp_path: Path) -> None:
+    assert read(tmp_path, "test.csv", 'q1,"d1",2\nq1,"d, 9",0\n"q2",d1,-1\n') == {
+        "q1": {"d1": 2, "d, 9": 0},
+        "q2": {"d1": -1},
+    }
+
+
+@pytest.mark.parametrize("text", ["q1\trel\t2\nq1\tscore\t0\n", "score 0 rel 2\nq1 0 docid 1\n"])
+def test_ids_that_are_words_of_a_header(tmp_path: Path, text: str) -> None:
+    found = read(tmp_path, "a.tsv" if "\t" in text else "a.txt", text)
+    assert sum(map(len, found.values())) == 2
+
+
+def test_a_header_stands_on_the_first_line(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"a\.tsv:2: the grade of 'corpus-id': found 'score'"):
+        read(tmp_path, "a.tsv", "q1\td1\t2\nquery-id\tcorpus-id\tscore\n")
+
+
 def test_json_lines(tmp_path: Path) -> None:
     assert read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, ROWS))) == KNOWN
     whole = [{"query_id": query, "query": "?", "relevant_docs": own} for query, own in KNOWN.items()]

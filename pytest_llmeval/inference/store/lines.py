@@ -197,8 +197,9 @@ _EARLIEST, _LATEST = 1e9, 9_999_999_999.0
 """Times of one width."""
 
 
-_LATER = frozenset(("contexts", "documents", "cost", "trace"))
-"""Fields that came later: without a value a line is as it was before there was such a field."""
+_NEVER = object()
+_LATER: Mapping[str, object] = {"contexts": None, "documents": None, "has_text": True, "cost": None, "trace": None}
+"""Fields that came later, with what says nothing: a line is then as it was before there was such a field."""
 
 
 def encode_line(line: Line) -> bytes:
@@ -209,7 +210,7 @@ def encode_line(line: Line) -> bytes:
     question = line.question
     time = min(max(line.time, _EARLIEST), _LATEST)
     reply = {field: getattr(line.reply, field) for field in _fields_of(line.reply)}
-    reply = {field: value for field, value in reply.items() if value is not None or field not in _LATER}
+    reply = {field: value for field, value in reply.items() if _LATER.get(field, _NEVER) != value}
     text = (
         f'"time":{time:.6f},"session":"{line.session}","key":"{question.key}","model":"{question.model}",'
         f'"request":{question.text},"name":{_strict(line.name)},"reply":{_strict(reply)}}}'

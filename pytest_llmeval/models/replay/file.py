@@ -92,10 +92,9 @@ class Reply:
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
     sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
-    each text, or one for all of them; empty where the file says nothing of them; ``documents`` and
-    ``traces`` likewise. ``is_text``:
-    a list is of texts that a model wrote, and not of documents. ``doc`` is the row of the data set that the reply is
-    to, where the file has it.
+    each text, or one for all of them; empty where the file says nothing of them; ``documents`` and ``traces`` likewise.
+    ``is_text``: a list is of texts that a model wrote, and not of documents. ``is_cut``: the documents are not all that
+    were found. ``doc`` is the row of the data set that the reply is to, where the file has it.
     """
 
     place: str
@@ -111,6 +110,7 @@ class Reply:
     contexts: tuple[tuple[str, ...] | None, ...] = ()
     documents: tuple[Documents | None, ...] = ()
     is_text: bool = False
+    is_cut: bool = False
     traces: tuple[tuple[JSON, ...] | None, ...] = ()
     doc: Mapping[str, Any] | None = None
 
@@ -406,6 +406,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
         documents=_recorded(details, "documents", found_documents),
         traces=_recorded(details, "trace", trace_steps),
         is_text=True,
+        is_cut="num_documents" in details,
     )
 
 

@@ -36,7 +36,7 @@ __all__ = ["DataResponses", "ReplayModel", "assign_replies", "load_replay", "res
 
 _T = TypeVar("_T")
 _MOST_NAMED = 5
-NOTHING_FOUND = GenerateResponse(text="", documents=())
+NOTHING_FOUND = GenerateResponse(text="", documents=(), has_text=False)
 """The reply to a query that a run lacks."""
 
 
@@ -244,15 +244,17 @@ def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Respon
 
 def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
     """The texts of a reply with what came with each; where documents are judged, the one list of these that it is."""
+    if sample.reads_documents and reply.is_cut:
+        raise ReplyProblem(f"{reply.place}: the report keeps the first documents only, of more than it has room for")
     value = parsed_list(reply.response)
     if sample.reads_documents and not reply.documents and not reply.is_text and isinstance(value, list | dict):
         try:
-            yield GenerateResponse(text="", documents=found_documents(value))
+            yield GenerateResponse(text="", documents=found_documents(value), has_text=False)
         except ValueError as error:
             raise ReplyProblem(f"{reply.place}: response: {error}") from None
         return
     if sample.reads_documents and reply.documents and reply.response is None:
-        yield from (GenerateResponse(text="", documents=documents) for documents in reply.documents)
+        yield from (GenerateResponse(text="", documents=own, has_text=False) for own in reply.documents)
         return
     texts = _texts(reply)
     count = len(texts)

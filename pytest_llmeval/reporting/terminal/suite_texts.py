@@ -10,6 +10,7 @@ from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
+from pytest_llmeval.scoring.metrics.metric_forms import named_metrics
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.quantities import time_text
@@ -58,8 +59,7 @@ def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:
 
 def _asked_for(suite: SuiteReport) -> tuple[str, ...]:
     """Metrics that the settings of the suite's scorer name."""
-    found = suite.info.settings.get("metrics")
-    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
+    return named_metrics(suite.info.scorer, suite.info.settings)
 
 
 def named(suite: str, model: str | None, names: Mapping[str, str]) -> str:

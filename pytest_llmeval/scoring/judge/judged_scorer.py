@@ -10,10 +10,9 @@ from pytest_llmeval.scoring.base import AskingScorer, Presented
 from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION, judge_prompt, question_of
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
-from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import JSON, GenerateRequest, Sample
 
-__all__ = ["MAX_REPLY", "REASON", "JudgedScorer", "checked_keys", "no_column", "object_schema", "reason_in"]
+__all__ = ["MAX_REPLY", "REASON", "JudgedScorer", "checked_keys", "object_schema", "reason_in"]
 
 S = TypeVar("S", bound=JudgedSettings)
 
@@ -78,13 +77,6 @@ class JudgedScorer(AskingScorer[S]):
             epoch=number,
             json_schema=json.dumps(schema),
         )
-
-
-def no_column(sample: Sample, name: str) -> ValueError:
-    """The error of a sample that has no such column, with those that it has."""
-    row = sample.variables.get("row")
-    others = expected_one_of(name, map(str, row)) if isinstance(row, Mapping) and row else ""
-    return ValueError(f"the sample has no column {quote(name)}{others}")
 
 
 def object_schema(properties: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -13,7 +13,6 @@ from pytest_llmeval.scoring.judge.judged_scorer import (
     MAX_REPLY,
     REASON,
     checked_keys,
-    no_column,
     object_schema,
     reason_in,
 )
@@ -21,7 +20,7 @@ from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
-from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.scoring.targets import no_column, quote
 from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys

@@ -13,7 +13,7 @@ import regex
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
 from pytest_llmeval.types import JSON
 
-__all__ = ["metric_form", "metric_limits"]
+__all__ = ["metric_form", "metric_limits", "named_metrics"]
 
 _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(sentence_)?bleu_\d+", ("tokenize", "smoothing", "smooth_value", "lowercase")),
@@ -63,6 +63,27 @@ def metric_limits(name: str, scorer: str | None, settings: Mapping[str, JSON]) -
         return None
     low, high = scale
     return (float(low), float(high)) if isinstance(low, int) and isinstance(high, int) else None
+
+
+def named_metrics(scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str, ...]:
+    """What a suite's settings name as its metrics, as its scores carry them; nothing where they leave that to us.
+
+    ``scorer`` and ``settings`` as ``metric_form`` takes them.
+    """
+    parts = settings.get("scorers")
+    if scorer == "several" and isinstance(parts, Mapping) and parts:
+        deciding = str(settings.get("decides") or next(iter(parts)))
+        found: list[str] = []
+        for name in parts:
+            kind, own = _judge_of(str(name), scorer, settings)
+            found += [metric if name == deciding else f"{name}.{metric}" for metric in named_metrics(kind, own)]
+        return tuple(found)
+    named = settings.get("metrics") if scorer in _NAMING else None
+    return tuple(map(str, named)) if isinstance(named, list | tuple) else ()
+
+
+_NAMING = ("rag", "retrieval")
+"""Scorers with a setting for that."""
 
 
 def _judge_of(part: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str | None, Mapping[str, JSON]]:

@@ -11,11 +11,10 @@ import regex
 from pytest_llmeval.data.judgements import Qrels, relevance_judgements
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
-from pytest_llmeval.scoring.judge.judged_scorer import no_column
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.retrieval.formulas import MEASURES, Judged
 from pytest_llmeval.scoring.scorers.replies.json_reply import parse_json
-from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.scoring.targets import no_column, quote
 from pytest_llmeval.suites.format.score_settings.retrieval import RetrievalSettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.documents import Documents, found_documents

@@ -32,7 +32,7 @@ def reply(responses: Sequence[Response]) -> str:
     """The text of the one generated response. ``ModelError`` if it is not one, or documents that were found alone."""
     if len(responses) != 1 or not isinstance(responses[0], GenerateResponse):
         raise ModelError(f"expected one GenerateResponse from the model, found {_kinds(responses)}")
-    if responses[0].documents is not None and not responses[0].text:
+    if not responses[0].has_text:
         raise ModelError("the model returned documents and no text; score: retrieval judges documents")
     return responses[0].text
 

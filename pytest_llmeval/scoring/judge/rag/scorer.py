@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
-from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, JudgedScorer, no_column
+from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, JudgedScorer
 from pytest_llmeval.scoring.judge.prompts import question_of
 from pytest_llmeval.scoring.judge.rag import forms
 from pytest_llmeval.scoring.judge.rag.closeness import closeness_of
@@ -17,7 +17,7 @@ from pytest_llmeval.scoring.judge.rag.formulas import average_precision, share
 from pytest_llmeval.scoring.judge.rag.found import Found, Gathering, number_of, problem_of, shown_verdict
 from pytest_llmeval.scoring.judge.verdicts import AskingVerdict, Verdict, no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
-from pytest_llmeval.scoring.targets import quote
+from pytest_llmeval.scoring.targets import no_column, quote
 from pytest_llmeval.suites.format.score_settings.judged import RagMetric, RagSettings
 from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.wording import Keys
