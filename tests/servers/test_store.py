@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.models.servers.model import ServerModel
+from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.servers.conftest import Connect
 from tests.servers.stub import StubServer
 from tests.servers.test_server_sessions import choices_suite, report_of, run, written_suite
@@ -82,3 +83,30 @@ def test_what_a_content_filter_ended_is_asked_again_and_nothing_else(
 
 def unscored(folder: Path) -> set[str]:
     return {record["id"] for record in report_of(folder)["records"] if record["status"] == "unscored"}
+
+
+def test_a_kept_reply_has_the_price_of_today(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """What the tokens cost when they were asked for is no part of the reply."""
+    suite = written_suite(llm_pytester, 4)
+    with StubServer("vllm", instant=True) as stub:
+        found = []
+        for prices in (["price_in=1000"], ["price_in=3000"], []):
+            options = [f"--llm-model-arg={price}" for price in prices]
+            result = run(llm_pytester, workers, "--llm-model", stub.url, *options, _WEEK, suite, "--llm-store")
+            assert result.ret == 0, result.stdout.str()
+            found.append(report_of(llm_pytester.path)["suites"][0]["cost"])
+        assert questions_of(stub) == 4
+    result.stdout.fnmatch_lines(["store .llmeval: 4 of 4 samples reused, *"])
+    assert found[1] == pytest.approx(3 * found[0])
+    assert found[2] is None
+
+
+def test_equal_requests_cost_what_each_has_read(connect: Connect) -> None:
+    """Each counts the tokens as its own, and so the cost."""
+    with StubServer("vllm", instant=True) as stub:
+        model: ServerModel = connect(stub, "price_in=1000")
+        requests = [GenerateRequest("Say it.", max_tokens=2)] * 2
+        answers = [future.result(timeout=60) for future in model.submit(requests)]
+    for answer in answers:
+        assert isinstance(answer, GenerateResponse)
+        assert answer.cost == pytest.approx(answer.num_prompt_tokens * 1e-3)

@@ -29,6 +29,7 @@ from pytest_llmeval.models.base import (
 )
 from pytest_llmeval.types import (
     EngineUse,
+    GenerateResponse,
     ModelIdentity,
     Request,
     Response,
@@ -189,7 +190,23 @@ class StoredModel(UniformBackend):
             response = checked(self._model, request, kept.reply)
         except ModelError:  # the line was made by somebody else
             return None
-        return None if isinstance(response, RequestError) else replace(response, asked_at=kept.time)
+        return None if isinstance(response, RequestError) else self._priced(replace(response, asked_at=kept.time))
+
+    @cached_property
+    def _prices(self) -> Callable[[GenerateResponse], float | None] | None:
+        """What says what a reply costs, where that is the session's affair and not the reply's own."""
+        return getattr(self._model, "cost_of", None)
+
+    def _priced(self, response: Response) -> Response:
+        """With what it costs by the prices of today."""
+        if self._prices is None or not isinstance(response, GenerateResponse):
+            return response
+        return replace(response, cost=self._prices(response))
+
+    def _without_price(self, response: Response) -> Response:
+        if self._prices is None or not isinstance(response, GenerateResponse):
+            return response
+        return replace(response, cost=None)
 
     def _kept(self, answered: Sequence[tuple[Request, Question, Response | Failed]]) -> list[Response | Failed]:
         """The answers, those that could be kept with the time at which they were asked."""
@@ -198,7 +215,8 @@ class StoredModel(UniformBackend):
             for place, (request, question, answer) in enumerate(answered)
             if not isinstance(answer, RequestError) and is_keepable(request, answer)
         ]
-        times = self._store.keep(self.identity.name, [(question, answer) for _, question, answer in keepable])
+        kept = [(question, self._without_price(answer)) for _, question, answer in keepable]
+        times = self._store.keep(self.identity.name, kept)
         answers = [answer for _, _, answer in answered]
         for (place, _, answer), asked_at in zip(keepable, times, strict=True):
             answers[place] = replace(answer, asked_at=asked_at)

@@ -77,7 +77,7 @@ class Calls:
 
     @property
     def _is_direct(self) -> bool:
-        """Whether a call can run in this thread: nobody else waits for its end."""
+        """Whether a call can run in this thread: no other call has to run meanwhile, and none has a limit of time."""
         bounds = self._bounds
         shares = bounds.concurrency is not None and bounds.folder is not None
         return not self._is_async and self.concurrency == 1 and bounds.timeout_s is None and not shares
@@ -135,7 +135,7 @@ class Calls:
         if self._runner is None:
             loop = asyncio.new_event_loop()
             self._runner = asyncio.Runner(loop_factory=lambda: loop)
-            weakref.finalize(self, loop.close)
+            weakref.finalize(self, _close, loop)
         try:
             return self._runner.run(calls)
         except BaseException:
@@ -163,7 +163,7 @@ async def _outcome(call: Callable[[], Any]) -> Outcome:
 
 
 def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
-    """What a thread will have returned, which nobody waits for when the process ends."""
+    """What a thread will have returned; the process can end without waiting for it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -189,6 +189,12 @@ def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
 
     threading.Thread(target=work, name=f"call of {name}", daemon=True).start()
     return future
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Without a word of calls that were too late, and that nothing could end: the user knows of them."""
+    loop.set_exception_handler(lambda *_: None)
+    loop.close()
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

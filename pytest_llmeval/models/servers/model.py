@@ -110,24 +110,22 @@ class ServerModel(UniformBackend):
             retries=dict(sorted(usage.num_retries.items())),
             num_prompt_tokens=usage.num_prompt_tokens,
             num_tokens=usage.num_tokens,
-            cost=self._cost_of(usage),
+            cost=self.cost_of(usage),
             left_out=tuple(
                 sorted({name for member in self._replicas.members for name in list(member.dialect.left_out)})
             ),
             ended=tuple(str(member.error) for member in self._replicas.members if member.error is not None),
         )
 
-    def _cost_of(self, counted: Usage | GenerateResponse) -> float | None:
-        """What these tokens cost; None where no price was given."""
+    def cost_of(self, counted: Usage | GenerateResponse) -> float | None:
+        """What these tokens cost by the prices of this session; None where no price was given."""
         tokens = counted.num_prompt_tokens, counted.num_tokens
         costs = [price * count / 1e6 for price, count in zip(self._prices, tokens, strict=True) if price is not None]
         return math.fsum(costs) if costs else None
 
-    def _priced(self, answer: Response | Failed, num_sharing: int) -> Response | Failed:
-        """A reply with its cost, which equal requests share."""
-        if not isinstance(answer, GenerateResponse) or (cost := self._cost_of(answer)) is None:
-            return answer
-        return replace(answer, cost=cost / num_sharing)
+    def _priced(self, answer: Response | Failed) -> Response | Failed:
+        """A reply with what its tokens cost."""
+        return replace(answer, cost=self.cost_of(answer)) if isinstance(answer, GenerateResponse) else answer
 
     def lacks_method(self, suite: str, method: str) -> str | None:
         """Why the servers cannot be asked for this method of ``Model``, in one line; None where they can."""
@@ -229,7 +227,7 @@ class ServerModel(UniformBackend):
                 _fail(futures[place], error)
             return
         for place, answer in answers.items():
-            _resolve(futures[place], self._priced(answer, len(question.places)))
+            _resolve(futures[place], self._priced(answer))
 
 
 def _resolve(future: Future[Response | Failed], answer: Response | Failed) -> None:
