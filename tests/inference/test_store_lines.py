@@ -238,3 +238,12 @@ def test_the_time_of_asking_is_the_lines_own() -> None:
     data = encode_line(line_of(GenerateRequest("q"), GenerateResponse(text="a", asked_at=5.0)))
     assert "asked_at" not in json.loads(data)["reply"]
     assert asdict(decode_line(data).reply)["asked_at"] is None
+
+
+def test_a_reply_that_is_a_text_and_no_more_is_kept_as_ever() -> None:
+    """Fields that came later stand in a line where they say something."""
+    plain = json.loads(encode_line(line_of(GenerateRequest("q"), GenerateResponse(text="a"))))["reply"]
+    later = {"contexts": ("c",), "documents": (("d", 0.5),), "has_text": False, "cost": 0.25, "trace": ("step",)}
+    assert not later.keys() & plain.keys()
+    data = encode_line(line_of(GenerateRequest("q"), GenerateResponse(text="", **later)))  # type: ignore[arg-type]
+    assert later.keys() <= json.loads(data)["reply"].keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError, OptionError, RequestError
 from pytest_llmeval.models.base import identify
-from pytest_llmeval.models.python.calls import Bounds
+from pytest_llmeval.models.python.calls import Bounds, Calls, Outcome
 from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
@@ -203,3 +204,12 @@ def test_a_class_of_the_protocol_has_no_calls_to_bound(tmp_path: Path, monkeypat
     for argument in ("timeout=5", "concurrency=2"):
         with pytest.raises(ModelError, match=r"Whole has a method generate .*it bounds its calls itself"):
             load_model(parse_model_spec(f"python:whole_models:Whole?{argument}"), ModelSettings())
+
+
+def test_a_thread_sees_the_context_of_its_caller() -> None:
+    """What libraries keep in context variables, a tracing span say, is there as it would be without threads."""
+    here: contextvars.ContextVar[str] = contextvars.ContextVar("here")
+    here.set("of the caller")
+    outcomes: dict[int, Outcome] = {}
+    Calls(len, "model", Bounds(concurrency=2)).run([here.get, here.get], outcomes.__setitem__)
+    assert [outcomes[place].returned for place in (0, 1)] == ["of the caller"] * 2

@@ -398,3 +398,12 @@ def test_a_report_of_another_formula_of_intervals_decides(llm_pytester: pytest.P
     assert main(["gate", str(path), "--gate", "score >= 0.3"]) == 0
     assert main(["show", str(path)]) == 0
     assert llm_pytester.runpytest("-pno:xdist", "--llm-baseline=old.json").ret == 0
+
+
+def test_a_cost_that_is_not_that_of_the_records_is_found() -> None:
+    records = [replace(sample("a", f"q{place}", "correct", values={"accuracy": 1.0}), cost=0.5) for place in range(3)]
+    whole = report_of(records, [info("a")])
+    assert whole.suites[0].cost == 1.5
+    assert misfit(whole, "r.json") is None
+    cheaper = replace(whole, suites=(replace(whole.suites[0], cost=0.5),))
+    assert "cost is 0.5" in str(misfit(cheaper, "r.json"))
