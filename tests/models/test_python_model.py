@@ -339,6 +339,32 @@ def test_what_cannot_be_asked(module: str, name: str, words: str) -> None:
     assert ("Traceback" in message) == (name == "make_broken")
 
 
+def test_what_a_factory_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it did not foresee has a traceback."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "refuses.py").write_text("""import json
+
+def crew(model=None):
+    raise ValueError("which model?")
+
+class Crew:
+    def __init__(self, size=0):
+        raise ValueError(f"size is {size}, expected 1 or more")
+
+def reads(): json.loads("{")
+def below(): json.JSONEncoder(indent=2, allow_nan=False).encode(float("nan"))
+def lacks(): {}["a"]
+""")
+    assert refusal("python:refuses:crew") == (
+        "model python:refuses:crew: crew() raised ValueError: which model? (refuses.py:4)"
+    )
+    assert refusal("python:refuses:Crew?size=-1").endswith(
+        "Crew(size) raised ValueError: size is -1, expected 1 or more (refuses.py:8)"
+    )
+    for name in ("reads", "below", "lacks"):
+        assert "Traceback" in refusal(f"python:refuses:{name}")
+
+
 def test_code_that_fails_when_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "fails_on_import.py").write_text("import json\n\njson.loads('{')\n")

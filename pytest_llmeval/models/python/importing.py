@@ -197,6 +197,8 @@ def _constructed(make: Callable[..., Any], arguments: Mapping[str, JSON], model:
         made = make(**arguments)
     except Exception as error:
         problem = f"model {model}: {name}({_names(arguments)}) raised {describe(error)}"
+        if (place := _place_of_refusal(error)) is not None:
+            raise ModelError(f"{problem} ({place})") from None
         raise ModelError("\n".join((problem, *own_traceback(error)))) from None
     if callable(made) or any(callable(getattr(made, method, None)) for method in METHODS):
         return made
@@ -205,6 +207,21 @@ def _constructed(make: Callable[..., Any], arguments: Mapping[str, JSON], model:
         "object with generate, loglikelihood or embed; a function that answers takes the prompt as its first argument, "
         "without a default"
     )
+
+
+def _place_of_refusal(error: Exception) -> str | None:
+    """The file and line where a factory or class refuses its arguments itself, by a ``ValueError``; None for all else.
+
+    What other code raises below it, or another exception, is explained by its traceback alone.
+    """
+    own = error.__traceback__.tb_next if error.__traceback__ is not None else None  # behind our call
+    if type(error) is not ValueError or own is None:
+        return None
+    last = own
+    while last.tb_next is not None:
+        last = last.tb_next
+    file = last.tb_frame.f_code.co_filename
+    return f"{Path(file).name}:{last.tb_lineno}" if file == own.tb_frame.f_code.co_filename else None
 
 
 def is_factory(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> bool:
