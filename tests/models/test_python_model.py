@@ -268,9 +268,9 @@ def test_contexts_come_with_a_text(module: str, name: str) -> None:
         ("text", "5 (int), expected a str"),
         (
             "contexts",
-            "contexts of which entry 1 is a mapping with the keys 'body', expected a text, or a mapping with a",
+            "contexts: entry 1 is a mapping with the keys 'body', expected a text, or a mapping with a",
         ),
-        ("number", "contexts of which found 3 (a whole number), expected a text, or a mapping with a text under text"),
+        ("number", "contexts: found 3 (a whole number), expected a text, or a mapping with a text under text"),
     ],
 )
 def test_a_mapping_that_is_no_text_with_contexts(module: str, prompt: str, words: str) -> None:

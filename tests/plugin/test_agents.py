@@ -223,7 +223,7 @@ def test_a_number_of_calls_is_the_sessions(llm_pytester: pytest.Pytester, name: 
     ("name", "words"),
     [
         ("wrong", "a mapping with the keys 'text', 'tokens', expected a str, or a mapping with text and contexts, *"),
-        ("worse", "cost of which found -1 (a whole number), expected a finite number, 0 or more"),
+        ("worse", "cost: found -1 (a whole number), expected a finite number, 0 or more"),
         ("framework", "<my_agents.Result object at * (Result), expected a str: return its .raw"),
     ],
 )

@@ -28,7 +28,10 @@ def read_reply(returned: object, clean: Callable[[str], str]) -> tuple[str, dict
     if isinstance(returned, Mapping):
         returned, beside = _with_more(returned, clean)
     elif isinstance(returned, list | tuple):
-        returned, beside = "", {"documents": found_documents(returned), "has_text": False}
+        try:
+            returned, beside = "", {"documents": found_documents(returned), "has_text": False}
+        except ValueError as error:
+            raise ValueError(f"a list: {error}") from None
     if not isinstance(returned, str):
         raise ValueError(_no_text(returned))
     return str(returned), beside
@@ -50,7 +53,7 @@ def _with_more(returned: Mapping[Any, object], clean: Callable[[str], str]) -> t
             elif name != "text":
                 beside[name] = _BESIDE[name](value)
         except ValueError as error:
-            raise ValueError(f"{name} of which {error}") from None
+            raise ValueError(f"{name}: {error}") from None
     if "text" not in returned:
         beside["has_text"] = False
     return returned.get("text", ""), beside

@@ -175,7 +175,10 @@ def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
             continue
         of_reply = f" of output {number}" if several else ""
         if not whole:
-            yield f"trace{of_reply}", f"{len(steps)} steps: {' | '.join(map(as_text, steps[:_MAX_STEPS]))}"
+            yield (
+                f"trace{of_reply}",
+                f"{len(steps)} step{'' if len(steps) == 1 else 's'}: {' | '.join(map(as_text, steps[:_MAX_STEPS]))}",
+            )
             continue
         for place, step in enumerate(steps[:_MAX_STEPS], 1):
             yield f"step {place} of {len(steps)}{of_reply}", shortened(as_text(step), limit=_MAX_REPLY)
