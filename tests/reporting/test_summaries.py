@@ -163,6 +163,15 @@ def test_speed_is_of_samples_whose_tokens_were_counted() -> None:
     assert (suite.latency.n, suite.tokens_per_second.n, suite.tokens_per_second.mean) == (2, 1, 5.0)
 
 
+def test_the_time_of_a_sample_is_shown_of_all_suites_or_of_none() -> None:
+    """The first call of a search builds its index; the time of the next is no less true for being short."""
+    slow = make_record(id_="a", suite="one", seconds=0.5, cost=0.1)
+    fast = make_record(id_="a", suite="two", seconds=0.0004, cost=0.1)
+    headers, rows = per_sample_cells(make_report([slow, fast]), {})
+    assert [row[headers.index("time")] for row in rows] == ["500 ms", "0.40 ms"]
+    assert "time" not in per_sample_cells(make_report([fast]), {})[0]
+
+
 def test_what_a_sample_took_is_a_mean_over_those_that_were_scored() -> None:
     records = [
         make_record(id_="a", num_prompt_tokens=10, num_tokens=2, seconds=1.0, cost=0.5),

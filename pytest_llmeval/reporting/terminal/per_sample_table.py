@@ -29,8 +29,9 @@ def per_sample_cells(report: Report, names: Mapping[str, str]) -> tuple[list[str
     """Headers and rows, made ``printable``, without the columns that no suite has a number for."""
     if not report.comparisons and all(suite.cost is None for suite in report.suites):
         return [], []
+    is_timed = any(_takes_time(suite.per_sample) for suite in report.suites if suite.per_sample is not None)
     rows = [
-        [printable(suite_name(suite, names)), *_cells(suite.per_sample), _cost(suite.cost)]
+        [printable(suite_name(suite, names)), *_cells(suite.per_sample, is_timed), _cost(suite.cost)]
         for suite in report.suites
         if suite.per_sample is not None
     ]
@@ -40,14 +41,19 @@ def per_sample_cells(report: Report, names: Mapping[str, str]) -> tuple[list[str
     return [_HEADERS[place] for place in used], [[row[place] for place in used] for row in rows]
 
 
-def _cells(found: PerSample) -> list[str]:
+def _takes_time(found: PerSample) -> bool:
+    """Whether the time says something: a function that calls no service takes none. One that does shows all of them."""
     is_counted = found.num_prompt_tokens + found.num_tokens > 0
-    is_timed = found.seconds > 0 and (is_counted or found.seconds >= LEAST_SECONDS_UNCOUNTED)
+    return found.seconds > 0 and (is_counted or found.seconds >= LEAST_SECONDS_UNCOUNTED)
+
+
+def _cells(found: PerSample, is_timed: bool) -> list[str]:
+    is_counted = found.num_prompt_tokens + found.num_tokens > 0
     cost = _cost(found.cost) + (f" (n {found.num_priced})" if 0 < found.num_priced < found.n else "")
     return [
         str(found.n),
         *(_count(number) if is_counted else "" for number in (found.num_prompt_tokens, found.num_tokens)),
-        duration(found.seconds) if is_timed else "",
+        duration(found.seconds) if is_timed and found.seconds > 0 else "",
         cost,
     ]
 
