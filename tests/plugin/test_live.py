@@ -302,3 +302,16 @@ def test_q_shows_a_bar_in_place_of_letters_of_samples(
     assert "[####" not in run_on_terminal(*arguments, exit_code=1)
     piped = llm_pytester.runpytest_subprocess("-q", *arguments)
     piped.stdout.re_match_lines([r"[.w]{4}\.F +\[100%\]"])
+
+
+def test_q_keeps_the_letters_of_samples_that_ask_no_model(
+    llm_pytester: pytest.Pytester, run_on_terminal: RunOnTerminal
+) -> None:
+    """Their replies stand in the data: there is no bar that could say how far the session is."""
+    llm_pytester.makefile(
+        ".yaml",
+        given="suite: given\nsamples: [{question: a, target: 1, response: 1}, {question: b, target: 1, response: 1}]\n"
+        "score: number\n",
+    )
+    written = run_on_terminal("-q", "--color=no", "given.yaml", exit_code=0)
+    assert ".." in written

@@ -199,9 +199,13 @@ class LiveReporting:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, Any, Any]:
-        """With ``-q`` a sample has no letter, unless it failed or was skipped: the bar says how far the session is."""
+        """With ``-q`` a sample has no letter, unless it failed or was skipped: the bar says how far the session is.
+
+        Where no model has been asked yet, replies come from the data, and there is no bar.
+        """
         status = yield
-        if report.passed and report.when == "call" and report.nodeid in self._in_bar and status:
+        is_in_bar = self._started is not None and report.nodeid in self._in_bar
+        if is_in_bar and report.passed and report.when == "call" and status:
             category, _, word = status
             return category, "", word
         return status
