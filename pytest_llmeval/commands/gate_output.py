@@ -66,15 +66,15 @@ def _lines(report: Report, form: str) -> Iterator[str]:
         yield markdown_summary(report).rstrip("\n")
     else:
         from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
-        from pytest_llmeval.reporting.terminal.movers_table import aligned, gate_movers, movers_cells, movers_heading
+        from pytest_llmeval.reporting.terminal.movers_table import gate_mover_lines
         from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
         from pytest_llmeval.reporting.terminal.tables import wrapped_lines
 
         width = shutil.get_terminal_size(fallback=(120, 24)).columns
         names = short_model_names(report)
+        if moved := [*gate_mover_lines(report.gates, names, width=width)]:
+            yield from (*moved[1:], "")
         yield from gate_lines(report.gates, names, width=width)
-        for what, moved in gate_movers(report.gates, names):
-            yield from ("", movers_heading(what, moved), *aligned(*movers_cells(moved), num_names=2))
         problems = list(_problems(report))
         for problem in problems:
             yield from wrapped_lines(f"problem: {printable(problem)}", width=width, indent="  ")

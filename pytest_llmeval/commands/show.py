@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
         help="print how the samples' values of each metric are spread: mean, sd, min, p50, p95, max",
     )
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, wrong_call=parser.error)
 
 
 def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
@@ -69,6 +69,9 @@ def run(options: argparse.Namespace) -> int:
     from pytest_llmeval.reporting.report.report import check_known
     from pytest_llmeval.reporting.storage.read import read_report
 
+    picks = [name for name in ("samples", "category", "id") if getattr(options, name) is not None]
+    if options.distribution and picks:
+        options.wrong_call(f"--distribution is of whole suites: not with --{' and --'.join(picks)}")
     report = read_report(options.report)
     check_known("suite", options.suite, report.suite_names)
     check_known("model", options.model, report.model_names)
@@ -76,8 +79,8 @@ def run(options: argparse.Namespace) -> int:
         _warn(report, options.report)
         shown = _restricted(report, options.suite, options.model)
         write_out(f"{part}\n" for part in _summary(shown, options.format))
-        if options.distribution and options.format == "text":
-            write_out(f"{line}\n" for line in _distribution(shown))
+        if options.distribution:
+            write_out(f"{line}\n" for line in _distribution(shown, options.format))
         return 0
     categories = {name for one in report.suites if options.suite in (None, one.info.name) for name in one.categories}
     check_known("category", options.category, sorted(categories))
@@ -146,23 +149,30 @@ def _summary(report: Report, form: str) -> Iterator[str]:
     else:
         from pytest_llmeval.reporting.terminal.summary import write_summary
 
-        lines = _Lines(shutil.get_terminal_size(fallback=(120, 24)).columns)
+        lines = _Lines(_width())
         write_summary(lines, report, ())
         yield from lines.lines
 
 
-def _distribution(report: Report) -> Iterator[str]:
-    """Of reports of before, which do not say it, nothing is known."""
-    from pytest_llmeval.reporting.terminal.movers_table import aligned, distribution_cells
+def _distribution(report: Report, form: str) -> Iterator[str]:
+    """Of reports of before, which do not say it, nothing is known. The JSON has it anyway."""
+    if form == "json":
+        return
+    if form == "markdown":
+        from pytest_llmeval.reporting.writers.markdown.report import markdown_distribution
+
+        yield from ("", *markdown_distribution(report))
+        return
+    from pytest_llmeval.reporting.terminal.movers_table import distribution_lines
     from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
 
-    headers, rows = distribution_cells(report.suites, short_model_names(report))
-    yield ""
-    if rows:
-        yield "distribution over samples"
-        yield from aligned(headers, rows, num_names=2)
-    else:
-        yield "distribution over samples: the report has none of a metric that is a mean of more than zeros and ones"
+    lines = [*distribution_lines(report.suites, short_model_names(report), width=_width())]
+    none = ": the report has none of a metric that is a mean of more than zeros and ones"
+    yield from ("", f"distribution over samples{'' if lines else none}", *lines)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size(fallback=(120, 24)).columns
 
 
 class _Lines:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.cli import main
-from tests.commands.saved_reports import MODEL, report_of, sample, samples, saved
+from tests.commands.saved_reports import MODEL, info, report_of, sample, samples, saved
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest
 
@@ -270,3 +270,22 @@ def test_a_sample_that_is_asked_for_shows_all_of_its_replies(
     assert "  output 20 of 200 (wrong): " in bounded
     assert "180 more are in the report" in bounded
     assert "  output: whole" in show(capsys, path, "--id", "q3")
+
+
+@pytest.mark.parametrize("arguments", [["--samples", "wrong"], ["--category", "x"], ["--id", "q1"]])
+def test_a_distribution_is_of_whole_suites(
+    report: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["show", report, "--distribution", *arguments])
+    assert caught.value.code == 2
+    assert f"--distribution is of whole suites: not with {arguments[0]}" in capsys.readouterr().err
+
+
+def test_a_distribution_in_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [sample("a", f"q{number}", values={"ndcg": number / 4}, status="scored") for number in range(5)]
+    path = saved(tmp_path, "report.json", report_of(records, [info("a", metrics=("ndcg",))]))
+    shown = show(capsys, path, "--distribution", "--format", "markdown")
+    assert "## Distribution of metrics over samples" in shown
+    assert re.search(r"\| a +\| ndcg +\| +5 \| +0.500 \|", shown)
+    assert "## Distribution" not in show(capsys, path, "--format", "markdown")

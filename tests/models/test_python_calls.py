@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,3 +214,19 @@ def test_a_thread_sees_the_context_of_its_caller() -> None:
     outcomes: dict[int, Outcome] = {}
     Calls(len, "model", Bounds(concurrency=2)).run([here.get, here.get], outcomes.__setitem__)
     assert [outcomes[place].returned for place in (0, 1)] == ["of the caller"] * 2
+
+
+def test_a_coroutine_that_blocks_past_its_limit_is_told() -> None:
+    """No sleep: the clock of the outcome says how long it was."""
+
+    async def fine(prompt: str) -> str:
+        return prompt
+
+    model = model_of(fine, timeout_s=1.0)
+    request = GenerateRequest("x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model._answer(request, Outcome("x", seconds=1.2))
+        with pytest.raises(UserWarning, match=r"a call took 2\.5 s, and its limit is 1 s: it blocks the event loop"):
+            model._answer(request, Outcome("x", seconds=2.5))
+        model._answer(request, Outcome("x", seconds=2.5))  # once is enough

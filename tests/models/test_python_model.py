@@ -238,7 +238,11 @@ def test_secrets_stay_inside(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("nothing", "returned None, expected a str"), ("number", "returned 5 (int), expected a str")]
+    ("name", "words"),
+    [
+        ("nothing", "returned None, expected a str (or the ids of documents, where they are judged)"),
+        ("number", "returned 5 (int), expected a str"),
+    ],
 )
 def test_what_is_no_text_is_an_error(module: str, name: str, words: str) -> None:
     (response,) = load(f"python:{module}:{name}").generate([GenerateRequest("x")])
@@ -264,7 +268,6 @@ def test_contexts_come_with_a_text(module: str, name: str) -> None:
     [
         ("names", "a mapping with the keys 'answer', 'documents', expected a str, or a mapping with text and contexts"),
         ("more", "a mapping with the keys 'text', 'contexts', 'score', expected a str, or a mapping with text and"),
-        ("empty", "a mapping with the keys none, expected a str, or a mapping with text and contexts"),
         ("text", "5 (int), expected a str"),
         (
             "contexts",
@@ -322,7 +325,7 @@ def test_a_function_has_no_likelihoods(module: str) -> None:
     [
         ("ecko", "there is no 'ecko' in"),
         ("ecko", "did you mean 'echo'?"),
-        ("value", "value is a int"),
+        ("value", "value is an int"),
         ("Neither", "made a Neither, expected something to call"),
         ("make_text", "make_text() made a str, expected something to call"),
         ("make_broken", "raised RuntimeError: no network"),
@@ -405,3 +408,19 @@ def test_a_skip_of_pytest_comes_through() -> None:
     model = CallableModel(skips, identify(object()), {})
     with pytest.raises(pytest.skip.Exception, match="no quota"):
         model.generate([GenerateRequest("x")])
+
+
+@pytest.mark.parametrize("has_requirements", [True, False])
+def test_what_a_module_lacks_is_installed_from_the_file_beside_it(tmp_path: Path, has_requirements: bool) -> None:
+    path = tmp_path / "agent_without.py"
+    path.write_text("import no_such_package_at_all\n")
+    if has_requirements:
+        path.with_name("requirements.txt").write_text("no-such-package==1\n")
+    with pytest.raises(ModelError) as caught:
+        load(f"python:{path}:answer")
+    first = str(caught.value).splitlines()[0]
+    assert "No module named 'no_such_package_at_all'" in first
+    assert (
+        first.endswith(f"; pip install -r {path.with_name('requirements.txt')} installs what it needs")
+        is has_requirements
+    )

@@ -255,3 +255,25 @@ def test_fingerprints_follow_what_is_asked_and_how_it_is_judged(both: pytest.Pyt
     assert {key for key in plain[1] if plain[1][key] != edited[1][key]} == {"q1"}
     both.makefile(".yaml", capitals=CAPITALS + "description: other words\n")
     assert fingerprints() == plain, "a description decides nothing"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["capitals.yaml", "--llm-gate=acuracy > 1"],
+        ["capitals.yaml", "absent.yaml"],
+        ["capitals.yaml::absent"],
+        ["capitals.yaml", "--llm-model=demo", "--llm-model-arg=devise=cpu"],
+    ],
+)
+def test_a_usage_error_leaves_an_earlier_report_alone(
+    llm_pytester: pytest.Pytester, workers: list[str], arguments: list[str]
+) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY))
+    llm_pytester.makefile(".yaml", capitals=CAPITALS)
+    report = llm_pytester.path / "out.json"
+    report.write_text("an earlier one")
+    result = llm_pytester.runpytest(*workers, *arguments, "--llm-report=out.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert report.read_text() == "an earlier one"
+    assert [path.name for path in llm_pytester.path.iterdir() if "out.json" in path.name] == ["out.json"]

@@ -36,6 +36,29 @@ def twice(question):
 
 def writes(question):
     return "I found d1."
+
+
+def maps(question):
+    return {"one": {"d1": 0.5, "d3": 0.9}, "two": {"d1": 1}, "three": {}, "four": {"d5": 1.0, "d1": 2.0}}[question]
+
+
+def yields(question):
+    if question == "broken":
+        raise OSError("no index")
+    yield from {"one": ["d3", "d1"], "two": [("d1", 0.5)], "three": [], "four": ["d1", "d5"]}[question]
+
+
+class Array(list):  # as numpy has it
+    def tolist(self):
+        return list(self)
+
+
+def arrays(question):
+    return Array(yields(question))
+
+
+def finds_nothing(question):
+    return {"text": "I do not know.", "documents": []}
 """
 
 
@@ -312,3 +335,34 @@ def test_guesses_are_rankings_that_are_right_elsewhere(project: pytest.Pytester,
     result = project.runpytest("search.yaml", f"--llm-model={model}", REPORT)
     result.assert_outcomes(passed=4)
     assert [record["no_answer"] for record in records_of(project)] == [False] * 4
+
+
+@pytest.mark.parametrize("name", ["maps", "yields", "arrays"])
+def test_whatever_holds_ids_is_a_list_of_them(project: pytest.Pytester, name: str) -> None:
+    without_responses(project)
+    project.runpytest("search.yaml", f"--llm-model=python:my_search:{name}", REPORT).assert_outcomes(passed=4)
+    assert values_of(project, "ndcg@10") == pytest.approx(NDCG)
+
+
+def test_a_generator_that_raises_is_that_samples_error(project: pytest.Pytester) -> None:
+    without_responses(project)
+    rows = [{"id": "q1", "question": "broken", "qrels": {"d1": 1}}, {"id": "q2", "question": "two", "qrels": {"d1": 1}}]
+    write_rows(project.path / "rows.jsonl", rows)
+    result = project.runpytest("search.yaml", "--llm-model=python:my_search:yields")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*raised OSError: no index*"])
+
+
+def test_a_search_that_finds_nothing_is_not_asked_for_json(project: pytest.Pytester) -> None:
+    without_responses(project)
+    result = project.runpytest("search.yaml", "--llm-model=python:my_search:finds_nothing")
+    result.stdout.fnmatch_lines(["search: 4 of 4 replies had no list of documents; the first was 'I do not know.'; *"])
+    result.stdout.fnmatch_lines(["*a program returns documents beside its text*"])
+
+
+@pytest.mark.parametrize("found", [5, True, 0.5])
+def test_a_number_in_the_place_of_a_list_is_an_error(project: pytest.Pytester, found: object) -> None:
+    write_rows(project.path / "rows.jsonl", [*ROWS[:2], {**ROWS[2], "response": found}])
+    result = project.runpytest("search.yaml")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*rows.jsonl:3: response: found *, expected ids, best first*"])

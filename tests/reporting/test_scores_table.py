@@ -16,6 +16,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.storage.journal import Journal
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.writers.scores_table import LoadedReport
+from tests.commands.saved_reports import info, report_of
 from tests.reporting.reports import make_record, make_report
 from tests.support import clean_environment
 
@@ -249,3 +250,32 @@ def test_texts_without_a_utf8_form(tmp_path: Path) -> None:
     table = loaded(tmp_path, [odd]).scores(items=["\ud800"])
     assert rows(table, "subject", "item", "m\\ud800") == [("\\udc00", "\\ud800", 2.0)]
     table.to_json()
+
+
+def test_values_of_what_could_not_be_scored_are_nan(tmp_path: Path) -> None:
+    report = loaded(tmp_path, [make_record(id_="a"), make_record(id_="b", status="unscored", values={"f1": 0.5})])
+    assert rows(report.scores(), "item", "accuracy") == [("a", 1.0), ("b", None)]
+    assert "f1" not in report.scores().columns
+
+
+def of_suite(folder: Path, record: Record, *metrics: str) -> LoadedReport:
+    """A report on one suite that has these metrics."""
+    write_report(report_of([record], [info(record.suite, metrics=metrics)]), folder / "out.json")
+    return pytest_llmeval.load_report(folder / "out.json")
+
+
+def test_a_metric_without_a_value_is_nan(tmp_path: Path) -> None:
+    report = of_suite(tmp_path, make_record(model="demo", status="unscored", values={}), "accuracy")
+    assert rows(report.scores(metrics="accuracy"), "accuracy") == [(None,)]
+    assert math.isnan(report.mean_scores(metrics="accuracy")["accuracy"])
+
+
+@pytest.mark.parametrize("arguments", [{"metrics": "bleu_2"}, {"subjects": "bleu_2"}])
+def test_a_metric_of_all_samples_at_once_has_no_scores(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    values = {f"bleu_{kind}_{n}": 1.0 for kind in ("matches", "ngrams") for n in (1, 2)}
+    record = make_record(model="demo", status="scored", values={**values, "bleu_length": 4.0, "bleu_reference": 4.0})
+    report = of_suite(tmp_path, record, "bleu_2")
+    assert report.report.suites[0].summary.metrics["bleu_2"].kind == "corpus"
+    for method in (report.scores, report.mean_scores):
+        with pytest.raises(ReportError, match="'bleu_2' is made of all samples of a suite: none has a value of it"):
+            method(**arguments)

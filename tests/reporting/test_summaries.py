@@ -183,9 +183,27 @@ def test_what_a_sample_took_is_a_mean_over_those_that_were_scored() -> None:
     report = make_report(records)
     (suite,) = report.suites
     assert suite.cost == 1.5, "what it cost that could not be scored was paid too"
-    assert suite.per_sample == PerSample(n=2, num_prompt_tokens=20, num_tokens=3, seconds=1.5, cost=0.5, num_priced=1)
+    assert suite.per_sample == PerSample(
+        n=2, num_prompt_tokens=20, num_tokens=3, seconds=1.5, cost=0.5, num_priced=1, num_counted=2
+    )
     headers, rows = per_sample_cells(report, {})
     assert headers == ["suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all"]
     assert rows == [["sums", "2", "20", "3", "1.50 s", "0.5 (n 1)", "1.50"]]
     assert per_sample_cells(make_report(records[1:2]), {}) == ([], [])
     assert make_report(records[2:]).suites[0].per_sample is None
+
+
+def test_tokens_that_a_program_leaves_out_are_in_no_mean() -> None:
+    records = [
+        make_record(id_="a", num_tokens=2, seconds=1.0, cost=0.5),
+        make_record(id_="b", num_tokens=4, seconds=1.0, cost=0.5),
+        make_record(id_="c", seconds=1.0, cost=0.5),
+    ]
+    report = make_report(records)
+    found = report.suites[0].per_sample
+    assert found is not None
+    assert (found.num_prompt_tokens, found.num_tokens, found.num_counted) == (0, 3, 2)
+    assert per_sample_cells(report, {}) == (
+        ["suite", "n", "tokens", "time", "cost", "cost in all"],
+        [["sums", "3", "3 (n 2)", "1.00 s", "0.5", "1.50"]],
+    )

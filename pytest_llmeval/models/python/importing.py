@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.text.redaction import describe, one_line, redact
+from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import JSON
 
 __all__ = [
@@ -54,6 +55,7 @@ _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch")
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
+_REQUIREMENTS = "requirements.txt"
 OWN_ARGUMENTS = ("concurrency", "timeout")
 """Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take."""
 
@@ -119,7 +121,7 @@ def find_object(module: str, name: str, model: str) -> Any:
     try:
         found: Any = _import_file(Path(module).expanduser()) if module.endswith(".py") else _import(module)
     except Exception as error:
-        problem = f"model {model}: cannot import {module}: {describe(error)}"
+        problem = f"model {model}: cannot import {module}: {describe(error)}{_requirements(module, error)}"
         raise ModelError("\n".join((problem, *own_traceback(error)))) from None
     except SystemExit as error:
         raise ModelError(
@@ -134,6 +136,19 @@ def find_object(module: str, name: str, model: str) -> Any:
             where = f" ({found.__file__})" if isinstance(found, ModuleType) and getattr(found, "__file__", None) else ""
             raise ModelError(f"model {model}: there is no {part!r} in {module}{where}{hint}") from None
     return found
+
+
+def _requirements(module: str, error: Exception) -> str:
+    """What to install, where a file beside the module says it."""
+    if not isinstance(error, ModuleNotFoundError) or error.name == module:
+        return ""
+    try:
+        spec = None if module.endswith(".py") else importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    origin = Path(module).expanduser() if module.endswith(".py") else Path((spec and spec.origin) or "")
+    path = origin.with_name(_REQUIREMENTS) if origin.name else origin
+    return f"; pip install -r {relative_path(path)} installs what it needs" if path.is_file() else ""
 
 
 def _import(module: str) -> ModuleType:
@@ -297,4 +312,7 @@ def _names(arguments: Mapping[str, JSON]) -> str:
 
 
 def _a(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"

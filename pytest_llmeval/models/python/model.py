@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -38,6 +39,8 @@ __all__ = ["CallError", "CallableModel", "EmbeddingFunction", "load_python"]
 _T = TypeVar("_T")
 _SHORTEST_SECRET = 4
 _UNBOUNDED = Bounds()
+_GRACE_S = 0.5
+"""What a call may take more than its limit before it is told that it blocks: others block too."""
 
 
 class CallError(RequestError):
@@ -109,6 +112,7 @@ class CallableModel(Backend):
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
         self.answers_one_by_one = self._calls.concurrency == 1
+        self._has_warned = False
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -144,6 +148,7 @@ class CallableModel(Backend):
 
     def _answer(self, request: GenerateRequest, outcome: Outcome) -> GenerateResponse | Failed:
         problem = self._problem(outcome)
+        self._warn_of_blocking(outcome)
         return self._response(outcome.returned, request, outcome.seconds) if problem is None else problem
 
     def _problem(self, outcome: Outcome) -> RequestError | None:
@@ -152,6 +157,19 @@ class CallableModel(Backend):
             limit, left = self._bounds.timeout_s, "" if is_async(self._function) else "; its thread is left to itself"
             return RequestError(f"{self.identity.name}: no reply within {limit:g} s{left}")
         return None if outcome.error is None else self._failed(outcome.error)
+
+    def _warn_of_blocking(self, outcome: Outcome) -> None:
+        """What blocks the event loop ends when it likes: no limit of time reaches it."""
+        limit = self._bounds.timeout_s
+        if limit is None or outcome.is_late or outcome.seconds < limit + _GRACE_S or self._has_warned:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"{self.identity.name}: a call took {outcome.seconds:.1f} s, and its limit is {limit:g} s: it blocks the "
+            "event loop, where no limit can end it, nor another call run beside it; await what takes time, or write a "
+            "plain function (def), which gets a thread",
+            stacklevel=2,
+        )
 
     def _settings(self, request: GenerateRequest) -> dict[str, Any]:
         settings: dict[str, Any] = {name: getattr(request, name) for name in self._offered}
@@ -162,6 +180,11 @@ class CallableModel(Backend):
     def _response(self, returned: object, request: GenerateRequest, seconds: float) -> GenerateResponse | Failed:
         if isinstance(returned, GenerateResponse):
             return returned
+        if isinstance(returned, Iterator):
+            try:
+                returned = list(returned)
+            except Exception as error:  # of the user's generator
+                return self._failed(error)
         try:
             text, beside = read_reply(returned, self._cleaned)
         except ValueError as error:

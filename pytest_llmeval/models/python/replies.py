@@ -25,16 +25,27 @@ def read_reply(returned: object, clean: Callable[[str], str]) -> tuple[str, dict
     instead.
     """
     beside: dict[str, Any] = {}
-    if isinstance(returned, Mapping):
+    if hasattr(returned, "tolist"):  # numpy's and torch's
+        returned = returned.tolist()
+    if isinstance(returned, Mapping) and not _are_scores(returned):
         returned, beside = _with_more(returned, clean)
-    elif isinstance(returned, list | tuple):
+    elif isinstance(returned, list | tuple | Mapping):
         try:
             returned, beside = "", {"documents": found_documents(returned), "has_text": False}
         except ValueError as error:
-            raise ValueError(f"a list: {error}") from None
+            what = "a mapping" if isinstance(returned, Mapping) else "a list"
+            raise ValueError(f"{what}: {error}") from None
     if not isinstance(returned, str):
         raise ValueError(_no_text(returned))
     return str(returned), beside
+
+
+def _are_scores(returned: Mapping[Any, object]) -> bool:
+    """Whether it maps documents' ids to scores."""
+    known = ("text", *_BESIDE, "trace")
+    return not any(key in known for key in returned) and all(
+        isinstance(score, float | int) or hasattr(score, "item") for score in returned.values()
+    )
 
 
 def _with_more(returned: Mapping[Any, object], clean: Callable[[str], str]) -> tuple[object, dict[str, Any]]:
@@ -101,7 +112,8 @@ def _no_text(returned: object) -> str:
     found = "None" if returned is None else f"{shown if len(shown) <= 60 else shown[:59] + '…'} "
     found += "" if returned is None else f"({type(returned).__name__})"
     name = next((name for name in _OF_TEXT if isinstance(_attribute(returned, name), str)), None)
-    return f"{found}, expected a str{f': return its .{name}' if name else ''}"
+    documents = " (or the ids of documents, where they are judged)" if returned is None else ""
+    return f"{found}, expected a str{documents}{f': return its .{name}' if name else ''}"
 
 
 def _attribute(value: object, name: str) -> object:

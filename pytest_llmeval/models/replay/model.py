@@ -247,7 +247,8 @@ def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
     if sample.reads_documents and reply.is_cut:
         raise ReplyProblem(f"{reply.place}: the report keeps the first documents only, of more than it has room for")
     value = parsed_list(reply.response)
-    if sample.reads_documents and not reply.documents and not reply.is_text and isinstance(value, list | dict):
+    is_data = isinstance(value, list | dict | int | float)  # a text may be the reply of a model
+    if sample.reads_documents and not reply.documents and not reply.is_text and is_data:
         try:
             yield GenerateResponse(text="", documents=found_documents(value), has_text=False)
         except ValueError as error:

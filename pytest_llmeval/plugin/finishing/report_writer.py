@@ -99,6 +99,11 @@ class ReportWriter:
                 self._tell(f"the finished samples are in {self._journal.path}: llmeval show {self._journal.path}")
         return are_written
 
+    def discard(self) -> None:
+        """Write no report, and leave no journal."""
+        if self._journal is not None:
+            self._journal.close(discard=True)
+
     def _whole(self, records: Sequence[Record], places: Sequence[int | None]) -> Sequence[Record]:
         """The records with their texts, which the journal holds."""
         known = [place for place in places if place is not None]

@@ -348,6 +348,9 @@ class LLMSession:
             exit_code=int(self.exit_code(session.exitstatus) or 0),
             seconds=self._seconds,
         )
+        if session.exitstatus == pytest.ExitCode.USAGE_ERROR and not self._gathered.recorded:
+            self.writer.discard()  # nothing ran: what an earlier run has written stays
+            return
         places = [self._places[self._gathered.group_of(record), record.id] for record in self.report.records]
         if not self.writer.write(self.report, places):
             self.fail(session)

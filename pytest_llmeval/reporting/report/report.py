@@ -72,7 +72,10 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerSample:
-    """What one of ``n`` scored samples took, as means over them. ``cost`` is over the ``num_priced`` that have one."""
+    """What one of ``n`` scored samples took, as means over them.
+
+    Tokens are means over the ``num_counted`` whose tokens are known, ``cost`` over the ``num_priced`` that have one.
+    """
 
     n: int
     num_prompt_tokens: float
@@ -80,6 +83,7 @@ class PerSample:
     seconds: float
     cost: float | None = None
     num_priced: int = 0
+    num_counted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

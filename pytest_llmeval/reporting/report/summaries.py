@@ -105,13 +105,15 @@ def _per_sample(records: Sequence[Record]) -> PerSample | None:
     if not n:
         return None
     cost = cost_of(records)
+    counted = [record for record in records if record.num_prompt_tokens + record.num_tokens > 0]
     return PerSample(
         n=n,
-        num_prompt_tokens=sum(record.num_prompt_tokens for record in records) / n,
-        num_tokens=sum(record.num_tokens for record in records) / n,
+        num_prompt_tokens=sum(record.num_prompt_tokens for record in counted) / max(len(counted), 1),
+        num_tokens=sum(record.num_tokens for record in counted) / max(len(counted), 1),
         seconds=math.fsum(record.seconds for record in records) / n,
         cost=None if cost is None else cost / num_priced,
         num_priced=num_priced,
+        num_counted=len(counted),
     )
 
 

@@ -7,11 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.report import Comparison, SuiteReport
 from pytest_llmeval.reporting.terminal.suite_texts import named, suite_name
-from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.reporting.terminal.tables import Table, number, table_lines, wrapped_lines
 from pytest_llmeval.scoring.comparison.movers import Mover, Movers
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["aligned", "compared_movers", "distribution_cells", "gate_movers", "movers_cells", "movers_heading"]
+__all__ = [
+    "MAX_MOVED",
+    "compared_movers",
+    "distribution_cells",
+    "distribution_lines",
+    "gate_mover_lines",
+    "gate_movers",
+    "movers_cells",
+    "movers_heading",
+]
+
+MAX_MOVED = 10
+"""Metrics of suites whose movers are shown; the JSON report has all."""
+
 
 _SHOWN = ("mean", "sd", "min", "p50", "p95", "max")
 
@@ -64,12 +77,21 @@ def _row(side: str, one: Mover) -> list[str]:
     return [side, printable(one.id), number(one.before), number(one.now), f"{sign}{number(one.difference)}"]
 
 
-def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], *, num_names: int) -> Iterator[str]:
-    """The lines of a table for a terminal: ``num_names`` columns of names, then numbers, which end at the right."""
-    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    for row in (headers, *rows):
-        cells = (
-            cell.ljust(width) if place < num_names else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield f"  {'  '.join(cells)}".rstrip()
+def gate_mover_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """What changed most in each metric that was compared with a baseline, of the first ``MAX_MOVED`` of them."""
+    found = [*gate_movers(results, names)]
+    for what, one in found[:MAX_MOVED]:
+        headers, rows = movers_cells(one)
+        yield from ("", *wrapped_lines(movers_heading(what, one), width=width, indent="  "))
+        table = Table(headers=headers, rows=rows, align=["left", "left", "right", "right", "right"], keys=2)
+        yield from table_lines(table, width=width)
+    if len(found) > MAX_MOVED:
+        yield from ("", f"… and {len(found) - MAX_MOVED:,} more metrics with samples that changed: --format json")
+
+
+def distribution_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """The table of ``distribution_cells``; nothing where there is no row."""
+    headers, rows = distribution_cells(suites, names)
+    if rows:
+        align = ["left", "left", *("right" for _ in headers[2:])]
+        yield from table_lines(Table(headers=headers, rows=rows, align=align, keys=2), width=width)

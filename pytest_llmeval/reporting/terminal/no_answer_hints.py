@@ -76,7 +76,8 @@ def _text(suite: SuiteReport, reply: str | None) -> str:
         return counted
     if scorer == "retrieval":
         shown = printable(repr(shortened(reply, limit=_MAX_REPLY)))
-        return f"{counted}; the first was {shown}; ask for a JSON list of the documents' ids, best first"
+        advice = "a text has to be a JSON list of ids, best first; a program returns documents beside its text"
+        return f"{counted}; the first was {shown}; {advice}"
     if not reply.strip():
         advice = "look at the end of the prompt, at generate.stop, and whether the model wants prompt.chat: true"
         return f"{counted}; the first was empty: {advice}"

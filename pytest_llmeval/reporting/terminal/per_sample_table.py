@@ -48,18 +48,25 @@ def _takes_time(found: PerSample) -> bool:
 
 
 def _cells(found: PerSample, is_timed: bool) -> list[str]:
-    is_counted = found.num_prompt_tokens + found.num_tokens > 0
-    cost = _cost(found.cost) + (f" (n {found.num_priced})" if 0 < found.num_priced < found.n else "")
     return [
         str(found.n),
-        *(_count(number) if is_counted else "" for number in (found.num_prompt_tokens, found.num_tokens)),
+        *(_count(number, found) for number in (found.num_prompt_tokens, found.num_tokens)),
         duration(found.seconds) if is_timed and found.seconds > 0 else "",
-        cost,
+        _cost(found.cost) + _of(found.num_priced, found.n),
     ]
 
 
-def _count(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"
+def _count(number: float, found: PerSample) -> str:
+    """Blank for 0, which is what a program leaves out that does not count them."""
+    if number == 0:
+        return ""
+    shown = f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"
+    return shown + _of(found.num_counted, found.n)
+
+
+def _of(number: int, n: int) -> str:
+    """How many of the samples a mean is over, where not over all."""
+    return f" (n {number})" if 0 < number < n else ""
 
 
 def _cost(cost: float | None) -> str:

@@ -134,10 +134,19 @@ class LoadedReport:
         known = dict.fromkeys(name for sample in samples for name in sample.names)
         known |= dict.fromkeys(one.info.name for one in self.report.suites if suite in (None, one.info.name))
         carried = dict.fromkeys(name for sample in samples for name in sample.values)
+        stated, of_suites = self._stated_metrics(suite)
+        for name in (*(metrics or ()), *(subjects or ())):
+            if name in of_suites and name not in carried and name not in known:
+                raise ReportError(
+                    f"the metric {quoted(name)} is made of all samples of a suite: none has a value of it; "
+                    "report.suites has the suite's"
+                )
         for name in metrics or ():
-            check_known("metric", name, carried)
+            if name not in carried:
+                check_known("metric", name, stated)
         for name in subjects or ():
-            check_known("subject or metric", name, [*known, *carried])
+            if name not in carried:
+                check_known("subject or metric", name, [*known, *stated])
         own = None if subjects is None else tuple(name for name in subjects if name in known)
         named = None if subjects is None else tuple(name for name in subjects if name not in known)
         if named:
@@ -145,6 +154,16 @@ class LoadedReport:
             own = own or None
         chosen = [sample for sample in samples if own is None or not set(own).isdisjoint(sample.names)]
         return chosen, own, metrics
+
+    def _stated_metrics(self, suite: str | None) -> tuple[dict[str, None], set[str]]:
+        """The metrics that suites have, and those of them that are of several samples at once."""
+        stated: dict[str, None] = {}
+        of_suites: set[str] = set()
+        for one in self.report.suites:
+            if suite in (None, one.info.name):
+                stated |= dict.fromkeys((*one.info.metrics, *one.summary.metrics))
+                of_suites |= {name for name, found in one.summary.metrics.items() if found.kind in ("pooled", "corpus")}
+        return {name: None for name in stated if name not in of_suites}, of_suites
 
     def _metrics(self, records: Iterable[Record]) -> dict[str, str]:
         """By suite, the first of its metrics that its samples have values of."""
@@ -234,7 +253,8 @@ class _Means:
 def _row(sample: _ScoredSample, metrics: tuple[str, ...] | None) -> dict[str, Any]:
     record = sample.record
     fixed = (record.suite, record.model, sample.subject, record.id, record.status, sample.score)
-    own = record.values if metrics is None else {name: sample.value_of(name) for name in metrics}
+    unscored = record.status == "unscored"
+    own = ({} if unscored else record.values) if metrics is None else {name: sample.value_of(name) for name in metrics}
     values = {_column(name): value for name, value in own.items()}
     return {**dict(zip(_COLUMNS, fixed, strict=True)), **values}
 

@@ -14,6 +14,7 @@ from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
 from pytest_llmeval.reporting.terminal.movers_table import (
+    MAX_MOVED,
     compared_movers,
     distribution_cells,
     gate_movers,
@@ -38,12 +39,10 @@ from pytest_llmeval.reporting.writers.markdown.tables import table
 from pytest_llmeval.scoring.comparison.movers import Movers
 from pytest_llmeval.text.escaping import markdown_text
 
-__all__ = ["markdown_summary", "write_markdown"]
+__all__ = ["markdown_distribution", "markdown_summary", "write_markdown"]
 
 _MAX_UNSCORED = 1000
 _MAX_UNSCORED_IN_SUMMARY = 20
-_MAX_MOVED = 10
-"""Comparisons whose samples are shown."""
 
 
 def write_markdown(report: Report, path: Path) -> None:
@@ -114,8 +113,14 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     if rows and questions is not None:
         yield "## Time"
         yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
-    headers, rows = distribution_cells(report.suites, names)
-    if rows and questions is not None:
+    if questions is not None:
+        yield from markdown_distribution(report)
+
+
+def markdown_distribution(report: Report) -> Iterator[str]:
+    """How samples' values are spread: nothing where all metrics are of zeros and ones."""
+    headers, rows = distribution_cells(report.suites, short_model_names(report))
+    if rows:
         yield "## Distribution of metrics over samples"
         yield from table(headers, rows, ["left", "left", *("right" for _ in headers[2:])])
 
@@ -123,13 +128,13 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
 def _movers(found: Sequence[tuple[str, Movers]]) -> Iterator[str]:
     if found:
         yield "## Samples that changed most"
-    for what, one in found[:_MAX_MOVED]:
+    for what, one in found[:MAX_MOVED]:
         headers, rows = movers_cells(one)
         yield ""
         yield markdown_text(movers_heading(what, one))
         yield from table(headers, rows, ["left", "left", "right", "right", "right"])
-    if len(found) > _MAX_MOVED:
-        yield f"… and {len(found) - _MAX_MOVED:,} more, all in the JSON report"
+    if len(found) > MAX_MOVED:
+        yield f"… and {len(found) - MAX_MOVED:,} more, all in the JSON report"
         yield ""
 
 
