@@ -330,7 +330,7 @@ class ServerUse:
     tried again, by reason (``429``, ``connection``). Tokens are those that the server counts, of all requests, those of
     the self-test too. ``cost`` is in the currency of the prices; None where no price was given. ``left_out`` are
     settings that the server has refused (``temperature``), which no request has had since; ``ended`` are replicas that
-    have ended, each with the reason.
+    have ended or were never there, each with the reason.
     """
 
     num_requests: int = 0

@@ -201,9 +201,19 @@ def test_references_that_a_tokenizer_cannot_cut_are_warned_of_once(
     result.stdout.fnmatch_lines(
         [
             "*PytestWarning: chinese.yaml:5: score: references are in Chinese, and tokenize 13a cuts words at spaces: "
-            "BLEU will be near 0 whatever the replies; set score.bleu.tokenize: zh"
+            "their BLEU will be near 0 whatever the replies; set score.bleu.tokenize: zh"
         ]
     )
+
+
+def test_one_reference_that_a_tokenizer_cannot_cut_is_enough_for_a_warning(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies={"Die Katze": "the cat"}))
+    english = '  - {id: t3, question: "Die Maus", target: "the mouse, which is called 老鼠"}\n'
+    more = english + english.replace("t3", "t4") + english.replace("t3", "t5")
+    one = CHINESE.replace('  - {id: t2, question: "Der Hund", target: "花园里有一只很大的狗。"}\n', more)
+    llm_pytester.makefile(".yaml", chinese=one)
+    result = llm_pytester.runpytest("-W", "default::pytest.PytestWarning", "chinese.yaml")
+    result.stdout.fnmatch_lines(["*score: 1 of 4 references is in Chinese, and tokenize 13a cuts words at spaces: *"])
 
 
 LONG = """\

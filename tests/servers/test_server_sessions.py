@@ -195,7 +195,7 @@ def test_a_replica_that_dies_leaves_its_requests_to_the_other(
     (model,) = report_of(llm_pytester.path)["models"]
     (ended,) = model["use"]["ended"]
     assert ended.startswith(f"{other.url}: does not answer")
-    result.stdout.fnmatch_lines([f"ended in the middle: {other.url}: does not answer: *"])
+    result.stdout.fnmatch_lines([f"a replica is missing: {other.url}: does not answer: *"])
 
 
 def test_one_server_is_not_asked_more_at_once_than_allowed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

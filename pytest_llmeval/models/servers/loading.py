@@ -59,7 +59,7 @@ def load_server(name: str, arguments: ServerArguments, role: Role | None = None)
 
 def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role: Role | None) -> ServerModel:
     embeds = role == "embedder"
-    members = loop.wait(_connect_all(arguments, clients))
+    members, missing = loop.wait(_connect_all(arguments, clients))
     first, replicas = members[0], Replicas(members)
     tokenizer: Tokenizer | None = None
     source = ""
@@ -96,11 +96,12 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
         ),
         verdict=verdict,
         prices=(arguments.price_in, arguments.price_out),
+        missing=missing,
     )
 
 
-async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> list[Replica]:
-    """Those that answer: a worker may begin when one has died, whose requests are for the others."""
+async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> tuple[list[Replica], list[str]]:
+    """Those that answer, and why others do not: a worker may begin when one has died. Its requests are for the rest."""
     connecting = (_connect(arguments, client) for client in clients)
     found = await asyncio.gather(*connecting, return_exceptions=True)
     members = [one for one in found if isinstance(one, Replica)]
@@ -114,7 +115,7 @@ async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) ->
                 f"{first.client.endpoint.url} serves {first.dialect.name} {first.found.described_identity()} and "
                 f"{member.client.endpoint.url} {member.dialect.name} {member.found.described_identity()}"
             )
-    return members
+    return members, [str(error) for error in found if isinstance(error, BaseException)]
 
 
 def _length(members: Sequence[Replica]) -> int | None:

@@ -47,7 +47,8 @@ _NUM_ENCODERS = 4
 class ServerModel(UniformBackend):
     """A model that servers run. ``verdict`` is what their self-test found; ``summary`` says it in one line.
 
-    ``prices`` are those of a million tokens, of prompts and of what is generated.
+    ``prices`` are those of a million tokens, of prompts and of what is generated. ``missing`` says of each server that
+    did not answer at the start why.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class ServerModel(UniformBackend):
         verdict: Verdict,
         *,
         prices: tuple[float | None, float | None] = (None, None),
+        missing: Sequence[str] = (),
     ) -> None:
         self.identity = identity
         self.verdict = verdict
         self._replicas = replicas
         self._planner = planner
         self._prices = prices
+        self._missing = tuple(missing)
         self._process = os.getpid()
         self.is_closed = False
         self._encoders = ThreadPoolExecutor(_NUM_ENCODERS, thread_name_prefix="llmeval-encode")
@@ -114,7 +117,10 @@ class ServerModel(UniformBackend):
             left_out=tuple(
                 sorted({name for member in self._replicas.members for name in list(member.dialect.left_out)})
             ),
-            ended=tuple(str(member.error) for member in self._replicas.members if member.error is not None),
+            ended=(
+                *self._missing,
+                *(str(member.error) for member in self._replicas.members if member.error is not None),
+            ),
         )
 
     def cost_of(self, counted: Usage | GenerateResponse) -> float | None:

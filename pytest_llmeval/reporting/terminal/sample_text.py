@@ -121,7 +121,7 @@ def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str,
         yield "output", record.output
     if record.answer is not None:
         yield "answer", record.answer
-    if record.target is not None:
+    if record.target is not None and record.target != []:
         yield "expected", as_text(record.target)
     yield from _relevant(record)
     yield from _verdicts(record)

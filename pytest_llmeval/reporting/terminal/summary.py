@@ -205,7 +205,7 @@ def _server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
             parts.append(f"cost {shown_cost(use.cost)}")
         yield ", ".join(parts)
         for ended in use.ended:
-            yield f"{name}ended in the middle: {printable(ended)}"
+            yield f"{name}a replica is missing: {printable(ended)}"
 
 
 def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:

@@ -116,7 +116,7 @@ def _question(record: Record) -> dict[str, JSON]:
     return {
         "qid": record.id,
         "question": record.question,
-        "gold": None if record.target is None else as_text(record.target),
+        "gold": None if record.target is None or record.target == [] else as_text(record.target),
         "pred": None if record.status == "unscored" else record.answer,
         "correct": {"correct": True, "wrong": False}.get(record.status),
     }

@@ -22,11 +22,12 @@ _LETTERS_PER_WORD = 4
 
 
 def bleu_warning(tokenize: str, samples: Sequence[Sample]) -> str | None:
-    """Why BLEU with this tokenizer of sacrebleu would be near 0, with the way out; None where it would not."""
+    """Why BLEU with this tokenizer of sacrebleu would be near 0 for some references, and the way out; None for none."""
     references = [target_texts(sample)[0] for sample in samples]
-    if tokenize not in _BY_SPACES or not _most(references, _is_without_spaces):
+    own = [text for text in references if _is_without_spaces(text)] if tokenize in _BY_SPACES else []
+    if not own:
         return None
-    whole = "".join(references)
+    whole = "".join(own)
     if _KANA.search(whole):
         script, right = "Japanese", "score.bleu.tokenize: ja-mecab (pip install 'sacrebleu[ja]'), or char"
     elif _HAN.search(whole):
@@ -34,9 +35,15 @@ def bleu_warning(tokenize: str, samples: Sequence[Sample]) -> str | None:
     else:
         script, right = "a script that puts no spaces between words", "score.bleu.tokenize: char"
     return (
-        f"references are in {script}, and tokenize {tokenize} cuts words at spaces: BLEU will be near 0 "
-        f"whatever the replies; set {right}"
+        f"{_counted(len(own), len(references))} in {script}, and tokenize {tokenize} cuts words at spaces: their BLEU "
+        f"will be near 0 whatever the replies; set {right}"
     )
+
+
+def _counted(number: int, count: int) -> str:
+    if number == count:
+        return "references are"
+    return f"{number:,} of {count:,} references {'is' if number == 1 else 'are'}"
 
 
 def rouge_warning(samples: Sequence[Sample]) -> str | None:
