@@ -16,9 +16,11 @@ from typing import Any
 import datasets
 import huggingface_hub
 import pytest
+import yaml
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.plugin.options.table import OPTIONS
+from pytest_llmeval.suites.format.json_schema import json_schema
 from tests.servers.stub import StubServer
 from tests.suites.hub_cache import as_parquet, cache_files, configs_card
 from tests.support import REPOSITORY
@@ -226,8 +228,31 @@ def test_options_exist() -> None:
     assert set(re.findall(r"--llm-[a-z-]+", PAGE)) <= known
 
 
+PRINTED = {
+    "--distribution": r"suite +metric +n +mean +sd +min +p50 +p95 +max",
+    "--id r1": r"(?s)^r1 \(.*question: .*verdict: faithfulness",
+}
+"""What commands with these options print, beside ending well."""
+
+
+def test_settings_in_cells_are_settings() -> None:
+    """Every mapping in a cell holds keys of a suite, names of scorers, or settings of these."""
+    schema = json.dumps(json_schema())
+    ours = [line.split(" | ", 1)[1] for line in PAGE.splitlines() if line.startswith("| ")]
+    inside = re.findall(r"`([^`]+)`", "\n".join(ours))
+    cells = [text for text in inside if re.match(r"[a-z_]+: \S", text) and "…" not in text]
+    assert len(cells) >= 20
+    for cell in cells:
+        found = yaml.safe_load(cell)
+        assert isinstance(found, dict), cell
+        for key in found:
+            assert f'"{key}"' in schema, cell
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command(project: pytest.Pytester, servers: dict[str, str], command: str) -> None:
+def test_a_command(
+    project: pytest.Pytester, servers: dict[str, str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def words_of(text: str) -> list[str]:
         for name, place in servers.items():
             text = text.replace(name, place)
@@ -239,7 +264,13 @@ def test_a_command(project: pytest.Pytester, servers: dict[str, str], command: s
             assert made.ret == 0, name
     program, *arguments = words_of(command)
     if program == "llmeval":
+        capsys.readouterr()
         assert main(arguments) in (0, None)
+        printed = capsys.readouterr().out
+        for option, pattern in PRINTED.items():
+            assert option not in command or re.search(pattern, printed), printed
         return
     result = project.runpytest(*arguments, "-Wdefault")
     assert result.ret == 0
+    if "--llm-max-drop" in command:
+        result.stdout.re_match_lines([r"passed: search, ndcg@10 vs baseline: .*"])

@@ -32,18 +32,21 @@ def test_against_a_baseline(
     assert moved
     for one in moved:
         assert one["num_worse"] + one["num_better"] + one["num_same"] == 4
-        assert [mover["id"] for mover in one["better"]] in (["q2"], [])
+        assert [mover["id"] for mover in one["better"]] == ["q2"]
+        assert [mover["id"] for mover in one["worse"]] == ["q4"]
     spread = report["suites"][0]["distributions"]["f1"]
     assert (spread["n"], spread["min"], spread["max"]) == (4, 0.0, 1.0)
     assert spread["mean"] == pytest.approx(report["suites"][0]["metrics"]["f1"]["value"])
     shown = llm_pytester.path.joinpath("new.md").read_text()
     assert "## Samples that changed most" in shown
+    assert "| better | q2 " in shown
     assert "## Distribution of metrics over samples" in shown
     capsys.readouterr()
     main(["compare", "main.json", "new.json"])
     out = capsys.readouterr().out
     assert " vs baseline: " in out
-    assert "  better  q2 " in out
+    assert "\nbetter  q2 " in out
+    assert out.index("better  q2 ") < out.index("gates: "), "the verdict is what stands last"
     main(["show", "new.json", "--distribution"])
     assert capsys.readouterr().out.count("  sd  ") == 1
 
@@ -61,3 +64,55 @@ def test_of_two_models(llm_pytester: pytest.Pytester, workers: list[str]) -> Non
     assert (moved["num_worse"], moved["num_better"], moved["num_same"]) == (2, 1, 1)
     assert [one["id"] for one in moved["worse"]] == ["q3", "q4"]
     assert [one["id"] for one in moved["better"]] == ["q2"]
+
+
+PROBABLE = """
+suite: likely
+choices: [Paris, Oslo]
+samples:
+  - {id: q1, question: One, target: 0}
+  - {id: q2, question: Two, target: 0}
+score: choice
+"""
+
+
+def write_scores(pytester: pytest.Pytester, name: str, first: float, second: float) -> None:
+    """The Brier score of q1 becomes lower the larger ``first`` is."""
+    rows = ({"id": id_, "scores": [value, 0.0]} for id_, value in (("q1", first), ("q2", second)))
+    pytester.path.joinpath(name).write_text("\n".join(map(json.dumps, rows)))
+
+
+def test_of_a_metric_whose_lower_values_are_better(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makefile(".yaml", likely=PROBABLE)
+    write_scores(llm_pytester, "one.jsonl", 1.0, 3.0)
+    write_scores(llm_pytester, "two.jsonl", 2.0, 2.0)
+    run = (*workers, "likely.yaml", "--llm-report=new.json")
+    llm_pytester.runpytest(*workers, "likely.yaml", "--llm-report=main.json", "--llm-model=replay:one.jsonl")
+    llm_pytester.runpytest(*run, "--llm-baseline=main.json", "--llm-model=replay:two.jsonl", "--llm-max-drop=brier=0.5")
+    gates = json.loads(llm_pytester.path.joinpath("new.json").read_text())["gates"]
+    (moved,) = (found["regression"]["movers"] for found in gates if found["metric"] == "brier")
+    assert [one["id"] for one in moved["better"]] == ["q1"]
+    assert [one["id"] for one in moved["worse"]] == ["q2"]
+    llm_pytester.runpytest(*run, "--llm-model=replay:one.jsonl", "--llm-model=replay:two.jsonl")
+    (comparison,) = json.loads(llm_pytester.path.joinpath("new.json").read_text())["comparisons"]
+    moved = comparison["movers"]["brier"]
+    assert [one["id"] for one in moved["better"]] == ["q1"]
+    assert [one["id"] for one in moved["worse"]] == ["q2"]
+
+
+def test_movers_of_many_metrics_are_shown_in_part(
+    llm_pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        samples = "".join(f"  - {{id: q{place}, question: x, target: a b, response: RESPONSE}}\n" for place in range(6))
+        text = f"suite: s{number:02}\nsamples:\n{samples}score: f1\n"
+        llm_pytester.path.joinpath(f"s{number}.yaml").write_text(text.replace("RESPONSE", "a b"))
+    llm_pytester.runpytest("--llm-report=main.json")
+    for path in llm_pytester.path.glob("s*.yaml"):
+        path.write_text(path.read_text().replace("response: a b", "response: a c"))
+    llm_pytester.runpytest("--llm-report=new.json")
+    capsys.readouterr()
+    main(["compare", "main.json", "new.json"])
+    out = capsys.readouterr().out
+    assert out.count(": accuracy vs baseline: 6 samples worse, 0 better, 0 the same") == 10
+    assert "… and 2 more metrics with samples that changed: --format json" in out

@@ -173,6 +173,41 @@ def test_texts_of_models_do_nothing_and_have_a_bound(llm_pytester: pytest.Pytest
     assert "\x1b" not in result.stdout.str()
 
 
+def test_the_samples_of_a_hand_written_test_are_shown_up_to_ten(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makepyfile("""
+        def test_tone(llm_record):
+            for number in range(12):
+                llm_record(suite="tone", id=f"s{number}", correct=True, output=f"reply {number}")
+    """)
+    lines = llm_pytester.runpytest_inprocess(*ALONE, "-vv").outlines
+    assert [line for line in lines if line.startswith("  sample ")] == [f"  sample s{number}:" for number in range(10)]
+    assert "  output: reply 9" in lines
+    assert "  … and 2 more samples of this test" in lines
+
+
+def test_below_lines_of_another_reporter_nothing_is_shown(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest("""
+        import pytest
+        from _pytest.terminal import TerminalReporter
+
+        class Drawing(TerminalReporter):
+            pass
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_configure(config):
+            own = config.pluginmanager.getplugin("terminalreporter")
+            config.pluginmanager.unregister(own)
+            config.pluginmanager.register(Drawing(config), "terminalreporter")
+    """)
+    llm_pytester.makepyfile("""
+        def test_tone(llm_record):
+            llm_record(suite="tone", id="a", correct=True, output="a reply")
+    """)
+    result = llm_pytester.runpytest_inprocess(*ALONE, "-vv")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*a reply*")
+
+
 def test_a_hand_written_test(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makepyfile("""
         def test_tone(llm_record):

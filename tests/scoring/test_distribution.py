@@ -54,3 +54,8 @@ def test_equal_changes_keep_the_order_of_samples() -> None:
     found = movers(["b", "a", "c"], [1.0, 1.0, 0.0], [0.0, 0.0, 1e-10], higher_is_better=True)
     worse = tuple(Mover(id=id_, before=1.0, now=0.0, difference=-1.0) for id_ in ("b", "a"))
     assert found == Movers(num_worse=2, num_better=0, num_same=1, worse=worse)
+
+
+def test_a_small_change_is_one() -> None:
+    found = movers(["a", "b", "c"], [0.5] * 3, [0.4995, 0.5005, 0.5 + 5e-10], higher_is_better=True)
+    assert (found.num_worse, found.num_better, found.num_same) == (1, 1, 1)
