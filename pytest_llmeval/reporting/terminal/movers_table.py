@@ -8,7 +8,7 @@ from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.report import Comparison, SuiteReport
 from pytest_llmeval.reporting.terminal.suite_texts import named, suite_name
 from pytest_llmeval.reporting.terminal.tables import Table, number, table_lines, wrapped_lines
-from pytest_llmeval.scoring.comparison.movers import Mover, Movers
+from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT, Mover, Movers
 from pytest_llmeval.text.escaping import printable
 
 __all__ = [
@@ -67,8 +67,9 @@ def movers_heading(what: str, found: Movers) -> str:
 
 
 def movers_cells(found: Movers) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows, made ``printable``: those that became worse first."""
-    rows = [_row("worse", one) for one in found.worse] + [_row("better", one) for one in found.better]
+    """Headers and rows, made ``printable``: those that became worse first, of each side the ``USUALLY_KEPT`` first."""
+    rows = [_row("worse", one) for one in found.worse[:USUALLY_KEPT]]
+    rows += [_row("better", one) for one in found.better[:USUALLY_KEPT]]
     return ["", "sample", "before", "now", "change"], rows
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.terminal.sample_options import option_texts
 from pytest_llmeval.text.escaping import markdown_text, printable, shortened
 from pytest_llmeval.types import JSON
 
-__all__ = ["as_text", "bounded_lines", "option_texts", "sample_lines", "sample_markdown"]
+__all__ = ["as_text", "bounded_lines", "sample_fields", "sample_lines", "sample_markdown"]
 
 _MAX_CHARACTERS = 300
 """Of a text that is not asked for whole."""
@@ -49,7 +50,7 @@ def sample_lines(record: Record, *, whole: bool, prompt: bool, head: str | None 
     ``head`` stands in the place of the first line, which names the sample.
     """
     yield printable(_head(record) if head is None else head)
-    for name, text in _fields(record, prompt=prompt, whole=whole):
+    for name, text in sample_fields(record, prompt=prompt, whole=whole):
         if whole:
             first, *others = printable(text, keep="\n").split("\n")
         else:
@@ -65,7 +66,7 @@ def bounded_lines(record: Record) -> Iterator[str]:
     """
     is_kept = record.prompt is not None and not _is_hash(record.prompt)
     shown = "prompt" if is_kept else "question"
-    for name, text in _fields(record, prompt=is_kept, whole=False):
+    for name, text in sample_fields(record, prompt=is_kept, whole=False):
         if name == "scores" or (name in ("prompt", "question") and name != shown):
             continue
         if name in ("prompt", "question", "output"):
@@ -88,7 +89,7 @@ def _is_hash(prompt: JSON) -> bool:
 def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
     """The sample as lines of Markdown, its texts in fenced blocks that they cannot close."""
     yield f"### {markdown_text(_head(record))}"
-    for name, text in _fields(record, prompt=prompt, whole=whole):
+    for name, text in sample_fields(record, prompt=prompt, whole=whole):
         shown = printable(text if whole else _cut(name, text), keep="\n")
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
         yield from ("", f"**{name}**", "", fence, shown, fence)
@@ -105,8 +106,11 @@ def _head(record: Record) -> str:
     return f"{record.id} ({where}): {record.status}{', no answer' if record.no_answer else ''}"
 
 
-def _fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str, str]]:
-    """What there is to say of the sample, in the order in which it happened; ``whole``: each option on a line."""
+def sample_fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str, str]]:
+    """What there is to say of the sample as names and texts, in the order in which it happened, not yet ``printable``.
+
+    ``whole``: each option on a line, and each step of a trace.
+    """
     if record.question is not None:
         yield "question", record.question
     if prompt and record.prompt is not None:
@@ -218,62 +222,3 @@ def _verdict(one: JSON) -> str | None:
     else:
         return None
     return ": ".join(filter(None, [", ".join(filter(None, about)), said]))
-
-
-_YES_NO = ("yes", "no")
-"""The options of a sample that is judged by the likelier of two continuations, in the order of its numbers."""
-
-
-def option_texts(record: Record, *, limit: int | None = None) -> tuple[str, ...]:
-    """Each option on a line: ``B. Oslo: 0.288 (right)``, in the order in which the model was shown them.
-
-    The number is the option's probability, the softmax over the options' scores, where the scorer has one. Options
-    that are equally likely, and likelier than the others, are tied. Of options of one text ``details`` say which are
-    right; reports of before do not, and each is marked then. ``limit`` cuts the text of an option. Nothing for
-    a sample without options.
-    """
-    probabilities = _numbers(record.details.get("probabilities"))
-    choices: Sequence[str] = record.choices
-    if not choices and len(probabilities) == len(_YES_NO):
-        choices = _YES_NO
-    labels = _texts(record.details.get("labels"))
-    if len(labels) != len(choices):
-        labels = ()
-    names = labels or choices  # what target and answer are written in
-    targets = record.target if isinstance(record.target, list | tuple) else [record.target]
-    right, answered = _places(names, _texts(targets)), _places(names, _texts([record.answer]))
-    if len(set(names)) < len(names):
-        right = _indices(record.details.get("right")) or right
-        answered = {min(answered)} if answered else answered  # of equal options the first is the answer
-    if len(probabilities) != len(choices):
-        probabilities = ()
-    marked_places = {"right": right, "answered": answered, "tied": _indices(record.details.get("tied"))}
-    lines = []
-    for place, choice in enumerate(choices):
-        text = printable(choice if limit is None else shortened(choice, limit=limit))
-        label = f"{printable(labels[place])}. " if labels else ""
-        number = f": {probabilities[place]:.3f}" if probabilities else ""
-        marks = [mark for mark, places in marked_places.items() if place in places]
-        marked = f" ({', '.join(marks)})" if marks else ""
-        lines.append(f"{label}{text}{number}{marked}")
-    return tuple(lines)
-
-
-def _places(names: Sequence[str], wanted: Collection[str]) -> set[int]:
-    return {place for place, name in enumerate(names) if name in wanted}
-
-
-def _texts(value: object) -> Sequence[str]:
-    """The list of texts that a report's detail should be; nothing where it is something else."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else ()
-
-
-def _indices(value: object) -> set[int]:
-    return {item for item in value if type(item) is int} if isinstance(value, list | tuple) else set()
-
-
-def _numbers(value: object) -> Sequence[float]:
-    if not isinstance(value, list | tuple) or any(isinstance(item, bool) for item in value):
-        return ()
-    numbers = [item for item in value if isinstance(item, int | float) and math.isfinite(item)]
-    return numbers if len(numbers) == len(value) else ()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LEAST_CHANGE", "Mover", "Movers", "movers"]
+__all__ = ["LEAST_CHANGE", "USUALLY_KEPT", "Mover", "Movers", "movers"]
 
 LEAST_CHANGE = 1e-9
 """A sample whose value changed by no more has not changed: another order of summing does as much."""
 
-_MAX_MOVERS = 10
-"""Samples each way."""
+USUALLY_KEPT = 10
+"""Samples each way: as many as a table shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def movers(
     now: Sequence[float],
     *,
     higher_is_better: bool,
-    limit: int = _MAX_MOVERS,
+    limit: int = USUALLY_KEPT,
 ) -> Movers:
     """Of the samples ``ids``, whose values these are; the largest change first, of equal ones the first sample."""
     sides: tuple[list[Mover], list[Mover]] = [], []

@@ -31,6 +31,8 @@ Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
 
 _MAX_LISTED = 3
+_MAX_MOVERS = 1000
+"""Samples each way that a report keeps of a comparison with a baseline, whose records it does not have."""
 _NO_VALUE = "has no value in one of the two reports"
 
 
@@ -162,7 +164,8 @@ def pair_metric(
         raise PairingError(_NO_VALUE)
     paired = _paired(metric, rows, difference, numbers, higher_is_better, margin)
     if isinstance(paired.paired, PairedValues):
-        moved = movers(ids, paired.paired.first, paired.paired.second, higher_is_better=higher_is_better)
+        sides = paired.paired.first, paired.paired.second
+        moved = movers(ids, *sides, higher_is_better=higher_is_better, limit=_MAX_MOVERS)
         paired = replace(paired, movers=moved)
     return replace(paired, num_lacking=num_lacking, num_unmeasured=len(unmeasured))
 
