@@ -14,9 +14,9 @@ __all__ = ["Option", "option_texts", "sample_options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """``label`` is its letter, where it has one. ``probability`` is the softmax over the options' scores, where the
-    scorer has one. ``marks`` say of it that it is ``right``, was ``answered``, or is ``tied``: as likely as another, and
-    likelier than the rest. Texts are not yet ``printable``.
+    """``label`` is its letter, where it has one; ``probability`` the softmax over the options' scores, where the scorer
+    has one. ``marks``: ``right``, ``answered``, ``tied`` (as likely as another, and likelier than the rest). Texts are
+    not yet ``printable``.
     """
 
     text: str

@@ -30,7 +30,7 @@ from pytest_llmeval.reporting.terminal.tables import Coloured, columns_of, joine
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.types import JSON, EngineUse
 
-__all__ = ["Terminal", "engine_lines", "model_texts", "summary_lines", "write_summary"]
+__all__ = ["Terminal", "engine_lines", "model_texts", "server_lines", "summary_lines", "write_summary"]
 
 _MAX_UNSCORED, _MAX_ALIKE = 20, 5
 """Samples that are shown, and those of one reason."""
@@ -118,8 +118,8 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         yield from ("", *timing)
     for text in store_texts(report):
         yield from wrapped_lines(printable(text), width=width, indent="  ")
-    yield from _server_lines(report.models)
-    yield from _server_lines(report.judges)
+    yield from server_lines(report.models)
+    yield from server_lines(report.judges)
     yield from engine_lines([(name, suite.engine) for name, suite in suites if suite.engine is not None])
     if report.gates:
         yield ""
@@ -184,7 +184,7 @@ def _speed(report: Report) -> Iterator[str]:
     yield from phase_lines(report.suites)
 
 
-def _server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+def server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
     """What was sent to each model behind a server; those of judges say whose."""
     for model in models:
         use = use_of_model(model)

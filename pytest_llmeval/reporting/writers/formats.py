@@ -126,6 +126,11 @@ FORMATS: tuple[ReportFormat, ...] = (
         is_for_folders=True,
     ),
     ReportFormat(
+        name="html",
+        writer="pytest_llmeval.reporting.writers.html.page:write_html",
+        description="one page to look at, with every sample",
+    ),
+    ReportFormat(
         name="csv",
         writer="pytest_llmeval.reporting.writers.csv_rows:write_csv",
         description="a row for each sample",

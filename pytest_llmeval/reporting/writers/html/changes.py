@@ -1,0 +1,107 @@
+"""Which samples changed: against the baseline where there is one, else against the session's first model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Comparison, Report
+from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Mover, Movers
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.sample_values import value_of
+
+__all__ = ["Change", "Changes", "Direction"]
+
+Direction: TypeAlias = Literal["worse", "better", "same"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A sample's value before and now, of the metric by which its suite is compared."""
+
+    direction: Direction
+    before: float
+    now: float
+
+
+class Changes:
+    """How samples of the report's suites changed.
+
+    A comparison with a baseline takes precedence over one of models; of the suite's metrics accuracy does, else the
+    first that samples have values of. Give each record to ``read`` first, then ask ``of``: records of the first model
+    may stand after the others.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._moved: dict[tuple[str, str | None], dict[str, Change]] = {}
+        self._metrics: dict[tuple[str, str], tuple[str, bool]] = {}
+        self._first: dict[tuple[str, str], float] = {}
+        self._first_models: dict[str, str] = {}
+        for suite, model, moved in _against_baseline(report):
+            self._moved.setdefault((suite, model), _changes(moved))
+        for one in report.comparisons:
+            if (one.suite, one.second) not in self._moved and (metric := _compared_metric(one)) is not None:
+                better = next((suite.info.better for suite in report.suites if suite.info.name == one.suite), {})
+                is_higher = definition(metric, better).higher_is_better is not False
+                self._metrics[one.suite, one.second] = metric, is_higher
+                self._first_models[one.suite] = one.first
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was compared."""
+        return not self._moved and not self._metrics
+
+    @property
+    def needs_first(self) -> bool:
+        """Whether values of a first model are needed, so that ``read`` has something to do."""
+        return bool(self._metrics)
+
+    def read(self, record: Record) -> None:
+        if self._first_models.get(record.suite) == record.model:
+            names = {metric for (suite, _), (metric, _) in self._metrics.items() if suite == record.suite}
+            for name in names:
+                if (value := value_of(record.score, name)) is not None:
+                    self._first[f"{record.suite}\0{name}", record.id] = value
+
+    def of(self, record: Record) -> Change | None:
+        """None where the sample was not compared. Of a comparison with a baseline what is not known to have changed is
+        none too: a report keeps those that changed most.
+        """
+        for model in (record.model, None):
+            if (moved := self._moved.get((record.suite, model))) is not None:
+                return moved.get(record.id)
+        compared = self._metrics.get((record.suite, record.model or ""))
+        if compared is None:
+            return None
+        metric, is_higher = compared
+        now, before = value_of(record.score, metric), self._first.get((f"{record.suite}\0{metric}", record.id))
+        if now is None or before is None:
+            return None
+        if abs(now - before) <= LEAST_CHANGE:
+            return Change(direction="same", before=before, now=now)
+        return Change(direction="better" if (now > before) == is_higher else "worse", before=before, now=now)
+
+
+def _against_baseline(report: Report) -> Iterator[tuple[str, str | None, Movers]]:
+    """The movers of each suite and model by the metric that says most of a sample: accuracy first."""
+    gates = [one for one in report.gates if one.regression is not None and one.suite is not None]
+    for one in sorted(gates, key=lambda gate: gate.metric != "accuracy"):
+        if one.suite is not None and one.regression is not None and one.regression.movers is not None:
+            yield one.suite, one.model, one.regression.movers
+
+
+def _changes(moved: Movers) -> dict[str, Change]:
+    sides: Sequence[tuple[Direction, Sequence[Mover]]] = (("worse", moved.worse), ("better", moved.better))
+    return {
+        one.id: Change(direction=direction, before=one.before, now=one.now)
+        for direction, members in sides
+        for one in members
+    }
+
+
+def _compared_metric(one: Comparison) -> str | None:
+    """Which of the compared metrics says most of a sample."""
+    names = list(one.movers)
+    return "accuracy" if "accuracy" in names else next(iter(names), None)

@@ -1,0 +1,118 @@
+"""Writes a report as one HTML file that needs nothing else: no server, no network, no other file.
+
+Texts of models and data reach it escaped by the template, or as data that the script shows as text alone. The page's
+Content-Security-Policy allows the one script and the one style sheet by their hashes, and no request at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
+
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
+from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
+from pytest_llmeval.reporting.terminal.summary import model_texts
+from pytest_llmeval.reporting.writers.html import sections
+from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
+from pytest_llmeval.text.escaping import printable
+
+__all__ = ["GENERATOR", "write_html"]
+
+GENERATOR = "pytest-llmeval-suites"
+"""By which a page is known as one of ours."""
+
+_MARK = "<!-- samples -->"
+"""Where the template leaves off for the samples, which are not held in memory."""
+
+
+def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> None:
+    """Write the report as a page. Raises ``ReportError``.
+
+    ``limit`` is for the bytes that the texts of samples take; the page says how many were left out.
+    """
+    with atomic_write(path, encoding="utf-8") as file, page_samples(report, limit=limit) as samples:
+        before, _, after = _rendered(report, samples).partition(_MARK)
+        file.write(before)
+        for name, column in samples.columns.items():
+            file.write(f'<script type="text/plain" class="column" data-name="{name}">{column}</script>\n')
+        file.write(f"<script>{_resource('page.js')}</script>\n")
+        for place, chunk in enumerate(samples.chunks):
+            file.write(f'<script type="text/plain" id="chunk-{place}">{chunk}</script>\n')
+        file.write(after)
+
+
+def _rendered(report: Report, samples: PageSamples) -> str:
+    names = short_model_names(report)
+    models = printable("; ".join(model_texts(report.models)))
+    return _template().render(
+        title=f"LLM evaluation: {models}" if models else "LLM evaluation",
+        generator=f"{GENERATOR} {version(GENERATOR)}",
+        policy=_policy(),
+        style=_resource("page.css"),
+        verdict=sections.verdict(report),
+        gates=list(sections.gate_tables(report, names)),
+        suites=list(sections.suite_tables(report, names)),
+        averages=list(sections.average_texts(report, names)),
+        categories=list(sections.categories_tables(report, names)),
+        changes=list(sections.change_tables(report, names)),
+        calibration=list(sections.calibration_tables(report, names)),
+        price=list(sections.price_tables(report, names)),
+        problems=list(sections.problem_texts(report)),
+        unscored=sections.unscored_table(report),
+        environment=list(sections.environment_tables(report, names)),
+        samples=samples,
+        names=_names(samples.names),
+        figures={},
+        no_figures=None,
+        mark=_MARK,
+    )
+
+
+def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What numbers in columns stand for, for the script, and for the choices of its filters."""
+    return {**names, "json": base64.b64encode(json.dumps(names).encode("ascii")).decode("ascii")}
+
+
+def _policy() -> str:
+    """Nothing but the script and the style sheet as they stand here, and no way to make more of text."""
+    parts = [
+        "default-src 'none'",
+        f"script-src {_hash('page.js')}",
+        f"style-src {_hash('page.css')}",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+    return "; ".join(parts)
+
+
+def _hash(name: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(_resource(name).encode('utf-8')).digest()).decode('ascii')}'"
+
+
+@cache
+def _resource(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=FunctionLoader(_resource),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.jinja")

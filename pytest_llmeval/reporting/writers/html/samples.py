@@ -1,0 +1,344 @@
+"""The samples of a page: an index of all of them by columns, and their texts in compressed chunks, read on demand.
+
+Records are read twice and never held: first for what decides where a sample stands and whether its texts are in the
+page, then for what is written. Of each sample some twenty bytes stay in memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import random
+import tempfile
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import IO
+
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.storage.disk_records import records_at
+from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown
+from pytest_llmeval.reporting.terminal.sample_options import sample_options
+from pytest_llmeval.reporting.terminal.sample_text import as_text, sample_fields
+from pytest_llmeval.reporting.terminal.suite_texts import suite_row
+from pytest_llmeval.reporting.writers.html.changes import Changes
+from pytest_llmeval.text.escaping import printable, shortened
+from pytest_llmeval.types import JSON
+
+__all__ = ["CHUNK_RECORDS", "MAX_TEXT_BYTES", "PageSamples", "page_samples"]
+
+CHUNK_RECORDS = 250
+MAX_TEXT_BYTES = 52_000_000
+"""Of all chunks as they stand in the page: with the index of 100,000 samples, it stays within 64 MB."""
+
+STATUSES = ("unscored", "wrong", "scored", "correct")
+DIRECTIONS = ("", "worse", "better", "same")
+"""What the numbers in the columns ``status`` and ``change`` stand for."""
+
+_MAX_TEXT = 200_000
+"""Characters of one text of a sample."""
+_MAX_SNIPPET, _MAX_ANSWER = 80, 40
+_MAX_METRICS = 16
+"""Columns of values, by which samples are sorted and filtered; an opened sample shows all of its values."""
+
+_TRIED_CHUNKS = 8
+_SEED = 20_251
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSamples:
+    """``names`` are what numbers in columns stand for, ``columns`` and ``chunks`` zlib streams of JSON in base64.
+
+    A chunk holds ``CHUNK_RECORDS`` of the samples whose texts are ``kept``, in the order of the columns, the last one
+    the rest. ``num_left_out`` samples have no texts in the page.
+    """
+
+    num_samples: int
+    num_left_out: int
+    names: Mapping[str, JSON]
+    columns: Mapping[str, str]
+    chunks: Iterator[str]
+    num_chunks: int
+
+
+class _Numbers:
+    """Names in the order in which they came, each with its number."""
+
+    def __init__(self, known: Sequence[str] = ()) -> None:
+        self.numbers = {name: number for number, name in enumerate(known)}
+
+    def __getitem__(self, name: str | None) -> int:
+        return self.numbers.setdefault(name or "", len(self.numbers))
+
+
+@dataclass(slots=True)
+class _Overview:
+    """What the first reading finds of each record, by its place in the report; ``sizes`` are characters of text."""
+
+    suites: _Numbers
+    models: _Numbers
+    categories: _Numbers = field(default_factory=_Numbers)
+    suite: array[int] = field(default_factory=lambda: array("L"))
+    model: array[int] = field(default_factory=lambda: array("L"))
+    category: array[int] = field(default_factory=lambda: array("L"))
+    rank: bytearray = field(default_factory=bytearray)
+    sizes: array[int] = field(default_factory=lambda: array("L"))
+
+    def add(self, record: Record) -> None:
+        self.suite.append(self.suites[record.suite])
+        self.model.append(self.models[record.model])
+        self.category.append(self.categories[record.category])
+        self.rank.append(_rank(record))
+        self.sizes.append(_size(record))
+
+    def order(self) -> Sequence[int]:
+        """Places by suite, category and model; within these as they stand."""
+        places = range(len(self.suite))
+        return array(
+            "L", sorted(places, key=lambda place: (self.suite[place], self.category[place], self.model[place]))
+        )
+
+    def kept(self, room: float) -> bytearray:
+        """For each place whether its texts are kept, of ``room`` characters in all.
+
+        Unscored samples come first, then those that changed and wrong ones, each group in an order of its own that is
+        drawn by a seed; then a draw of the others.
+        """
+        places = list(range(len(self.suite)))
+        if sum(self.sizes) > room:
+            random.Random(_SEED).shuffle(places)
+            places.sort(key=self.rank.__getitem__)
+        found = bytearray(len(places))
+        for place in places:
+            room -= self.sizes[place]
+            if room < 0:
+                break
+            found[place] = 1
+        return found
+
+
+_UNSCORED, _CHANGED, _WRONG, _OTHER = range(4)
+
+
+def _rank(record: Record) -> int:
+    return _UNSCORED if record.status == "unscored" else _WRONG if record.status == "wrong" else _OTHER
+
+
+def _size(record: Record) -> int:
+    texts = (record.question, record.output, record.answer, record.reason)
+    size = sum(len(text) for text in texts if text is not None) + sum(map(len, record.choices))
+    return size + 200 + len(as_text(record.prompt)) + (len(json.dumps(record.details)) if record.details else 0)
+
+
+@contextmanager
+def page_samples(report: Report, *, limit: int = MAX_TEXT_BYTES) -> Iterator[PageSamples]:
+    """What the page has of the report's samples, until the block is left: chunks lie in a temporary file.
+
+    ``limit`` is for the bytes of all chunks. Raises ``ReportError`` for a record that cannot be read, and ``OSError``.
+    """
+    changes, overview = Changes(report), _Overview(_Numbers(report.suite_names), _Numbers(report.model_names))
+    for record in report.records:
+        overview.add(record)
+        changes.read(record)
+    if not changes.is_empty:
+        for place, record in enumerate(report.records):
+            change = changes.of(record)
+            if change is not None and change.direction != "same" and overview.rank[place] != _UNSCORED:
+                overview.rank[place] = _CHANGED
+    order = overview.order()
+    room = _room(report, overview, order, limit)
+    while True:
+        with tempfile.TemporaryFile() as file:
+            written = _written(report, overview, order, overview.kept(room), changes, file)
+            if file.tell() <= limit or room <= 0:
+                yield written
+                return
+            room = room * 0.95 * limit / file.tell() if room > 1000 else 0
+
+
+def _room(report: Report, overview: _Overview, order: Sequence[int], limit: int) -> float:
+    """How many characters of text about fill ``limit`` bytes, from some chunks that are compressed to find out."""
+    total = sum(overview.sizes)
+    if total <= limit:
+        return total
+    chunks = [order[start : start + CHUNK_RECORDS] for start in range(0, len(order), CHUNK_RECORDS)]
+    tried = random.Random(_SEED).sample(chunks, min(_TRIED_CHUNKS, len(chunks)))
+    size = sum(len(_chunk(list(records_at(report.records, places)))) for places in tried)
+    return sum(overview.sizes[place] for places in tried for place in places) * limit / max(size, 1)
+
+
+def _written(
+    report: Report, overview: _Overview, order: Sequence[int], kept: bytearray, changes: Changes, file: IO[bytes]
+) -> PageSamples:
+    metrics = _metrics(report)
+    columns = _Columns(metrics)
+    lines: list[int] = []
+    waiting: list[Record] = []
+
+    def close_chunk() -> None:
+        data = _chunk(waiting).encode("ascii") + b"\n"
+        lines.append(len(data))
+        file.write(data)
+        waiting.clear()
+
+    for place, record in zip(order, records_at(report.records, order), strict=True):
+        numbers = overview.suite[place], overview.model[place], overview.category[place]
+        columns.add(record, numbers, changes, is_kept=bool(kept[place]))
+        if kept[place]:
+            waiting.append(record)
+            if len(waiting) == CHUNK_RECORDS:
+                close_chunk()
+    if waiting:
+        close_chunk()
+
+    def chunks() -> Iterator[str]:
+        file.seek(0)
+        for length in lines:
+            yield file.read(length).decode("ascii").rstrip()
+
+    return PageSamples(
+        num_samples=len(order),
+        num_left_out=len(order) - sum(kept),
+        names={
+            "suites": [printable(name) for name in overview.suites.numbers],
+            "models": [printable(name) for name in overview.models.numbers],
+            "categories": [printable(name) for name in overview.categories.numbers],
+            "metrics": [printable(name) for name in metrics],
+            "statuses": list(STATUSES),
+            "changes": list(DIRECTIONS),
+            "chunk": CHUNK_RECORDS,
+        },
+        columns=columns.closed(),
+        chunks=chunks(),
+        num_chunks=len(lines),
+    )
+
+
+def _metrics(report: Report) -> list[str]:
+    """Those that tables show first, then others that samples may have values of."""
+    shown = dict.fromkeys(name for suite in report.suites for name in metrics_shown([suite_row(suite, {})]))
+    others = [name for suite in report.suites for name in suite.distributions]
+    found = dict.fromkeys([*shown, *others])
+    means = {name for suite in report.suites for name in suite.distributions}
+    return list(islice((name for name in found if name in means or name == "accuracy"), _MAX_METRICS))
+
+
+class _Columns:
+    """The index, column by column, compressed as it comes."""
+
+    def __init__(self, metrics: Sequence[str]) -> None:
+        self._metrics = metrics
+        self._columns: dict[str, _Column] = {}
+
+    def add(self, record: Record, numbers: tuple[int, int, int], changes: Changes, *, is_kept: bool) -> None:
+        change = changes.of(record)
+        values: dict[str, JSON] = dict(zip(("suite", "model", "category"), numbers, strict=True))
+        values["status"] = STATUSES.index(record.status)
+        values["kept"] = int(is_kept)
+        values["id"] = printable(record.id)
+        values["snippet"] = _snippet(record)
+        values["answer"] = "" if record.answer is None else shortened(printable(record.answer), limit=_MAX_ANSWER)
+        values["change"] = 0 if change is None else DIRECTIONS.index(change.direction)
+        values["before"] = None if change is None else change.before
+        values["now"] = None if change is None else change.now
+        for place, name in enumerate(self._metrics):
+            value = record.values.get(name)
+            if value is None and name == "accuracy" and record.status in ("correct", "wrong"):
+                value = float(record.status == "correct")
+            values[f"metric{place}"] = None if record.status == "unscored" else value
+        for name, own in values.items():
+            self._columns.setdefault(name, _Column()).add(own)
+
+    def closed(self) -> dict[str, str]:
+        return {name: column.closed() for name, column in self._columns.items()}
+
+
+def _snippet(record: Record) -> str:
+    """The beginning of what was asked, in one line; the end of a prompt that stands alone, where its question is."""
+    if record.question:
+        return shortened(printable(" ".join(record.question[: 4 * _MAX_SNIPPET].split())), limit=_MAX_SNIPPET)
+    text = as_text(record.prompt)[-4 * _MAX_SNIPPET :] if record.prompt is not None else record.output or ""
+    words = printable(" ".join(text[-4 * _MAX_SNIPPET :].split()))
+    return words if len(words) <= _MAX_SNIPPET else f"…{words[1 - _MAX_SNIPPET :]}"
+
+
+class _Column:
+    """A JSON list that is compressed value by value."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(9)
+        self._parts: list[bytes] = []
+        self._waiting: list[str] = []
+        self._is_first = True
+
+    def add(self, value: JSON) -> None:
+        self._waiting.append(_number(value) if isinstance(value, int | float) else json.dumps(value))
+        if len(self._waiting) == 4096:
+            self._flush()
+
+    def closed(self) -> str:
+        self._flush()
+        tail = self._compressor.compress(b"[]" if self._is_first else b"]") + self._compressor.flush()
+        return base64.b64encode(b"".join([*self._parts, tail])).decode("ascii")
+
+    def _flush(self) -> None:
+        if self._waiting:
+            text = ("[" if self._is_first else ",") + ",".join(self._waiting)
+            self._parts.append(self._compressor.compress(text.encode("ascii")))
+            self._waiting.clear()
+            self._is_first = False
+
+
+def _number(value: float) -> str:
+    """Six digits; null for what JSON cannot hold."""
+    return f"{value:.6g}" if math.isfinite(value) else "null"
+
+
+def _chunk(records: Sequence[Record]) -> str:
+    data = json.dumps([_shown(record) for record in records], separators=(",", ":")).encode("ascii")
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+
+
+def _shown(record: Record) -> dict[str, JSON]:
+    """An opened sample: its texts by name, its options and its values, all safe to be shown."""
+    texts: list[JSON] = [
+        [printable(name), _bounded(text)]
+        for name, text in sample_fields(record, prompt=True, whole=True)
+        if name not in ("choices", "scores")
+    ]
+    shown: dict[str, JSON] = {"texts": texts, "node": printable(record.nodeid)}
+    options: list[JSON] = [
+        [_bounded(one.text), one.label and printable(one.label), one.probability, ", ".join(one.marks)]
+        for one in sample_options(record)
+    ]
+    if options:
+        shown["options"] = options
+    values: list[JSON] = [
+        [printable(name), float(f"{value:.6g}") if math.isfinite(value) else None]
+        for name, value in record.values.items()
+    ]
+    took: list[JSON] = [
+        [name, value]
+        for name, value in (
+            ("prompt tokens", record.num_prompt_tokens),
+            ("tokens", record.num_tokens),
+            ("seconds", float(f"{record.seconds:.4g}")),
+            ("cost", record.cost),
+            ("judge's requests", record.num_judge_requests),
+            ("judge's tokens", record.num_judge_tokens),
+        )
+        if value
+    ]
+    return shown | {"values": values, "took": took}
+
+
+def _bounded(text: str) -> str:
+    shown = printable(text[: _MAX_TEXT + 1], keep="\n\t")
+    if len(text) <= _MAX_TEXT:
+        return shown
+    return f"{shown[:_MAX_TEXT]}… ({len(text) - _MAX_TEXT:,} more characters are in the JSON report)"

@@ -1,0 +1,378 @@
+"""What stands in a page without a script: the verdict, and tables of a report's numbers. Figures are not made here."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
+from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport
+from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
+from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES
+from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
+from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
+from pytest_llmeval.reporting.terminal.movers_table import (
+    MAX_MOVED,
+    compared_movers,
+    distribution_cells,
+    gate_movers,
+    movers_cells,
+    movers_heading,
+)
+from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_cells
+from pytest_llmeval.reporting.terminal.store_lines import store_texts
+from pytest_llmeval.reporting.terminal.suite_texts import (
+    category_section,
+    count_texts,
+    mean_texts,
+    named,
+    suite_name,
+    suite_row,
+    unlike_texts,
+)
+from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines
+from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
+from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.types import JSON
+
+__all__ = [
+    "Table",
+    "Verdict",
+    "average_texts",
+    "calibration_tables",
+    "categories_tables",
+    "change_tables",
+    "environment_tables",
+    "gate_tables",
+    "price_tables",
+    "problem_texts",
+    "suite_tables",
+    "unscored_table",
+    "verdict",
+]
+
+_MAX_UNSCORED = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells of text; ``align`` is ``left`` or ``right`` for each column. ``tones`` are of rows: ``bad``, ``good``."""
+
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: Sequence[str]
+    kind: str = ""
+    notes: Sequence[str] = ()
+    tones: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """``tone`` is ``bad``, ``good`` or empty, where nothing was decided."""
+
+    text: str
+    tone: str
+    facts: Sequence[str]
+
+
+def verdict(report: Report) -> Verdict:
+    """What a reader has to know first: what failed, else that nothing did; then when, how long and of what."""
+    outcomes = Counter(gate.outcome for gate in report.gates)
+    num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
+    parts, tone = [], ""
+    if outcomes["failed"]:
+        parts.append(f"{outcomes['failed']:,} of {_counted(len(report.gates), 'gate')} failed")
+        tone = "bad"
+    elif outcomes["passed"]:
+        skipped = f", {outcomes['skipped']:,} skipped" if outcomes["skipped"] else ""
+        parts.append(f"{_counted(outcomes['passed'], 'gate')} passed{skipped}")
+        tone = "good"
+    elif report.gates:
+        parts.append(f"{_counted(len(report.gates), 'gate')} skipped")
+    if report.stopped:
+        parts.append("stopped early")
+        tone = "bad"
+    if num_unscored:
+        parts.append(f"{_counted(num_unscored, 'sample')} could not be scored")
+        tone = "bad"
+    if not parts and report.exit_code not in (0, 1):
+        parts.append(f"ended with exit code {report.exit_code}")
+        tone = "bad"
+    text = "; ".join(parts) or "no gates: nothing was decided"
+    num_samples = sum(suite.summary.num_scored for suite in report.suites)
+    facts = [
+        f"{_counted(num_samples, 'sample')} scored in {_counted(len(report.suite_names), 'suite')}",
+        f"started {report.created}",
+        f"took {report.seconds:,.1f} s",
+        f"exit code {report.exit_code}",
+    ]
+    return Verdict(text=text[0].upper() + text[1:], tone=tone, facts=[printable(fact) for fact in facts])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """Every gate, what failed first; then the numbers of those against a baseline."""
+    ordered = sorted(report.gates, key=lambda one: (OUTCOMES.index(one.outcome), one.kind))
+    if not ordered:
+        return
+    yield Table(
+        title="Gates",
+        headers=("outcome", "suite", "gate", "what was found"),
+        rows=[_printable(one.outcome, _suite_of(one, names), one.name, "; ".join(_said(one))) for one in ordered],
+        align=["left"] * 4,
+        tones=[{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in ordered],
+    )
+    tested = [(one, one.regression) for one in ordered if one.regression is not None]
+    if tested:
+        yield Table(
+            title="Against the baseline",
+            headers=_TESTED,
+            rows=[_printable(_suite_of(one, names), *_regression_cells(found)) for one, found in tested],
+            align=["left", "left", *("right" for _ in _TESTED[2:])],
+            notes=[
+                "p: how likely a drop as large is where nothing has changed, after Holm over all tests of the session. "
+                "Smallest drop: what so many samples find with 90% power."
+            ],
+            tones=[{"failed": "bad"}.get(one.outcome, "good" if _is_improved(found) else "") for one, found in tested],
+        )
+
+
+_TESTED = ("suite", "metric", "n", "baseline", "now", "difference [95%]", "p", "worse", "better", "smallest drop")
+
+
+def _suite_of(one: GateResult, names: Mapping[str, str]) -> str:
+    return "" if one.suite is None else named(one.suite, one.model, names)
+
+
+def _said(one: GateResult) -> Sequence[str]:
+    return one.reason, *one.notes
+
+
+def _regression_cells(found: Regression) -> Iterator[str]:
+    yield from (found.metric, f"{found.n:,}", number(found.baseline), number(found.current))
+    yield _difference(found.difference, found.ci_low, found.ci_high)
+    yield _p_value(found.p_adjusted)
+    yield from (f"{found.num_worse:,}", f"{found.num_better:,}")
+    yield "" if found.smallest_drop is None else number(found.smallest_drop)
+
+
+def _is_improved(found: Regression) -> bool:
+    return found.drop < 0 and found.p_improved_adjusted <= found.alpha
+
+
+def _difference(value: float, low: float | None, high: float | None) -> str:
+    text = f"{'+' if value >= 0 else ''}{number(value)}"
+    return text if low is None or high is None else f"{text} [{number(low)}, {number(high)}]"
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def suite_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """Every suite's main metrics with their intervals, those with the same metrics in one table."""
+    rows = [suite_row(suite, names) for suite in report.suites]
+    for place, group in enumerate(grouped(rows)):
+        yield _metric_table("Suites" if place == 0 else "Further suites", "suite", group)
+
+
+def _metric_table(title: str, heading: str, rows: Sequence[Row]) -> Table:
+    headers, cells, align = metric_cells(heading, rows, metrics_shown(rows))
+    return Table(title=title, headers=headers, rows=cells, align=align)
+
+
+def average_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    """Averages over suites, then what is out of the ordinary in single ones."""
+    for averages in report.averages:
+        over = named("suites", averages.model, names)
+        for kind, metrics, parts in (("macro", averages.macro, "suite"), ("micro", averages.micro, None)):
+            if means := ", ".join(mean_texts(metrics, parts=parts)):
+                yield printable(f"{kind} average over {over}: {means}")
+        yield from map(printable, unlike_texts(averages))
+    for suite in report.suites:
+        if counts := ", ".join(count_texts(suite)):
+            yield printable(f"{suite_name(suite, names)}: {counts}")
+
+
+def categories_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """The categories of each suite that has several."""
+    for suite in report.suites:
+        if len(suite.categories) > 1:
+            section = category_section(suite, names)
+            table = _metric_table(printable(suite_name(suite, names)), "category", section.rows)
+            if means := ", ".join(mean_texts(suite.macro, parts="category")):
+                notes = [printable(f"macro average over categories: {means}")]
+                table = Table(title=table.title, headers=table.headers, rows=table.rows, align=table.align, notes=notes)
+            yield table
+
+
+def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """Models against the first one, how many samples flipped with the paired test, and which changed most."""
+    for headers, rows in comparison_cells(report.comparisons, names):
+        yield Table(
+            title=f"Against {headers[3]}",
+            headers=headers,
+            rows=rows,
+            align=["left", "left", "right", *("right" for _ in headers[3:])],
+            notes=["Over the samples that both scored: value (difference [95% interval], samples gained and lost)."],
+        )
+    flips = [row for one in report.comparisons for row in _flip_rows(one, names)]
+    if flips:
+        yield Table(
+            title="Flips",
+            headers=("suite", "model", "metric", "n", "became wrong", "became right", "difference [95%]", "p"),
+            rows=flips,
+            align=["left", "left", "left", *["right"] * 5],
+            notes=["p: exact McNemar test, two-sided, of each suite by itself; blank where samples lie in clusters."],
+        )
+    found = [*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)]
+    for what, moved in found[:MAX_MOVED]:
+        headers, rows = movers_cells(moved)
+        align = ["left", "left", "right", "right", "right"]
+        tones = ["bad" if row[0] == "worse" else "good" for row in rows]
+        yield Table(title=movers_heading(what, moved), headers=headers, rows=rows, align=align, tones=tones)
+
+
+def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]:
+    for metric, found in one.differences.items():
+        if found.num_gained is None or found.num_lost is None:
+            continue
+        p = ""
+        if found.num_clusters is None:
+            test = mcnemar(found.num_lost, found.num_gained)
+            p = _p_value(min(1.0, 2 * min(test.p_drop, test.p_improved)))
+        model = f"{names.get(one.second, one.second)} against {names.get(one.first, one.first)}"
+        difference = _difference(found.difference, found.ci_low, found.ci_high)
+        counts = f"{found.n:,}", f"{found.num_lost:,}", f"{found.num_gained:,}"
+        yield _printable(one.suite, model, metric, *counts, difference, p)
+
+
+def calibration_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """The bins of each suite's reliability diagram."""
+    for suite in report.suites:
+        if suite.reliability is not None:
+            error = suite.summary.metrics.get("ece")
+            value = None if error is None else error.value
+            yield Table(
+                title=printable(suite_name(suite, names)),
+                kind="reliability",
+                headers=("confidence", "n", "mean confidence", "accuracy", "gap"),
+                rows=[_bin_cells(one) for one in suite.reliability if one.n],
+                align=["left", *["right"] * 4],
+                notes=[] if value is None else [f"expected calibration error {number(value)}"],
+            )
+
+
+def _bin_cells(one: ReliabilityBin) -> list[str]:
+    gap = None if one.confidence is None or one.accuracy is None else one.accuracy - one.confidence
+    numbers = ["" if value is None else number(value) for value in (one.confidence, one.accuracy, gap)]
+    return [f"{one.low:.2f} to {one.high:.2f}", f"{one.n:,}", *numbers]
+
+
+def price_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """What samples took, how long, and how their values are spread."""
+    for title, (headers, rows), num_texts in (
+        ("A sample took, in the mean", per_sample_cells(report, names), 1),
+        ("Time of samples", latency_cells(report.suites, names), 1),
+        ("Distribution of metrics over samples", distribution_cells(report.suites, names), 2),
+    ):
+        if rows:
+            align = ["left" if place < num_texts else "right" for place in range(len(headers))]
+            yield Table(title=title, headers=headers, rows=rows, align=align)
+
+
+def problem_texts(report: Report) -> Iterator[str]:
+    """What makes the numbers incomplete."""
+    if report.stopped:
+        yield printable(f"stopped early ({report.stopped}): these numbers cover only what had run")
+    yield from map(printable, report.problems)
+
+
+def unscored_table(report: Report) -> Table | None:
+    """The reasons for which samples could not be scored, the most frequent first, each with a sample."""
+    if not any(suite.summary.num_unscored for suite in report.suites):
+        return None
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for record in report.records:
+        if record.status == "unscored":
+            reason = record.reason or "no reason given"
+            if reason not in counts and len(counts) >= 10 * _MAX_UNSCORED:
+                reason = "another reason"
+            counts[reason] += 1
+            first.setdefault(reason, record.nodeid)
+    rows = [_printable(f"{count:,}", reason, first[reason]) for reason, count in counts.most_common(_MAX_UNSCORED)]
+    notes = []
+    if len(counts) > _MAX_UNSCORED:
+        notes.append(f"{len(counts) - _MAX_UNSCORED:,} more reasons are in the JSON report")
+    return Table(
+        title=f"Could not be scored: {counts.total():,}",
+        headers=("samples", "reason", "the first of them"),
+        rows=rows,
+        align=("right", "left", "left"),
+        notes=notes,
+    )
+
+
+def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """What ran: models, judges, how log-likelihoods were computed, versions, options."""
+    for title, members in (("Models", report.models), ("Judges and embedders", report.judges)):
+        if members:
+            rows = [_printable(str(one["name"]), _facts(one)) for one in members]
+            yield Table(title=title, headers=("name", "what is known of it"), rows=rows, align=["left"] * 2)
+    uses = [(suite_name(suite, names), suite.engine) for suite in report.suites if suite.engine is not None]
+    lines = [*engine_lines(uses), *store_texts(report), *server_lines(report.models), *server_lines(report.judges)]
+    if lines:
+        rows = [_printable(line) for line in lines]
+        yield Table(title="How it was asked", headers=("",), rows=rows, align=["left"])
+    scorers = [_suite_cells(suite) for suite in _each_suite(report)]
+    if scorers:
+        headers = ("suite", "file", "scorer", "settings")
+        yield Table(title="Suites", headers=headers, rows=scorers, align=["left"] * 4)
+    for title, facts in (("Environment", _flat(report.environment)), ("Options", report.options)):
+        rows = [_printable(name, _as_cell(value)) for name, value in facts.items() if value not in (None, [], {}, "")]
+        if rows:
+            yield Table(title=title, headers=("name", "value"), rows=rows, align=["left"] * 2)
+
+
+def _each_suite(report: Report) -> Iterator[SuiteReport]:
+    seen: set[str] = set()
+    for suite in report.suites:
+        if suite.info.name not in seen:
+            seen.add(suite.info.name)
+            yield suite
+
+
+def _suite_cells(suite: SuiteReport) -> list[str]:
+    info = suite.info
+    settings = _as_cell(dict(info.settings)) if info.settings else ""
+    return _printable(info.name, info.path or "", info.scorer or "", settings)
+
+
+def _facts(model: Mapping[str, JSON]) -> str:
+    facts = {name: value for name, value in _flat(model).items() if name not in ("name", "use")}
+    return ", ".join(f"{name} {_as_cell(value)}" for name, value in facts.items() if value not in (None, [], {}, ""))
+
+
+def _flat(facts: Mapping[str, JSON]) -> dict[str, JSON]:
+    """With what stands in mappings beside the rest."""
+    found: dict[str, JSON] = {}
+    for name, value in facts.items():
+        found |= value if isinstance(value, dict) else {name: value}
+    return found
+
+
+def _as_cell(value: JSON) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _printable(*cells: str) -> list[str]:
+    return [printable(cell) for cell in cells]
