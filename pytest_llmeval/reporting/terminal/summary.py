@@ -59,7 +59,8 @@ def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> 
     for line in summary_lines(report, width=width):
         is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
         _write(terminal, line, width, {"red": True} if is_urgent else {})
-    for path in paths:
+    # The page last, where a reader's eye and a terminal's link are.
+    for path in sorted(paths, key=lambda path: path.suffix.lower() == ".html"):
         _write(terminal, f"report: {printable(str(path))}", width, {})
 
 

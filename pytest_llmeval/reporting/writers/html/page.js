@@ -177,7 +177,7 @@
   function drawHead(found) {
     const row = make("tr");
     for (const [name, text, align] of found) {
-      const cell = make("th", "", align);
+      const cell = make("th", "", `${align} ${name}`);
       cell.scope = "col";
       const button = make("button", text);
       button.type = "button";
@@ -197,7 +197,7 @@
     row.dataset.place = place;
     if (place === state.open) row.setAttribute("aria-selected", "true");
     for (const [name, , align] of found) {
-      const cell = make("td", "", align);
+      const cell = make("td", "", `${align} ${name}`);
       if (name === "id") {
         const button = make("button", columns.id[place] || "(no id)");
         button.type = "button";

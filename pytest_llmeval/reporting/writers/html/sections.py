@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
-from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
+from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown
 from pytest_llmeval.reporting.terminal.movers_table import (
     MAX_MOVED,
     compared_movers,
@@ -35,6 +35,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
@@ -60,7 +61,9 @@ _MAX_UNSCORED = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Cells of text; ``align`` is ``left`` or ``right`` for each column. ``tones`` are of rows: ``bad``, ``good``."""
+    """Cells of text; ``align`` is ``left``, ``right`` or, for a number with its interval, ``value``. ``tones`` are of
+    rows: ``bad``, ``good``.
+    """
 
     title: str
     headers: Sequence[str]
@@ -178,15 +181,23 @@ def _p_value(p: float) -> str:
 
 
 def suite_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """Every suite's main metrics with their intervals, those with the same metrics in one table."""
+    """Every suite's main metrics with their intervals: the usual ones together, then those that suites share."""
     rows = [suite_row(suite, names) for suite in report.suites]
-    for place, group in enumerate(grouped(rows)):
-        yield _metric_table("Suites" if place == 0 else "Further suites", "suite", group)
+    usual = [row for row in rows if any(name in USUAL for name in metrics_shown([row]))]
+    if usual:
+        yield _metric_table("Suites", "suite", usual, [name for name in metrics_shown(usual) if name in USUAL])
+    others: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        own = tuple(name for name in metrics_shown([row]) if name not in USUAL)
+        if own or row not in usual:
+            others.setdefault(own, []).append(row)
+    for metrics, members in others.items():
+        yield _metric_table(f"Suites: {printable(', '.join(metrics)) or 'no metrics'}", "suite", members, metrics)
 
 
-def _metric_table(title: str, heading: str, rows: Sequence[Row]) -> Table:
-    headers, cells, align = metric_cells(heading, rows, metrics_shown(rows))
-    return Table(title=title, headers=headers, rows=cells, align=align)
+def _metric_table(title: str, heading: str, rows: Sequence[Row], metrics: Sequence[str]) -> Table:
+    headers, cells, align = metric_cells(heading, rows, metrics)
+    return Table(title=title, headers=headers, rows=cells, align=[*align[:2], *("value" for _ in align[2:])])
 
 
 def average_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
@@ -207,11 +218,10 @@ def categories_tables(report: Report, names: Mapping[str, str]) -> Iterator[Tabl
     for suite in report.suites:
         if len(suite.categories) > 1:
             section = category_section(suite, names)
-            table = _metric_table(printable(suite_name(suite, names)), "category", section.rows)
-            if means := ", ".join(mean_texts(suite.macro, parts="category")):
-                notes = [printable(f"macro average over categories: {means}")]
-                table = Table(title=table.title, headers=table.headers, rows=table.rows, align=table.align, notes=notes)
-            yield table
+            shown = metrics_shown(section.rows)
+            table = _metric_table(printable(suite_name(suite, names)), "category", section.rows, shown)
+            means = ", ".join(mean_texts(suite.macro, parts="category"))
+            yield replace(table, notes=[printable(f"macro average over categories: {means}")] if means else [])
 
 
 def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
@@ -221,7 +231,7 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             title=f"Against {headers[3]}",
             headers=headers,
             rows=rows,
-            align=["left", "left", "right", *("right" for _ in headers[3:])],
+            align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
             notes=["Over the samples that both scored: value (difference [95% interval], samples gained and lost)."],
         )
     flips = [row for one in report.comparisons for row in _flip_rows(one, names)]
@@ -243,7 +253,7 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
 
 def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]:
     for metric, found in one.differences.items():
-        if found.num_gained is None or found.num_lost is None:
+        if found.num_gained is None or found.num_lost is None or not definition(metric).in_terminal:
             continue
         p = ""
         if found.num_clusters is None:
