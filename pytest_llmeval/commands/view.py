@@ -19,8 +19,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "view",
         help="look at a report in the browser: numbers, figures, and every sample",
-        description="Write a report as one HTML file and open it in the browser. The file needs no network and no other "
-        "file: it can be mailed, or kept by CI. Missing folders are created.",
+        description="Write a report as one HTML file and open it in the browser. The file needs nothing else, also no "
+        "network: it can be mailed, or kept by CI. Missing folders are created.",
     )
     parser.add_argument("report", type=Path, help="a report (.json), a journal, or a page that was written before")
     parser.add_argument(
