@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _beside(report: Path) -> Path:
-    """``r.json`` and ``r.json.journal`` become ``r.html``."""
+    """The report's name, or that of the report whose journal it is, with the suffix of a page."""
     name = report.name.removesuffix(".journal").removesuffix(".json")
     return report.with_name(f"{name}.html")
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_llmeval.cli import main
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
+from tests.reporting.html.pages import read_page
 from tests.support import fake_model_conftest
 
 LETTERS = """\
@@ -65,7 +67,7 @@ def test_a_folder_gets_a_report_of_its_own_name(both: pytest.Pytester, suites: l
     ("target", "message"),
     [
         ("out.xml", "--junitxml=FILE.xml is pytest's own"),
-        ("out.txt", "expected a name that ends in .json, .md, .csv, .jsonl, or a folder"),
+        ("out.txt", "expected a name that ends in .json, .md, .html, .csv, .jsonl, or a folder"),
         ("conftest.py/new/out.md", "cannot write the report conftest.py/new/out.md: Not a directory"),
         ("conftest.py/new/", "cannot write the report to the folder conftest.py/new: Not a directory"),
     ],
@@ -104,3 +106,44 @@ def test_a_model_does_nothing_where_its_text_is_shown(
         cells = [cell for row in csv.reader(file, strict=True) for cell in row]
     assert any("add-mask" in cell for cell in cells)
     assert not any(cell.startswith(("=", "+", "@")) for cell in cells)
+
+
+def test_a_page_of_a_session(both: pytest.Pytester, workers: list[str]) -> None:
+    targets = ("--llm-report=a.html", "--llm-report=a.json")
+    result = both.runpytest(*workers, *targets, "capitals.yaml", "sums.yaml")
+    assert result.ret == 0
+    lines = result.stdout.lines
+    assert lines.index("report: a.html") == lines.index("report: a.json") + 1
+    page = read_page(both.path / "a.html")
+    assert [row["id"] for row in page.samples] == ["q1", "q2", "q3", "s1", "s2", "s3", "s4"]
+    texts = [dict(row["shown"]["texts"]) for row in page.samples]
+    assert [one.get("output") for one in texts[3:]] == ["The answer is 2.", "4", "no idea", "9"]
+    assert all("prompt" in one for one in texts)
+    for command in (["export", "--to=html"], ["view", "--no-open"]):
+        name, option = command
+        assert main([name, option, str(both.path / "a.json"), "-o", str(both.path / "b.html")]) == 0
+        assert (both.path / "b.html").read_bytes() == (both.path / "a.html").read_bytes()
+
+
+@pytest.mark.parametrize("keeps", ["none", "hash"])
+def test_a_page_without_prompts(both: pytest.Pytester, workers: list[str], keeps: str) -> None:
+    assert both.runpytest(*workers, "--llm-report=a.html", f"--llm-report-prompts={keeps}", "sums.yaml").ret == 0
+    texts = [dict(row["shown"]["texts"]) for row in read_page(both.path / "a.html").samples]
+    prompts = [one.get("prompt") for one in texts]
+    assert all(one is None if keeps == "none" else one.startswith("sha256:") for one in prompts)
+
+
+def test_a_page_of_wrong_answers(both: pytest.Pytester, workers: list[str]) -> None:
+    assert both.runpytest(*workers, "--llm-report=a.html", "--llm-report-records=wrong", "sums.yaml").ret == 0
+    texts = [dict(row["shown"]["texts"]) for row in read_page(both.path / "a.html").samples]
+    assert ["output" in one for one in texts] == [False, True, True, False]
+
+
+def test_a_page_against_a_baseline(both: pytest.Pytester, workers: list[str]) -> None:
+    assert both.runpytest("--llm-report=old.json", "sums.yaml").ret == 0
+    both.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY, replies=dict.fromkeys(SUMS_REPLIES, "5")))
+    both.runpytest(*workers, "--llm-report=a.html", "--llm-baseline=old.json", "sums.yaml")
+    page = read_page(both.path / "a.html")
+    changes = {row["id"]: page.names["changes"][row["change"]] for row in page.samples}
+    assert changes == {"s1": "worse", "s2": "better", "s3": "", "s4": "worse"}
+    assert "Against the baseline" in page.text

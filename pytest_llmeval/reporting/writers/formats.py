@@ -159,7 +159,7 @@ FORMATS: tuple[ReportFormat, ...] = (
 
 
 def suffixes() -> str:
-    """Those of our own formats in a help text: ``.json, .md, .csv or .jsonl``."""
+    """Those of our own formats in a help text: ``.json, .md, .html, .csv or .jsonl``."""
     *most, last = (one.suffix for one in FORMATS if one.is_report)
     return f"{', '.join(most)} or {last}"
 

@@ -1,0 +1,109 @@
+"""Which samples changed, against a baseline and against the first model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.summaries import compare_models
+from pytest_llmeval.reporting.writers.html.changes import Changes
+from pytest_llmeval.scoring.comparison.movers import movers
+from tests.reporting.reports import make_record, make_report
+
+
+def changes_of(report: Report, records: Iterable[Record]) -> list[tuple[str, float, float] | None]:
+    changes = Changes(report)
+    for record in report.records:
+        changes.read(record)
+    found = map(changes.of, records)
+    return [None if one is None else (one.direction, one.before, one.now) for one in found]
+
+
+def of_model(model: str, values: Iterable[float | None], metric: str = "accuracy") -> list[Record]:
+    return [
+        make_record(id_=f"s{number}", model=model, status="unscored", values={})
+        if value is None
+        else make_record(id_=f"s{number}", model=model, status="scored", values={metric: value})
+        for number, value in enumerate(values)
+    ]
+
+
+def test_against_the_first_model() -> None:
+    first, second = of_model("one", [1, 1, 0, 0, None, 1]), of_model("two", [1, 0, 1, 0, 1, None])
+    compared = tuple(compare_models("sums", {"one": first, "two": second}, ["one", "two"], ["accuracy"]))
+    report = make_report([*second, *first], comparisons=compared)
+    assert changes_of(report, second) == [
+        ("same", 1, 1),
+        ("worse", 1, 0),
+        ("better", 0, 1),
+        ("same", 0, 0),
+        None,
+        None,
+    ]
+    assert changes_of(report, first) == [None] * 6
+
+
+def test_lower_can_be_better() -> None:
+    first, second = of_model("one", [0.2, 0.2], "brier"), of_model("two", [0.1, 0.3], "brier")
+    compared = tuple(compare_models("sums", {"one": first, "two": second}, ["one", "two"], ["brier"]))
+    report = make_report([*first, *second], comparisons=compared)
+    assert changes_of(report, second) == [("better", 0.2, 0.1), ("worse", 0.2, 0.3)]
+
+
+def regression(**values: Any) -> Regression:
+    known: dict[str, Any] = {
+        "mode": "significant",
+        "metric": "accuracy",
+        "higher_is_better": True,
+        "n": 3,
+        "baseline": 1.0,
+        "current": 0.5,
+        "difference": -0.5,
+        "ci_low": -1.0,
+        "ci_high": 0.1,
+        "drop": 0.5,
+        "margin": 0.0,
+        "method": "mcnemar",
+        "p_value": 0.2,
+        "p_adjusted": 0.2,
+        "p_improved": 0.9,
+        "p_improved_adjusted": 0.9,
+        "family": 1,
+        "alpha": 0.05,
+    }
+    return Regression(**{**known, **values})
+
+
+@pytest.mark.parametrize("model", [None, "two"])
+def test_a_baseline_takes_precedence(model: str | None) -> None:
+    first, second = of_model("one", [1, 1, 0]), of_model("two", [1, 0, 1])
+    compared = tuple(compare_models("sums", {"one": first, "two": second}, ["one", "two"], ["accuracy"]))
+    ids = [record.id for record in second]
+    gates = [
+        GateResult(
+            name=f"{metric} vs baseline",
+            kind="baseline",
+            origin="option",
+            outcome="passed",
+            reason="found",
+            suite="sums",
+            model=model,
+            metric=metric,
+            regression=regression(metric=metric, movers=movers(ids, before, [1.0, 0.0, 1.0], higher_is_better=True)),
+        )
+        for metric, before in (("brier", [9.0, 9.0, 9.0]), ("accuracy", [0.0, 0.0, 1.0]))
+    ]
+    report = make_report([*first, *second], comparisons=compared, gates=tuple(gates))
+    assert changes_of(report, second) == [("better", 0.0, 1.0), None, None]
+
+
+def test_nothing_was_compared() -> None:
+    record = make_record()
+    report = make_report([record])
+    assert Changes(report).is_empty
+    assert changes_of(report, [record]) == [None]

@@ -1,0 +1,162 @@
+"""The samples of a page: the index of all, the texts of as many as fit, and in which order they are kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.summaries import compare_models
+from pytest_llmeval.reporting.writers.html.samples import CHUNK_RECORDS, MAX_TEXT_BYTES, page_samples
+from tests.reporting.html.pages import page_of
+from tests.reporting.reports import make_record, make_report
+
+records_of_a_run = st.lists(
+    st.builds(
+        lambda suite, status, category, output, value: make_record(
+            suite=suite, status=status, category=category, output=output, values={"accuracy": value}
+        ),
+        suite=st.sampled_from(["a", "b"]),
+        status=st.sampled_from(["correct", "wrong", "scored", "unscored"]),
+        category=st.sampled_from([None, "x", "y"]),
+        output=st.none() | st.text(max_size=200),
+        value=st.floats(0, 1),
+    ),
+    max_size=30,
+)
+
+
+@given(records_of_a_run, st.integers(0, 4000))
+@settings(max_examples=40, deadline=None)
+def test_the_index_is_whole_and_the_texts_fit(
+    tmp_path_factory: pytest.TempPathFactory, given_records: list[Record], limit: int
+) -> None:
+    records = [replace(record, id=f"s{number}") for number, record in enumerate(given_records)]
+    page = page_of(make_report(records), tmp_path_factory.mktemp("page"), limit=limit)
+    names, rows = page.names, page.samples
+    by_key = {(record.suite, record.id): record for record in records}
+    assert len(rows) == len(by_key) == len(records)
+    for row in rows:
+        record = by_key.pop((names["suites"][row["suite"]], row["id"]))
+        assert names["statuses"][row["status"]] == record.status
+        assert names["categories"][row["category"]] == (record.category or "")
+        assert row.get("metric0") == (
+            None if record.status == "unscored" else float(f"{record.values['accuracy']:.6g}")
+        )
+        if row["shown"] is not None:
+            texts = dict(row["shown"]["texts"])
+            assert ("output" in texts) == (record.output is not None)
+    places = [(row["suite"], row["category"]) for row in rows]
+    assert places == sorted(places)
+    chunk_bytes = sum(
+        len(one.text) for one in page.all("script") if (one.attributes.get("id") or "").startswith("chunk")
+    )
+    assert chunk_bytes <= limit
+    ranks = {"unscored": 0, "wrong": 2, "scored": 3, "correct": 3}
+    kept = [ranks[names["statuses"][row["status"]]] for row in rows if row["kept"]]
+    left_out = [ranks[names["statuses"][row["status"]]] for row in rows if not row["kept"]]
+    assert max(kept, default=0) <= min(left_out, default=3)
+
+
+def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+    records = [make_record(id_=f"s{number}", output=f"{number} " * 300) for number in range(600)]
+    whole = page_of(make_report(records), tmp_path)
+    assert [len(chunk) for chunk in whole.chunks] == [CHUNK_RECORDS, CHUNK_RECORDS, 600 - 2 * CHUNK_RECORDS]
+    assert "are left out" not in whole.text
+    part = page_of(make_report(records), tmp_path, limit=4000)
+    num_kept = sum(row["kept"] for row in part.samples)
+    assert 0 < num_kept < 600
+    assert f"The texts of {600 - num_kept} of 600 samples are left out" in part.text
+    assert [row["kept"] for row in part.samples] != sorted((row["kept"] for row in part.samples), reverse=True)
+
+
+def test_changed_samples_come_before_wrong_ones(tmp_path: Path) -> None:
+    first = [make_record(id_=f"s{n}", model="one", values={"accuracy": 1.0}, output=f"{n}" * 500) for n in range(20)]
+    second = [
+        make_record(
+            id_=f"s{n}", model="two", status="correct", values={"accuracy": float(n != 7)}, output=f"{n * 7}" * 500
+        )
+        for n in range(20)
+    ]
+    second[7] = replace(second[7], status="wrong")
+    wrong = [make_record(id_=f"t{n}", model="one", status="wrong", output=f"{n * 3}" * 500) for n in range(20)]
+    compared = compare_models("sums", {"one": first, "two": second}, ["one", "two"], ["accuracy"])
+    report = make_report([*first, *wrong, *second], comparisons=tuple(compared))
+    page = page_of(report, tmp_path, limit=300)
+    kept = [row for row in page.samples if row["kept"]]
+    assert ("s7", 1) in [(row["id"], row["change"]) for row in kept]
+    assert len(kept) < 20
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        (None, None),
+        ("sha256:" + "0" * 64, "sha256:" + "0" * 64),
+        ([{"role": "user", "content": "Hi\x07"}], "user: Hi\\x07"),
+    ],
+)
+def test_prompts_are_as_the_report_keeps_them(tmp_path: Path, prompt: object, shown: str | None) -> None:
+    (row,) = page_of(make_report([make_record(prompt=prompt, question="Why?")]), tmp_path).samples
+    assert dict(row["shown"]["texts"]).get("prompt") == shown
+    assert row["snippet"] == "Why?"
+
+
+def test_options_with_their_probabilities(tmp_path: Path) -> None:
+    record = make_record(
+        status="wrong",
+        choices=("Bergen", "Os\x00lo"),
+        target="Oslo",
+        answer="Bergen",
+        details={"probabilities": [0.7125, 0.2875], "labels": ["A", "B"], "right": [1]},
+    )
+    (row,) = page_of(make_report([record]), tmp_path).samples
+    options = row["shown"]["options"]
+    assert [option[:3] for option in options] == [["Bergen", "A", 0.7125], ["Os\\x00lo", "B", 0.2875]]
+
+
+def test_a_text_without_end_is_cut(tmp_path: Path) -> None:
+    (row,) = page_of(make_report([make_record(output="x" * 300_000)]), tmp_path).samples
+    output = dict(row["shown"]["texts"])["output"]
+    assert output.startswith("x" * 200_000)
+    assert output.endswith("(100,000 more characters are in the JSON report)")
+    assert len(output) < 200_100
+
+
+def test_a_long_prompt_without_a_question_is_known_by_its_end(tmp_path: Path) -> None:
+    prompt = "An example.\n" * 100 + "Question: what is\nnew?"
+    (row,) = page_of(make_report([make_record(prompt=prompt)]), tmp_path).samples
+    assert row["snippet"].startswith("…")
+    assert row["snippet"].endswith("Question: what is new?")
+    assert len(row["snippet"]) == 80
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_what_json_has_no_number_for_has_none(tmp_path: Path, value: float) -> None:
+    lost = make_record(values={"accuracy": value, "nll": value})
+    report = replace(make_report([make_record()]), records=(lost,))
+    (row,) = page_of(report, tmp_path).samples
+    assert row["shown"]["values"] == [["accuracy", None], ["nll", None]]
+    assert row["metric0"] is None
+
+
+def test_memory_does_not_grow_with_texts() -> None:
+    """Texts are in the page's files and nowhere else: reading them twice asks the report for each record."""
+    asked: list[int] = []
+
+    class Counting(tuple[Record, ...]):
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            for place in range(len(self)):
+                asked.append(place)
+                yield self[place]
+
+    records = [make_record(id_=f"s{number}") for number in range(10)]
+    report = replace(make_report(records), records=Counting(records))
+    with page_samples(report, limit=MAX_TEXT_BYTES) as samples:
+        assert samples.num_chunks == 1
+    assert asked == list(range(10))
