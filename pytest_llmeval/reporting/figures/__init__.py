@@ -1,0 +1,1 @@
+"""Figures of a report: the only folder that imports matplotlib."""

@@ -1,0 +1,231 @@
+"""Risk over coverage, and pass@k over k: a line for each model."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+
+import regex
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.shown import Shown, ends_of, metric_text
+from pytest_llmeval.reporting.figures.style import Sheet, colour_of, drawing, finite, label, listed, marker_of
+from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
+from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.terminal.metric_tables import with_interval
+from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.metrics.risk_coverage import (
+    RiskCoverage,
+    RiskPoint,
+    confidence_pair,
+    risk_coverage,
+    risks_at,
+)
+
+__all__ = ["pass_at_k_figures", "risk_coverage_figures"]
+
+_WIDTH, _LEFT, _SIDES, _BELOW = 5.6, 0.65, (4.7, 2.9), 0.5
+_MAX_POINTS = 400
+"""Of a line: more of them cannot be seen."""
+_MAX_WITH_INTERVALS = 3
+"""Lines whose intervals can be told apart."""
+_PASS = regex.compile(r"pass([@^])([1-9]\d*)")
+_STYLES = {"@": "-", "^": ":"}
+
+
+def risk_coverage_figures(shown: Shown) -> Iterator[ReportFigure]:
+    """For each suite with probabilities, how often answers are wrong of the samples that the model is most sure of,
+    after Y. Geifman and R. El-Yaniv (2017, arXiv:1705.08500).
+
+    Reads the records once. Intervals are Wilson's, and none where samples are clustered: it is of independent ones.
+    """
+    suites = [suite for suite in shown.report.suites if suite.reliability]
+    if not suites:
+        return
+    curves = _curves(shown.report, suites)
+    for name, members in shown.by_name():
+        found = [(suite, curves[place]) for suite in members if (place := id(suite)) in curves]
+        if not found:
+            continue
+        with drawing():
+            figure = _risk_figure(shown, found)
+        texts = [_risk_text(shown, suite, curve) for suite, curve in found]
+        yield ReportFigure(
+            kind="risk-coverage",
+            name=shown.names.new("risk-coverage", name),
+            title=f"Risk and coverage of {label(name)}",
+            description="Share of wrong answers among the samples that the model is most sure of, over their share of "
+            f"all samples. {listed(texts)}.",
+            figure=figure,
+        )
+
+
+def _curves(report: Report, suites: Sequence[SuiteReport]) -> dict[int, RiskCoverage]:
+    """Those of the suites, by their identity, from the numbers of their records alone."""
+    compared = compared_models(report)
+    held: dict[Group, tuple[array[float], array[float]]] = {}
+    for suite in suites:
+        held[group_of_suite(suite, compared)] = array("d"), array("d")
+    for record in report.records:
+        pair = confidence_pair(record.score) if "confidence" in record.values else None
+        if pair is not None and (own := held.get(group_of_record(record, compared))) is not None:
+            for numbers, value in zip(own, pair, strict=True):
+                numbers.append(value)
+    found = {}
+    for suite in suites:
+        curve = risk_coverage(zip(*held[group_of_suite(suite, compared)], strict=True))
+        if curve is not None and finite(curve.aurc) is not None:
+            found[id(suite)] = curve
+    return found
+
+
+def _points_with_intervals(suite: SuiteReport, curve: RiskCoverage) -> list[RiskPoint]:
+    return risks_at(curve) if suite.info.cluster is None else []
+
+
+def _risk_text(shown: Shown, suite: SuiteReport, curve: RiskCoverage) -> str:
+    points = {round(point.coverage, 1): point for point in _points_with_intervals(suite, curve)}
+    model = f"{label(shown.model_of(suite))}: " if len(shown.series) > 1 else ""
+    text = f"{model}AURC {number(curve.aurc)}, n {curve.n:,}"
+    for coverage in (0.5, 1.0):
+        if (point := points.get(coverage)) is not None:
+            text += f", risk at {coverage:.0%} {with_interval(point.risk, point.ci_low, point.ci_high)}"
+    return text
+
+
+def _risk_figure(shown: Shown, found: Sequence[tuple[SuiteReport, RiskCoverage]]) -> Figure:
+    key = []
+    for suite, curve in found:
+        model = label(shown.model_of(suite), limit=24)
+        aurc = f"AURC {number(curve.aurc)}"
+        key.append((f"{model}: {aurc}" if len(shown.series) > 1 else aurc, _series(shown, suite), "-"))
+    sheet = Sheet(_WIDTH, key)
+    top = sheet.key_height + 0.1
+    sheet.begin(top + _SIDES[1] + _BELOW)
+    axes = sheet.axes(_LEFT, top, *_SIDES)
+    highest = 0.0
+    for suite, curve in found:
+        series = _series(shown, suite)
+        points = _thinned(curve.points)
+        highest = max(highest, *(point.risk for point in points))
+        at = [point.coverage for point in points], [point.risk for point in points]
+        axes.plot(*at, color=colour_of(series), linewidth=1.4, gid="curve")
+        for point in _points_with_intervals(suite, curve):
+            style = {"color": colour_of(series), "gid": "interval"}
+            if len(found) <= _MAX_WITH_INTERVALS and point.ci_low is not None and point.ci_high is not None:
+                axes.plot([point.coverage] * 2, [point.ci_low, point.ci_high], linewidth=1.0, alpha=0.6, **style)
+                highest = max(highest, point.ci_high if point.coverage > 0.3 else 0.0)
+            marker = marker_of(series)
+            axes.plot([point.coverage], [point.risk], color=colour_of(series), marker=marker, markersize=4.5)
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(0, min(1.02, 1.1 * highest or 0.1))
+    axes.grid(visible=True)
+    axes.set_xlabel("coverage: share of the samples that are answered, the most confident first")
+    axes.set_ylabel("risk: share of them that is wrong")
+    return sheet.figure
+
+
+def _thinned(points: Sequence[RiskPoint]) -> Sequence[RiskPoint]:
+    """Points about as far apart in coverage as can be seen, the first and the last among them."""
+    if len(points) <= _MAX_POINTS:
+        return points
+    kept = [points[0]]
+    for point in points:
+        if point.coverage - kept[-1].coverage >= 1 / _MAX_POINTS:
+            kept.append(point)
+    return kept if kept[-1] is points[-1] else [*kept, points[-1]]
+
+
+def pass_at_k_figures(shown: Shown) -> Iterator[ReportFigure]:
+    """For each suite with pass@k of several k (or pass^k): the share over k, with the report's intervals."""
+    for name, suites in shown.by_name():
+        lines = [
+            (suite, sign, found)
+            for suite in suites
+            for sign, found in _passes(suite).items()
+            if len(_passes(suite).get("@", {})) > 1 or len(found) > 1
+        ]
+        if not lines:
+            continue
+        with drawing():
+            figure = _pass_figure(shown, lines)
+        texts = [
+            f"{_line_name(shown, suite, sign)}: "
+            + ", ".join(f"k {k} {metric_text(suite.summary.metrics[metric])}" for k, metric in ks.items())
+            for suite, sign, ks in lines
+        ]
+        yield ReportFigure(
+            kind="pass-at-k",
+            name=shown.names.new("pass-at-k", name),
+            title=f"Several replies to a sample: {label(name)}",
+            description="Probability that one of k replies is right (pass@k), or all of them (pass^k), with 95% "
+            f"intervals. {listed(texts)}.",
+            figure=figure,
+        )
+
+
+def _passes(suite: SuiteReport) -> Mapping[str, Mapping[int, str]]:
+    """The suite's metrics pass@k and pass^k, by sign and k."""
+    found: dict[str, dict[int, str]] = {}
+    for name, metric in suite.summary.metrics.items():
+        if (match := _PASS.fullmatch(name)) is not None and finite(metric.value) is not None:
+            found.setdefault(match[1], {})[int(match[2])] = name
+    return {sign: dict(sorted(ks.items())) for sign, ks in sorted(found.items())}
+
+
+def _line_name(shown: Shown, suite: SuiteReport, sign: str) -> str:
+    model = f"{label(shown.model_of(suite), limit=24)}, " if len(shown.series) > 1 else ""
+    return f"{model}pass{sign}k"
+
+
+def _pass_figure(shown: Shown, lines: Sequence[tuple[SuiteReport, str, Mapping[int, str]]]) -> Figure:
+    key = [
+        (_line_name(shown, suite, sign), _pass_series(shown, suite, sign), _STYLES[sign]) for suite, sign, _ in lines
+    ]
+    sheet = Sheet(_WIDTH, key)
+    top = sheet.key_height + 0.1
+    sheet.begin(top + _SIDES[1] + _BELOW)
+    axes = sheet.axes(_LEFT, top, *_SIDES)
+    all_ks = sorted({k for _, _, ks in lines for k in ks})
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(FixedLocator(_apart(all_ks)))
+    axes.xaxis.set_major_formatter(lambda k, _: f"{k:.0f}")
+    for place, (suite, sign, ks) in enumerate(lines):
+        series = _pass_series(shown, suite, sign)
+        metrics = [suite.summary.metrics[name] for name in ks.values()]
+        # beside each other, or the intervals would hide each other
+        at = [k * 2 ** (0.04 * (place - (len(lines) - 1) / 2)) for k in ks]
+        colour, marker = colour_of(series), marker_of(series)
+        values = [metric.value or 0.0 for metric in metrics]
+        axes.plot(at, values, color=colour, linestyle=_STYLES[sign], linewidth=1.4, marker=marker, markersize=5)
+        for x, metric in zip(at, metrics, strict=True):
+            low, high = ends_of(metric)
+            if low is not None and high is not None:
+                axes.plot([x, x], [low, high], color=colour, linewidth=1.2, gid="interval")
+    axes.set_xlim(all_ks[0] / 1.2, all_ks[-1] * 1.2)
+    axes.set_ylim(0, 1.02)
+    axes.grid(visible=True)
+    axes.set_xlabel("k: replies to a sample")
+    axes.set_ylabel("probability")
+    return sheet.figure
+
+
+def _apart(ks: Sequence[int]) -> list[int]:
+    """Those whose numbers have room on a logarithmic axis."""
+    kept: list[int] = []
+    for k in ks:
+        if not kept or k / kept[-1] >= (ks[-1] / ks[0]) ** 0.08:
+            kept.append(k)
+    return kept
+
+
+def _series(shown: Shown, suite: SuiteReport) -> int:
+    return shown.series[shown.model_of(suite)]
+
+
+def _pass_series(shown: Shown, suite: SuiteReport, sign: str) -> int:
+    """Of a single model, pass^k has a colour of its own."""
+    return _series(shown, suite) if len(shown.series) > 1 else int(sign == "^")

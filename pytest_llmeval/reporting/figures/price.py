@@ -1,0 +1,148 @@
+"""What an answer takes, and how good it is: a metric over cost, tokens or seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from pytest_llmeval.reporting.figures.interval_rows import limits_of
+from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.shown import MAX_ROWS, Shown, ends_of, metric_text
+from pytest_llmeval.reporting.figures.style import (
+    INK,
+    SIZE,
+    Sheet,
+    colour_of,
+    drawing,
+    finite,
+    label,
+    listed,
+    marker_of,
+)
+from pytest_llmeval.reporting.report.report import PerSample, SuiteReport
+from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.metrics.definitions import definition
+
+__all__ = ["price_figures"]
+
+_LEFT, _SIDES, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 0.5, 0.19
+_LEAST_RATIO = 20.0
+"""Of the dearest to the cheapest, from which on the axis is logarithmic."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    suite: SuiteReport
+    number: int
+    price: float
+
+
+def price_figures(shown: Shown) -> Iterator[ReportFigure]:
+    """For each metric a figure of the suites: their value over what a sample takes.
+
+    That is its cost where all of them have one, else its tokens where all were counted, else the model's seconds.
+    """
+    for metric, suites in shown.by_metric().items():
+        members = [suite for own in suites.values() for suite in own if suite.per_sample is not None]
+        unit, kept = _priced(members)
+        if not kept:
+            continue
+        more = f" (the first {MAX_ROWS} of {len(kept)})" if len(kept) > MAX_ROWS else ""
+        kept = kept[:MAX_ROWS]
+        names = list(dict.fromkeys(suite.info.name for suite, _ in kept))
+        points = [_Point(suite, names.index(suite.info.name) + 1, price) for suite, price in kept]
+        with drawing():
+            figure = _figure(shown, metric, unit, points, names)
+        texts = [
+            f"{label(point.suite.info.name)}{_of_model(shown, point.suite)} "
+            f"{metric_text(point.suite.summary.metrics[metric])} at {number(point.price)}"
+            for point in points
+        ]
+        yield ReportFigure(
+            kind="price",
+            name=shown.names.new("price", metric),
+            title=f"{label(metric)} and {unit}{more}",
+            description=f"{label(metric)} with its 95% interval over {unit}{more}: {listed(texts)}.",
+            figure=figure,
+        )
+
+
+def _of_model(shown: Shown, suite: SuiteReport) -> str:
+    return f" ({label(shown.model_of(suite))})" if len(shown.series) > 1 else ""
+
+
+def _priced(suites: Sequence[SuiteReport]) -> tuple[str, list[tuple[SuiteReport, float]]]:
+    """The unit that all suites have, and what a sample of each takes; those that took nothing are left out."""
+
+    def cost(used: PerSample) -> float | None:
+        return used.cost if used.num_priced else None
+
+    def tokens(used: PerSample) -> float | None:
+        return used.num_prompt_tokens + used.num_tokens if used.num_counted else None
+
+    def seconds(used: PerSample) -> float | None:
+        return used.seconds
+
+    units = {"cost of a sample": cost, "tokens of a sample": tokens, "seconds of a sample": seconds}
+    for unit, price_of in units.items():
+        prices = [finite(price_of(suite.per_sample)) if suite.per_sample is not None else None for suite in suites]
+        found = [(suite, price) for suite, price in zip(suites, prices, strict=True) if price is not None and price > 0]
+        if found and (len(found) == len(suites) or price_of is seconds):
+            return unit, found
+    return "", []
+
+
+def _figure(shown: Shown, metric: str, unit: str, points: Sequence[_Point], names: Sequence[str]) -> Figure:
+    models = {shown.model_of(point.suite) for point in points}
+    listing = [f"{place} {label(name)}" for place, name in enumerate(names, start=1)]
+    width = _LEFT + _SIDES[0] + 0.35 + Sheet.width_of(listing, SIZE - 0.5) + 0.1
+    sheet = Sheet(width, shown.key_of(models))
+    top = sheet.key_height + 0.15
+    height = top + max(_SIDES[1] + _BELOW, len(listing) * _NAMES_LINE + 0.1)
+    sheet.begin(height)
+    axes = sheet.axes(_LEFT, top, *_SIDES)
+    _draw_scales(axes, metric, points)
+    for point in points:
+        found, series = point.suite.summary.metrics[metric], shown.series[shown.model_of(point.suite)]
+        low, high = ends_of(found)
+        if low is not None and high is not None:
+            axes.plot([point.price] * 2, [low, high], color=colour_of(series), linewidth=1.1, alpha=0.7, gid="interval")
+        value = found.value or 0.0
+        axes.plot([point.price], [value], color=colour_of(series), marker=marker_of(series), markersize=6, gid="value")
+        axes.annotate(
+            str(point.number),
+            (point.price, value),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center_baseline",
+            fontsize=SIZE - 1,
+            color=INK,
+        )
+    for place, text in enumerate(listing):
+        y = 1 - (top + (place + 0.5) * _NAMES_LINE) / height
+        sheet.figure.text((_LEFT + _SIDES[0] + 0.35) / width, y, text, va="center_baseline", fontsize=SIZE - 0.5)
+    axes.set_xlabel(unit)
+    axes.set_ylabel(label(metric))
+    return sheet.figure
+
+
+def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:
+    """Prices from 0, or logarithmic where they differ a lot."""
+    prices = [point.price for point in points]
+    if max(prices) / min(prices) > _LEAST_RATIO:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(numticks=6))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_xlim(min(prices) / 1.5, max(prices) * 1.7)
+    else:
+        axes.set_xlim(0, max(prices) * 1.12)
+    found = [point.suite.summary.metrics[metric] for point in points]
+    ends = [end for one in found for end in (finite(one.value), *ends_of(one)) if end is not None]
+    defined = definition(metric)
+    axes.set_ylim(*limits_of(ends, (defined.lowest, defined.highest)))
+    axes.grid(visible=True)

@@ -1,0 +1,131 @@
+"""Reliability diagrams: whether what a model calls 80% likely is right in 80% of the cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.shown import Shown, metric_text
+from pytest_llmeval.reporting.figures.style import INK, MUTED, SIZE, Sheet, colour_of, drawing, finite, label, listed
+from pytest_llmeval.reporting.report.report import SuiteReport
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+
+__all__ = ["reliability_figures"]
+
+_MAX_PANELS = 12
+_IN_ROW = 3
+_LEFT, _SIDE, _GAP, _COUNTS, _BELOW = 0.55, 2.1, 0.22, 0.5, 0.6
+"""Inches of a panel: left of its axes, the diagram's sides, between the diagram and the bars of counts, their height,
+and below them."""
+_GAP_COLOUR = colour_of(1)
+
+
+def reliability_figures(shown: Shown) -> Iterator[ReportFigure]:
+    """For each suite with probabilities a diagram of each model, after C. Guo et al. (2017, arXiv:1706.04599).
+
+    Blue bars are the accuracy of the samples of a bin of confidence. The frames reach from there to the bin's mean
+    confidence: their heights, weighted by the counts below, are the expected calibration error.
+    """
+    for name, suites in shown.by_name():
+        members = [suite for suite in suites if _bins(suite)]
+        if not members:
+            continue
+        kept = members[:_MAX_PANELS]
+        more = f" (the first {len(kept)} of {len(members)} models)" if len(kept) < len(members) else ""
+        with drawing():
+            figure = _panels(shown, kept)
+        texts = [", ".join(filter(None, (_model(shown, suite), _ece(suite), f"n {_count(suite):,}"))) for suite in kept]
+        yield ReportFigure(
+            kind="reliability",
+            name=shown.names.new("reliability", name),
+            title=f"Reliability of {label(name)}{more}",
+            description=f"Accuracy by the model's confidence; on the diagonal, both are equal{more}. {listed(texts)}.",
+            figure=figure,
+        )
+
+
+def _bins(suite: SuiteReport) -> list[tuple[ReliabilityBin, float, float]]:
+    """The bins that hold samples, each with its accuracy and its mean confidence."""
+    found = []
+    for one in suite.reliability or ():
+        accuracy, confidence, edges = finite(one.accuracy), finite(one.confidence), (finite(one.low), finite(one.high))
+        if one.n > 0 and accuracy is not None and confidence is not None and None not in edges:
+            found.append((one, accuracy, confidence))
+    return found
+
+
+def _model(shown: Shown, suite: SuiteReport) -> str:
+    return label(shown.model_of(suite), limit=26) if len(shown.series) > 1 else ""
+
+
+def _ece(suite: SuiteReport) -> str:
+    metric = suite.summary.metrics.get("ece")
+    return "" if metric is None or finite(metric.value) is None else f"ECE {metric_text(metric)}"
+
+
+def _count(suite: SuiteReport) -> int:
+    return sum(one.n for one, _, _ in _bins(suite))
+
+
+def _panels(shown: Shown, suites: Sequence[SuiteReport]) -> Figure:
+    columns = min(len(suites), _IN_ROW)
+    num_rows = -(-len(suites) // columns)
+    heading = 0.5 if len(shown.series) > 1 else 0.3
+    width, height = _LEFT + _SIDE + 0.25, heading + _SIDE + _GAP + _COUNTS + _BELOW
+    sheet = Sheet(max(columns * width, 3.2))
+    sheet.begin(num_rows * height)
+    for place, suite in enumerate(suites):
+        left, top = (place % columns) * width + _LEFT, (place // columns) * height + heading
+        axes = sheet.axes(left, top, _SIDE, _SIDE)
+        counts = sheet.axes(left, top + _SIDE + _GAP, _SIDE, _COUNTS)
+        _draw_diagram(axes, suite, is_first=place % columns == 0)
+        _draw_counts(counts, suite, is_first=place % columns == 0)
+        said = "\n".join(filter(None, (_model(shown, suite), _ece(suite) or f"n {_count(suite):,}")))
+        axes.set_title(said, loc="left", fontsize=SIZE, color=INK, pad=5)
+    return sheet.figure
+
+
+def _draw_diagram(axes: Axes, suite: SuiteReport, *, is_first: bool) -> None:
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xticklabels([])
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), gid="diagonal")
+    for one, accuracy, confidence in _bins(suite):
+        edges = one.low, one.high - one.low
+        axes.add_patch(Rectangle((edges[0], 0), edges[1], accuracy, color=colour_of(0), linewidth=0, gid="accuracy"))
+        low, high = sorted((accuracy, confidence))
+        axes.add_patch(
+            Rectangle(
+                (edges[0], low),
+                edges[1],
+                high - low,
+                facecolor=(*_rgb(_GAP_COLOUR), 0.3),
+                edgecolor=_GAP_COLOUR,
+                linewidth=0.9,
+                gid="gap",
+            )
+        )
+    if is_first:
+        axes.set_ylabel("accuracy")
+
+
+def _draw_counts(axes: Axes, suite: SuiteReport, *, is_first: bool) -> None:
+    bins = _bins(suite)
+    most = max(one.n for one, _, _ in bins)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, most)
+    axes.set_yticks([0, most], ["0", f"{most:,}" if most < 100_000 else f"{most:.1e}"])
+    for one, _, _ in bins:
+        axes.add_patch(Rectangle((one.low, 0), one.high - one.low, one.n, color=MUTED, linewidth=0, gid="count"))
+    axes.set_xlabel("confidence")
+    if is_first:
+        axes.set_ylabel("samples")
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    return red, green, blue

@@ -1,0 +1,55 @@
+"""One figure of a report, with the words around it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FigureNames", "ReportFigure"]
+
+_MAX_NAME = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFigure:
+    """A drawn figure. ``kind`` is one of ``KINDS``.
+
+    ``name`` is unique in its report, of ``a-z``, ``0-9`` and ``-``, and safe as the name of a file. ``title`` is what a
+    reader sees above the figure, which has none of its own. ``description`` says in one or two sentences what it shows,
+    with the main numbers: the alternative text. Both are plain text: what writes them into a page escapes them.
+    """
+
+    kind: str
+    name: str
+    title: str
+    description: str
+    figure: Figure
+
+
+class FigureNames:
+    """Gives every figure of a report a name of its own."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def new(self, *parts: str) -> str:
+        """``reliability-capitals``; with a number where that is taken."""
+        name = "-".join(filter(None, map(_slug, parts)))[:_MAX_NAME].strip("-")
+        number, candidate = 1, name
+        while candidate in self._taken:
+            number += 1
+            candidate = f"{name}-{number}"
+        self._taken.add(candidate)
+        return candidate
+
+
+def _slug(text: str) -> str:
+    """Letters without their accents and digits; what stands between them is a dash."""
+    text = text.replace("@", " at ").replace("^", " hat ")
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
+    return re.sub(r"[^a-z0-9]+", "-", ascii_text.lower()).strip("-")

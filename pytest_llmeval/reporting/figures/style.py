@@ -1,0 +1,178 @@
+"""What all figures have in common: colours, markers, texts, and a sheet that is laid out in inches."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import MaxNLocator
+
+from pytest_llmeval.text.escaping import printable
+
+__all__ = ["GRID", "INK", "MUTED", "SIZE", "Sheet", "colour_of", "drawing", "finite", "label", "listed", "marker_of"]
+
+INK, MUTED, GRID = "#212223", "#616263", "#d1d2d3"
+"""Texts and axes; what is said beside; lines behind the data. No data has these colours: ``svg.py`` looks for them."""
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c46c9c", "#a67c00", "#767676", "#8c6bb1")
+"""After M. Okabe and K. Ito ("Color universal design", 2008), the lighter ones darkened: each has a contrast of 3 or
+more both on white and on #15171c."""
+_MARKERS = "osD^vPXph"
+"""As many as make no common multiple with the colours below 63 models."""
+
+SIZE = 9.0
+"""Points of the texts."""
+
+_MAX_LABEL = 40
+_LARGEST = 1e100
+"""Numbers beyond it are drawn nowhere: sums of them have no float."""
+_NOT_XML = re.compile("[\ufffe\uffff]")
+
+_SETTINGS = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": SIZE,
+    "text.parse_math": False,
+    "text.usetex": False,
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.labelsize": SIZE,
+    "axes.linewidth": 0.6,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.use_mathtext": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": SIZE - 1,
+    "ytick.labelsize": SIZE - 1,
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def drawing(**settings: object) -> Iterator[None]:
+    """The settings with which figures are made and written, whatever the user's own ones are.
+
+    Labels are texts of users: characters that the font lacks are no warning.
+    """
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"(?s).*Glyph .* missing from")
+        warnings.filterwarnings("ignore", message=r"(?s).*Matplotlib currently does not support .* natively")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**_SETTINGS, **settings})
+        yield
+
+
+def colour_of(series: int) -> str:
+    return _COLOURS[series % len(_COLOURS)]
+
+
+def marker_of(series: int) -> str:
+    return _MARKERS[series % len(_MARKERS)]
+
+
+def label(text: str, *, limit: int = _MAX_LABEL) -> str:
+    """A text of a user as a figure shows it: one line without controls, a long one without its middle."""
+    shown = _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
+    if len(shown) <= limit:
+        return shown or "(no name)"
+    end = limit // 3
+    return f"{shown[: limit - end - 1]}…{shown[-end:]}"
+
+
+def listed(texts: Sequence[str], *, most: int = 6) -> str:
+    """The first of the texts, for a description."""
+    more = f"; and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{'; '.join(texts[:most])}{more}"
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None for one that cannot be drawn."""
+    return value if value is not None and math.isfinite(value) and abs(value) <= _LARGEST else None
+
+
+@lru_cache(maxsize=2048)
+def _inches(text: str, size: float) -> float:
+    """The width of a text in DejaVu Sans, which is wider than the fonts that a browser takes in its place."""
+    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), False)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return float(width) / 72 + wide * 0.5 * size / 72
+
+
+_KEY_GAP, _KEY_LINE, _MARKER_ROOM = 0.22, 0.2, 0.2
+
+
+@dataclass(slots=True)
+class Sheet:
+    """A figure whose parts are placed in inches, from its left and from its top.
+
+    ``key`` are the series that its first lines name, as (text, series, style of the line).
+    """
+
+    width: float
+    key: Sequence[tuple[str, int, str]] = ()
+    figure: Figure = field(init=False)
+    _lines: list[list[tuple[float, str, int, str]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lines, start = [], 0.0
+        for text, series, style in self.key:
+            needed = _MARKER_ROOM + _inches(text, SIZE) + _KEY_GAP
+            if not self._lines or start + needed > self.width:
+                self._lines.append([])
+                start = 0.05
+            self._lines[-1].append((start, text, series, style))
+            start += needed
+
+    @property
+    def key_height(self) -> float:
+        return len(self._lines) * _KEY_LINE + (0.08 if self._lines else 0.0)
+
+    @staticmethod
+    def width_of(texts: Sequence[str], size: float = SIZE) -> float:
+        """Of the widest of the texts, in inches."""
+        return max((_inches(text, size) for text in texts), default=0.0)
+
+    def begin(self, height: float) -> None:
+        """Make the figure, so high, with its key at the top."""
+        self.figure = Figure(figsize=(self.width, height))
+        for place, line in enumerate(self._lines):
+            y = 1 - (place + 0.5) * _KEY_LINE / height
+            for start, text, series, style in line:
+                colour = colour_of(series)
+                ends = [(start + offset) / self.width for offset in (0.0, 0.14)]
+                if style:
+                    self.figure.add_artist(Line2D(ends, [y, y], color=colour, linewidth=1.4, linestyle=style))
+                middle = [sum(ends) / 2]
+                marks = Line2D(middle, [y], color=colour, marker=marker_of(series), markersize=5, linestyle="none")
+                self.figure.add_artist(marks)
+                self.figure.text((start + _MARKER_ROOM) / self.width, y, text, ha="left", va="center_baseline")
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        whole = float(self.figure.get_figheight())
+        at = (left / self.width, 1 - (top + height) / whole, width / self.width, height / whole)
+        made: Axes = self.figure.add_axes(at)
+        for axis in (made.xaxis, made.yaxis):
+            axis.set_major_locator(MaxNLocator(5))
+        return made
