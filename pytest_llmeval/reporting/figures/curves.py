@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
 import regex
@@ -12,17 +11,11 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, ends_of, metric_text
 from pytest_llmeval.reporting.figures.style import Sheet, colour_of, drawing, finite, label, listed, marker_of
-from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
-from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.report.report import SuiteReport
+from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.terminal.metric_tables import with_interval
 from pytest_llmeval.reporting.terminal.tables import number
-from pytest_llmeval.scoring.metrics.risk_coverage import (
-    RiskCoverage,
-    RiskPoint,
-    confidence_pair,
-    risk_coverage,
-    risks_at,
-)
+from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint
 
 __all__ = ["pass_at_k_figures", "risk_coverage_figures"]
 
@@ -41,10 +34,7 @@ def risk_coverage_figures(shown: Shown) -> Iterator[ReportFigure]:
 
     Reads the records once. Intervals are Wilson's, and none where samples are clustered: it is of independent ones.
     """
-    suites = [suite for suite in shown.report.suites if suite.reliability]
-    if not suites:
-        return
-    curves = _curves(shown.report, suites)
+    curves = risk_curves(shown.report)
     for name, members in shown.by_name():
         found = [(suite, curves[place]) for suite in members if (place := id(suite)) in curves]
         if not found:
@@ -62,31 +52,8 @@ def risk_coverage_figures(shown: Shown) -> Iterator[ReportFigure]:
         )
 
 
-def _curves(report: Report, suites: Sequence[SuiteReport]) -> dict[int, RiskCoverage]:
-    """Those of the suites, by their identity, from the numbers of their records alone."""
-    compared = compared_models(report)
-    held: dict[Group, tuple[array[float], array[float]]] = {}
-    for suite in suites:
-        held[group_of_suite(suite, compared)] = array("d"), array("d")
-    for record in report.records:
-        pair = confidence_pair(record.score) if "confidence" in record.values else None
-        if pair is not None and (own := held.get(group_of_record(record, compared))) is not None:
-            for numbers, value in zip(own, pair, strict=True):
-                numbers.append(value)
-    found = {}
-    for suite in suites:
-        curve = risk_coverage(zip(*held[group_of_suite(suite, compared)], strict=True))
-        if curve is not None and finite(curve.aurc) is not None:
-            found[id(suite)] = curve
-    return found
-
-
-def _points_with_intervals(suite: SuiteReport, curve: RiskCoverage) -> list[RiskPoint]:
-    return risks_at(curve) if suite.info.cluster is None else []
-
-
 def _risk_text(shown: Shown, suite: SuiteReport, curve: RiskCoverage) -> str:
-    points = {round(point.coverage, 1): point for point in _points_with_intervals(suite, curve)}
+    points = {round(point.coverage, 1): point for point in points_with_intervals(suite, curve)}
     model = f"{label(shown.model_of(suite))}: " if len(shown.series) > 1 else ""
     text = f"{model}AURC {number(curve.aurc)}, n {curve.n:,}"
     for coverage in (0.5, 1.0):
@@ -112,7 +79,7 @@ def _risk_figure(shown: Shown, found: Sequence[tuple[SuiteReport, RiskCoverage]]
         highest = max(highest, *(point.risk for point in points))
         at = [point.coverage for point in points], [point.risk for point in points]
         axes.plot(*at, color=colour_of(series), linewidth=1.4, gid="curve")
-        for point in _points_with_intervals(suite, curve):
+        for point in points_with_intervals(suite, curve):
             style = {"color": colour_of(series), "gid": "interval"}
             if len(found) <= _MAX_WITH_INTERVALS and point.ci_low is not None and point.ci_high is not None:
                 axes.plot([point.coverage] * 2, [point.ci_low, point.ci_high], linewidth=1.0, alpha=0.6, **style)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, select_autoescape
+from markupsafe import Markup
 
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of, svg_text
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
@@ -25,12 +29,14 @@ from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.html import sections
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
 from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.text.redaction import describe
 
 __all__ = ["GENERATOR", "write_html"]
 
 GENERATOR = "pytest-llmeval-suites"
 """By which a page is known as one of ours."""
 
+_LOG = logging.getLogger("pytest_llmeval")
 _MARK = "<!-- samples -->"
 """Where the template leaves off for the samples, which are not held in memory."""
 
@@ -54,6 +60,7 @@ def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> No
 def _rendered(report: Report, samples: PageSamples) -> str:
     names = short_model_names(report)
     models = printable("; ".join(model_texts(report.models)))
+    figures, no_figures = _figures(report)
     return _template().render(
         title=f"LLM evaluation: {models}" if models else "LLM evaluation",
         generator=f"{GENERATOR} {version(GENERATOR)}",
@@ -72,10 +79,26 @@ def _rendered(report: Report, samples: PageSamples) -> str:
         environment=list(sections.environment_tables(report, names)),
         samples=samples,
         names=_names(samples.names),
-        figures={},
-        no_figures=None,
+        figures=figures,
+        no_figures=no_figures,
         mark=_MARK,
     )
+
+
+def _figures(report: Report) -> tuple[Mapping[str, Sequence[Mapping[str, str]]], str | None]:
+    """The report's figures by kind, and why there are none. A figure that cannot be drawn costs no report."""
+    found: dict[str, list[Mapping[str, str]]] = {}
+    try:
+        for figure in figures_of(report):
+            found.setdefault(figure.kind, []).append({"title": figure.title, "svg": Markup(svg_text(figure))})
+    except FiguresUnavailable as error:
+        return {}, f"Without figures: {error}"
+    except ReportError:
+        raise
+    except Exception as error:  # of a library that draws, on numbers of whatever size
+        _LOG.exception("a figure of the report could not be drawn")
+        return found, f"Some figures are missing, as one could not be drawn: {describe(error)}"
+    return found, None
 
 
 def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport
+from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
-from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown
+from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.movers_table import (
     MAX_MOVED,
     compared_movers,
@@ -36,6 +37,7 @@ from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.risk_coverage import RiskPoint, risks_at
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
@@ -69,7 +71,6 @@ class Table:
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     align: Sequence[str]
-    kind: str = ""
     notes: Sequence[str] = ()
     tones: Sequence[str] = ()
 
@@ -266,19 +267,34 @@ def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]
 
 
 def calibration_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """The bins of each suite's reliability diagram."""
+    """The bins of each suite's reliability diagram, and its risk over coverage."""
+    curves = risk_curves(report)
     for suite in report.suites:
+        name = printable(suite_name(suite, names))
         if suite.reliability is not None:
             error = suite.summary.metrics.get("ece")
             value = None if error is None else error.value
             yield Table(
-                title=printable(suite_name(suite, names)),
-                kind="reliability",
+                title=f"{name}: reliability",
                 headers=("confidence", "n", "mean confidence", "accuracy", "gap"),
                 rows=[_bin_cells(one) for one in suite.reliability if one.n],
                 align=["left", *["right"] * 4],
                 notes=[] if value is None else [f"expected calibration error {number(value)}"],
             )
+        if (curve := curves.get(id(suite))) is not None:
+            points = points_with_intervals(suite, curve) or risks_at(curve)
+            yield Table(
+                title=f"{name}: risk and coverage",
+                headers=("coverage", "n", "least confidence", "risk [95%]"),
+                rows=[_risk_cells(point, has_interval=suite.info.cluster is None) for point in points],
+                align=["right", "right", "right", "value"],
+                notes=[f"area under the curve (AURC) {number(curve.aurc)}, n {curve.n:,}"],
+            )
+
+
+def _risk_cells(point: RiskPoint, *, has_interval: bool) -> list[str]:
+    ends = (point.ci_low, point.ci_high) if has_interval else (None, None)
+    return [f"{point.coverage:.0%}", f"{point.n:,}", number(point.confidence), with_interval(point.risk, *ends)]
 
 
 def _bin_cells(one: ReliabilityBin) -> list[str]:
