@@ -51,8 +51,10 @@ __all__ = [
     "change_tables",
     "environment_tables",
     "gate_tables",
+    "movers_tables",
     "price_tables",
     "problem_texts",
+    "suite_counts",
     "suite_tables",
     "unscored_table",
     "verdict",
@@ -202,13 +204,17 @@ def _metric_table(title: str, heading: str, rows: Sequence[Row], metrics: Sequen
 
 
 def average_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
-    """Averages over suites, then what is out of the ordinary in single ones."""
+    """Averages over suites, or why there are none."""
     for averages in report.averages:
         over = named("suites", averages.model, names)
         for kind, metrics, parts in (("macro", averages.macro, "suite"), ("micro", averages.micro, None)):
             if means := ", ".join(mean_texts(metrics, parts=parts)):
                 yield printable(f"{kind} average over {over}: {means}")
         yield from map(printable, unlike_texts(averages))
+
+
+def suite_counts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    """What is counted of each suite, and what is out of the ordinary."""
     for suite in report.suites:
         if counts := ", ".join(count_texts(suite)):
             yield printable(f"{suite_name(suite, names)}: {counts}")
@@ -226,7 +232,7 @@ def categories_tables(report: Report, names: Mapping[str, str]) -> Iterator[Tabl
 
 
 def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """Models against the first one, how many samples flipped with the paired test, and which changed most."""
+    """Models against the first one, and how many samples flipped with the paired test."""
     for headers, rows in comparison_cells(report.comparisons, names):
         yield Table(
             title=f"Against {headers[3]}",
@@ -244,6 +250,10 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             align=["left", "left", "left", *["right"] * 5],
             notes=["p: exact McNemar test, two-sided, of each suite by itself; blank where samples lie in clusters."],
         )
+
+
+def movers_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """Which samples changed most."""
     found = [*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)]
     for what, moved in found[:MAX_MOVED]:
         headers, rows = movers_cells(moved)
