@@ -277,11 +277,14 @@
     }
     const places = placesBeside(place);
     const found = await Promise.all(places.map(texts));
+    tell("");
     if (state.open !== place) return; // another one was opened since
     drawSample(place, places, found);
     byId("sample").hidden = false;
     byId("browser").classList.add("open");
     byId("sample").scrollTop = 0;
+    // the question stands at a prompt's end, after its examples
+    for (const block of byId("sample").querySelectorAll('[data-field="prompt"]')) block.scrollTop = block.scrollHeight;
     if (focus) byId("sample").focus({ preventScroll: true });
     const row = byId("rows").querySelector('tr[aria-selected="true"]');
     if (row) row.scrollIntoView({ block: "nearest" });
