@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.terminal.suite_texts import named
@@ -16,7 +15,8 @@ __all__ = ["MAX_FAILED", "OUTCOMES", "count_line", "gate_lines", "gate_name"]
 OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")
 """As they are shown: first what a reader has to act on."""
 
-_COLOURS: Mapping[GateOutcome, str] = MappingProxyType({"failed": "red", "skipped": "yellow", "passed": "green"})
+_FAILED, _BETTER = "red", "green"
+"""Nothing else of gates has a colour: what a reader has to act on, and what is significant."""
 
 MAX_FAILED = 50
 _MAX_OTHERS = 10
@@ -50,7 +50,10 @@ def count_line(results: Sequence[GateResult]) -> str:
     parts: list[str] = []
     for outcome in OUTCOMES:
         if counts[outcome]:
-            parts += [", " if parts else "gates: ", Coloured(f"{counts[outcome]} {outcome}", _COLOURS[outcome])]
+            parts += [
+                ", " if parts else "gates: ",
+                Coloured(f"{counts[outcome]} {outcome}", _FAILED if outcome == "failed" else None),
+            ]
     return Coloured.joined(parts)
 
 
@@ -63,7 +66,7 @@ def gate_name(result: GateResult, names: Mapping[str, str], *, separator: str = 
 
 def _listed(results: Sequence[GateResult], names: Mapping[str, str], limit: int, width: int) -> Iterator[str]:
     for result in results[:limit]:
-        colour = _COLOURS[result.outcome] if result.outcome == "failed" or _is_better(result) else None
+        colour = _FAILED if result.outcome == "failed" else _BETTER if _is_better(result) else None
         text = f"{result.outcome}: {gate_name(result, names)}: {result.reason}"
         lines = wrapped_lines(printable(text), width=width, indent="  ")
         if result.notes:
