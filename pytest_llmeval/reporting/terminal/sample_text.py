@@ -106,17 +106,17 @@ def _head(record: Record) -> str:
     return f"{record.id} ({where}): {record.status}{', no answer' if record.no_answer else ''}"
 
 
-def sample_fields(record: Record, *, prompt: bool, whole: bool) -> Iterator[tuple[str, str]]:
+def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = True) -> Iterator[tuple[str, str]]:
     """What there is to say of the sample as names and texts, in the order in which it happened, not yet ``printable``.
 
-    ``whole``: each option on a line, and each step of a trace.
+    ``whole``: each option on a line, and each step of a trace. ``options``: whether these are among them.
     """
     if record.question is not None:
         yield "question", record.question
     if prompt and record.prompt is not None:
         yield "prompt", as_text(record.prompt)
-    if options := option_texts(record, limit=None if whole else _MAX_OPTION):
-        yield "choices", ("\n" if whole else " | ").join(options)
+    if options and (lines := option_texts(record, limit=None if whole else _MAX_OPTION)):
+        yield "choices", ("\n" if whole else " | ").join(lines)
     replies = list(_replies(record)) if whole else []
     found = record.details.get("documents")  # of a search, which writes nothing
     yield from replies

@@ -251,8 +251,10 @@ class _Columns:
             if value is None and name == "accuracy" and record.status in ("correct", "wrong"):
                 value = float(record.status == "correct")
             values[f"metric{place}"] = None if record.status == "unscored" else value
+        if not self._columns:
+            self._columns = {name: _Column() for name in values}
         for name, own in values.items():
-            self._columns.setdefault(name, _Column()).add(own)
+            self._columns[name].add(own)
 
     def closed(self) -> dict[str, str]:
         return {name: column.closed() for name, column in self._columns.items()}
@@ -308,8 +310,8 @@ def _shown(record: Record) -> dict[str, JSON]:
     """An opened sample: its texts by name, its options and its values, all safe to be shown."""
     texts: list[JSON] = [
         [printable(name), _bounded(text)]
-        for name, text in sample_fields(record, prompt=True, whole=True)
-        if name not in ("choices", "scores")
+        for name, text in sample_fields(record, prompt=True, whole=True, options=False)
+        if name != "scores"
     ]
     shown: dict[str, JSON] = {"texts": texts, "node": printable(record.nodeid)}
     options: list[JSON] = [
