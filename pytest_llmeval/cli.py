@@ -7,14 +7,27 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pytest_llmeval.commands import compare, convert, export, gate, init, merge, presets, schema, show, store, view
+from pytest_llmeval.commands import (
+    compare,
+    convert,
+    export,
+    gate,
+    init,
+    merge,
+    plot,
+    presets,
+    schema,
+    show,
+    store,
+    view,
+)
 from pytest_llmeval.commands.output import say
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = (show, view, compare, gate, merge, export, store, init, presets, schema, convert)
+COMMANDS = (show, view, plot, compare, gate, merge, export, store, init, presets, schema, convert)
 
 _DISTRIBUTION = "pytest-llmeval-suites"
 _INTERRUPTED = 130

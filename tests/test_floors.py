@@ -82,6 +82,7 @@ HEAVY = (
     "regex",
     "safetensors",
     "tokenizers",
+    "matplotlib",
 )
 
 
@@ -262,6 +263,14 @@ def test_network_stays_with_remote_models_and_hub_loaders() -> None:
         str(found)
         for found in imports()
         if in_library(found, NETWORK_LIBRARIES) and not NETWORK_ROOMS.fullmatch(found.importer)
+    ]
+
+
+def test_matplotlib_stays_with_the_figures() -> None:
+    assert not [
+        str(found)
+        for found in imports()
+        if in_library(found, {"matplotlib"}) and not found.importer.startswith("reporting.figures.")
     ]
 
 

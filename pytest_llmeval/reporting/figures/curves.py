@@ -82,10 +82,12 @@ def _risk_figure(shown: Shown, found: Sequence[tuple[SuiteReport, RiskCoverage]]
         for point in points_with_intervals(suite, curve):
             style = {"color": colour_of(series), "gid": "interval"}
             if len(found) <= _MAX_WITH_INTERVALS and point.ci_low is not None and point.ci_high is not None:
-                axes.plot([point.coverage] * 2, [point.ci_low, point.ci_high], linewidth=1.0, alpha=0.6, **style)
+                axes.plot([point.coverage] * 2, [point.ci_low, point.ci_high], linewidth=1.0, **style)
                 highest = max(highest, point.ci_high if point.coverage > 0.3 else 0.0)
             marker = marker_of(series)
-            axes.plot([point.coverage], [point.risk], color=colour_of(series), marker=marker, markersize=4.5)
+            axes.plot(
+                [point.coverage], [point.risk], color=colour_of(series), marker=marker, markersize=4.5, clip_on=False
+            )
     axes.set_xlim(0, 1.02)
     axes.set_ylim(0, min(1.02, 1.1 * highest or 0.1))
     axes.grid(visible=True)
@@ -167,7 +169,7 @@ def _pass_figure(shown: Shown, lines: Sequence[tuple[SuiteReport, str, Mapping[i
         at = [k * 2 ** (0.04 * (place - (len(lines) - 1) / 2)) for k in ks]
         colour, marker = colour_of(series), marker_of(series)
         values = [metric.value or 0.0 for metric in metrics]
-        axes.plot(at, values, color=colour, linestyle=_STYLES[sign], linewidth=1.4, marker=marker, markersize=5)
+        axes.plot(at, values, color=colour, linestyle=_STYLES[sign], linewidth=1.4, marker=marker, clip_on=False)
         for x, metric in zip(at, metrics, strict=True):
             low, high = ends_of(metric)
             if low is not None and high is not None:

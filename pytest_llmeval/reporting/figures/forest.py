@@ -43,7 +43,7 @@ def forest_figures(shown: Shown) -> Iterator[ReportFigure]:
 
 
 def agreement_figures(shown: Shown) -> Iterator[ReportFigure]:
-    """For each judged suite how far its judges agree with people and with each other: 0 of a kappa or alpha is chance."""
+    """For each judged suite how far its judges agree with people and with each other."""
     rows = [
         (f"{label(name, limit=24)}: {text}", [(suite, metric) for suite in members if _has(suite, metric)])
         for name, members in shown.by_name()
@@ -52,7 +52,7 @@ def agreement_figures(shown: Shown) -> Iterator[ReportFigure]:
     if rows := [row for row in rows if row[1]]:
         title = "How far judges agree"
         described = (
-            "Agreement of judges with people and with each other, with 95% intervals; kappa and alpha are 0 by chance"
+            "Agreement of judges with people and each other, with 95% intervals; kappa and alpha are 0 by chance"
         )
         texts = (title, described, "1 is perfect; of kappa and alpha, 0 is chance")
         yield _figure(shown, rows, kind="agreement", parts=(), texts=texts, chance=(0.0, ""), bounds=(-1.0, 1.0))

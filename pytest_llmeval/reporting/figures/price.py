@@ -24,7 +24,6 @@ from pytest_llmeval.reporting.figures.style import (
     marker_of,
 )
 from pytest_llmeval.reporting.report.report import PerSample, SuiteReport
-from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.metrics.definitions import definition
 
 __all__ = ["price_figures"]
@@ -59,7 +58,7 @@ def price_figures(shown: Shown) -> Iterator[ReportFigure]:
             figure = _figure(shown, metric, unit, points, names)
         texts = [
             f"{label(point.suite.info.name)}{_of_model(shown, point.suite)} "
-            f"{metric_text(point.suite.summary.metrics[metric])} at {number(point.price)}"
+            f"{metric_text(point.suite.summary.metrics[metric])} at {point.price:.3g}"
             for point in points
         ]
         yield ReportFigure(
@@ -110,13 +109,13 @@ def _figure(shown: Shown, metric: str, unit: str, points: Sequence[_Point], name
         found, series = point.suite.summary.metrics[metric], shown.series[shown.model_of(point.suite)]
         low, high = ends_of(found)
         if low is not None and high is not None:
-            axes.plot([point.price] * 2, [low, high], color=colour_of(series), linewidth=1.1, alpha=0.7, gid="interval")
+            axes.plot([point.price] * 2, [low, high], color=colour_of(series), linewidth=1.1, gid="interval")
         value = found.value or 0.0
         axes.plot([point.price], [value], color=colour_of(series), marker=marker_of(series), markersize=6, gid="value")
         axes.annotate(
             str(point.number),
             (point.price, value),
-            xytext=(5, 0),
+            xytext=(4, 5),
             textcoords="offset points",
             va="center_baseline",
             fontsize=SIZE - 1,

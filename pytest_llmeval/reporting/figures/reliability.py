@@ -18,16 +18,17 @@ __all__ = ["reliability_figures"]
 
 _MAX_PANELS = 12
 _IN_ROW = 3
-_LEFT, _SIDE, _GAP, _COUNTS, _BELOW = 0.55, 2.1, 0.22, 0.5, 0.6
+_LEFT, _SIDE, _GAP, _COUNTS, _BELOW = 0.62, 2.1, 0.2, 0.5, 0.55
 """Inches of a panel: left of its axes, the diagram's sides, between the diagram and the bars of counts, their height,
 and below them."""
+_KEY = (("accuracy", 0, ""), ("gap between accuracy and mean confidence", 1, ""))
 _GAP_COLOUR = colour_of(1)
 
 
 def reliability_figures(shown: Shown) -> Iterator[ReportFigure]:
     """For each suite with probabilities a diagram of each model, after C. Guo et al. (2017, arXiv:1706.04599).
 
-    Blue bars are the accuracy of the samples of a bin of confidence. The frames reach from there to the bin's mean
+    Bars are the accuracy of the samples of a bin of confidence. The frames reach from there to the bin's mean
     confidence: their heights, weighted by the counts below, are the expected calibration error.
     """
     for name, suites in shown.by_name():
@@ -76,10 +77,10 @@ def _panels(shown: Shown, suites: Sequence[SuiteReport]) -> Figure:
     num_rows = -(-len(suites) // columns)
     heading = 0.5 if len(shown.series) > 1 else 0.3
     width, height = _LEFT + _SIDE + 0.25, heading + _SIDE + _GAP + _COUNTS + _BELOW
-    sheet = Sheet(max(columns * width, 3.2))
-    sheet.begin(num_rows * height)
+    sheet = Sheet(max(columns * width, 4.0), _KEY)
+    sheet.begin(sheet.key_height + num_rows * height)
     for place, suite in enumerate(suites):
-        left, top = (place % columns) * width + _LEFT, (place // columns) * height + heading
+        left, top = (place % columns) * width + _LEFT, sheet.key_height + (place // columns) * height + heading
         axes = sheet.axes(left, top, _SIDE, _SIDE)
         counts = sheet.axes(left, top + _SIDE + _GAP, _SIDE, _COUNTS)
         _draw_diagram(axes, suite, is_first=place % columns == 0)
@@ -103,7 +104,7 @@ def _draw_diagram(axes: Axes, suite: SuiteReport, *, is_first: bool) -> None:
                 (edges[0], low),
                 edges[1],
                 high - low,
-                facecolor=(*_rgb(_GAP_COLOUR), 0.3),
+                facecolor=(*_rgb(_GAP_COLOUR), 0.4),
                 edgecolor=_GAP_COLOUR,
                 linewidth=0.9,
                 gid="gap",
@@ -118,7 +119,7 @@ def _draw_counts(axes: Axes, suite: SuiteReport, *, is_first: bool) -> None:
     most = max(one.n for one, _, _ in bins)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, most)
-    axes.set_yticks([0, most], ["0", f"{most:,}" if most < 100_000 else f"{most:.1e}"])
+    axes.set_yticks([0, most], ["0", f"{most:,}" if most < 10_000 else f"{most / 1000:,.0f}k"])
     for one, _, _ in bins:
         axes.add_patch(Rectangle((one.low, 0), one.high - one.low, one.n, color=MUTED, linewidth=0, gid="count"))
     axes.set_xlabel("confidence")

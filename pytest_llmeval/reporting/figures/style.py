@@ -63,6 +63,7 @@ _SETTINGS = {
     "ytick.labelsize": SIZE - 1,
     "grid.color": GRID,
     "grid.linewidth": 0.5,
+    "lines.markersize": 5.0,
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
     "svg.fonttype": "none",

@@ -34,6 +34,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
     unlike_texts,
 )
 from pytest_llmeval.reporting.terminal.summary import model_texts
+from pytest_llmeval.reporting.writers.markdown.figures import figure_lines
 from pytest_llmeval.reporting.writers.markdown.questions import Questions
 from pytest_llmeval.reporting.writers.markdown.tables import table
 from pytest_llmeval.scoring.comparison.movers import Movers
@@ -46,13 +47,17 @@ _MAX_UNSCORED_IN_SUMMARY = 20
 
 
 def write_markdown(report: Report, path: Path) -> None:
-    """Write the report in UTF-8: what ``markdown_summary`` has, and every question. Raises ``ReportError``."""
+    """Write the report in UTF-8: what ``markdown_summary`` has, every question, and figures in a folder beside it.
+
+    Raises ``ReportError``.
+    """
     questions, unscored = Questions(report), _Unscored(_MAX_UNSCORED)
     for record in report.records:
         unscored.add(record)
         questions.add(record)
+    figures = figure_lines(report, path)
     with atomic_write(path, encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in _single_spaced(_lines(report, unscored, questions)))
+        file.writelines(f"{line}\n" for line in _single_spaced(_lines(report, unscored, questions, figures)))
 
 
 def markdown_summary(report: Report) -> str:
@@ -78,7 +83,9 @@ class _Unscored:
                 self.rows.append((record.nodeid, record.reason or "no reason given"))
 
 
-def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> Iterator[str]:
+def _lines(
+    report: Report, unscored: _Unscored, questions: Questions | None, figures: Sequence[str] = ()
+) -> Iterator[str]:
     names = short_model_names(report)
     models = markdown_text("; ".join(model_texts(report.models)))
     yield f"# LLM evaluation: {models}" if models else "# LLM evaluation"
@@ -105,6 +112,7 @@ def _lines(report: Report, unscored: _Unscored, questions: Questions | None) -> 
     if rows:
         yield "A sample took, in the mean:"
         yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
+    yield from figures
     yield from _movers([*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)])
     yield from _problems(report, unscored)
     for place, suite in enumerate(report.suites):

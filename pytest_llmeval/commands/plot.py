@@ -1,0 +1,134 @@
+"""``llmeval plot``: figures of reports, for papers and slides."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_llmeval.commands.output import check_no_input, write_out
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.reporting.figures.catalogue import KINDS, figures_of
+from pytest_llmeval.text.wording import expected_one_of, quoted
+
+if TYPE_CHECKING:
+    from pytest_llmeval.reporting.figures.catalogue import ReportFigure
+    from pytest_llmeval.reporting.report.report import Report
+
+__all__ = ["add_parser", "run"]
+
+_FORMATS = ("svg", "pdf", "png")
+_MAX_NAMED = 20
+"""Figures that a message names."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "plot",
+        help="draw figures of reports: SVG, PDF, PNG",
+        description="Draw figures of reports (needs matplotlib: the extra report). Several reports are drawn side by "
+        "side, each with its models. All intervals are those of the reports.",
+        epilog="Exit codes: 0; 1 if there is nothing to draw, or it cannot be written; 2 for a usage error.",
+    )
+    parser.add_argument("reports", type=Path, nargs="+", metavar="report", help="reports (.json), or journals")
+    parser.add_argument(
+        *("-o", "--output"),
+        required=True,
+        metavar="FILE|FOLDER",
+        help="a file that ends in .svg, .png (one figure) or .pdf (a page for each figure), or a folder with a file "
+        "for each figure; missing folders are created",
+    )
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only this kind of figures; can be repeated")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        help="forest, differences and price: this metric instead of each suite's main one; can be repeated",
+    )
+    parser.add_argument(
+        "--figure", action="append", default=[], metavar="NAME", help="only this figure; can be repeated"
+    )
+    parser.add_argument("--format", choices=_FORMATS, help="of the files in a folder (default: svg)")
+    parser.set_defaults(run=run, wrong_call=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    target = Path(options.output)
+    is_file = not os.path.isdir(target) and target.suffix.lower().removeprefix(".") in _FORMATS
+    if not is_file and target.suffix and not os.path.isdir(target) and not options.output.endswith(("/", os.sep)):
+        options.wrong_call(
+            f"--output {options.output}: expected a name that ends in .svg, .pdf or .png, or a folder; "
+            "with / at its end, it is created"
+        )
+    if is_file and options.format is not None:
+        options.wrong_call(f"--format is for a folder: the file {options.output} says its own")
+    check_no_input(target, options.reports)
+    report = _report(options.reports)
+    _check_metrics(report, options.metric)
+    figures = _figures(report, options)
+    if is_file:
+        _write_file(figures, target)
+        return 0
+    files = [target / f"{figure.name}.{options.format or _FORMATS[0]}" for figure in figures]
+    for file in files:
+        check_no_input(file, options.reports)
+    from pytest_llmeval.reporting.figures.image_files import write_figure
+
+    for figure, file in zip(figures, files, strict=True):
+        write_figure(figure, file)
+    write_out(f"{file}\n" for file in files)
+    return 0
+
+
+def _report(paths: Sequence[Path]) -> Report:
+    from pytest_llmeval.reporting.report.side_by_side import side_by_side
+    from pytest_llmeval.reporting.storage.read import read_report
+
+    given: dict[Path, Path] = {}
+    for path in paths:
+        if other := given.get(path.resolve()):
+            raise LLMEvalError(f"{path} was given twice (as {other})")
+        given[path.resolve()] = path
+    return side_by_side([(str(path), read_report(path)) for path in paths])
+
+
+def _check_metrics(report: Report, metrics: Sequence[str]) -> None:
+    known = list(dict.fromkeys(name for suite in report.suites for name in suite.summary.metrics))
+    for name in metrics:
+        if name not in known:
+            raise LLMEvalError(f"there is no metric {quoted(name)}{expected_one_of(name, known)}")
+
+
+def _figures(report: Report, options: argparse.Namespace) -> list[ReportFigure]:
+    """Those that were chosen; ``LLMEvalError`` where there are none."""
+    kinds = options.kind or KINDS
+    figures = list(figures_of(report, kinds, metrics=options.metric))
+    names = [figure.name for figure in figures]
+    if not figures:
+        what = "nothing of which a figure can be made" if options.kind is None else f"nothing for {', '.join(kinds)}"
+        raise LLMEvalError(f"there is {what} in {', '.join(map(str, options.reports))}")
+    for name in options.figure:
+        if name not in names:
+            raise LLMEvalError(f"there is no figure {quoted(name)}: there are {_named(names)}")
+    return [figure for figure in figures if not options.figure or figure.name in options.figure]
+
+
+def _write_file(figures: Sequence[ReportFigure], path: Path) -> None:
+    from pytest_llmeval.reporting.figures.image_files import write_figure, write_pdf
+
+    if path.suffix.lower() == ".pdf":
+        write_pdf(figures, path)
+    elif len(figures) > 1:
+        raise LLMEvalError(
+            f"{path} can hold one figure, and there are {len(figures)}: choose one with --figure, or name a .pdf or a "
+            f"folder. There are {_named([figure.name for figure in figures])}"
+        )
+    else:
+        write_figure(figures[0], path)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(names[:_MAX_NAMED])}{more}"

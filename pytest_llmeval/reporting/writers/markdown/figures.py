@@ -1,0 +1,86 @@
+"""The figures of a Markdown report: SVG files in a folder beside it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from urllib.parse import quote
+
+from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.text.escaping import markdown_text
+from pytest_llmeval.text.redaction import describe
+
+__all__ = ["figure_lines", "figures_folder"]
+
+_MAX_FIGURES = 40
+"""Of a report: each takes a tenth of a second."""
+_HEAD_BYTES = 4096
+
+_log = logging.getLogger(__name__)
+
+
+def figures_folder(path: Path) -> Path:
+    """``out_figures`` beside ``out.md``."""
+    return path.with_name(f"{path.stem}_figures")
+
+
+def figure_lines(report: Report, path: Path) -> list[str]:
+    """Write the figures of the report at ``path``, and return the lines that show them.
+
+    None where matplotlib is not installed, or the report has no figures, or is not written to a file of this suffix.
+    Files of an earlier run are removed. What goes wrong is said in the lines: the report is worth more than its
+    figures.
+    """
+    if path.suffix.lower() != ".md" or (path.exists() and not path.is_file()):
+        return []
+    folder = figures_folder(path)
+    try:
+        lines, names = _written(report, folder)
+        _remove_others(folder, names)
+    except FiguresUnavailable:
+        return []
+    except Exception as error:
+        _log.warning("the figures of %s could not be drawn", path, exc_info=True)
+        return ["## Figures", "", markdown_text(f"The figures could not be drawn: {describe(error)}"), ""]
+    return ["## Figures", "", *lines] if lines else []
+
+
+def _written(report: Report, folder: Path) -> tuple[list[str], set[str]]:
+    """The lines of the figures, and the names of their files."""
+    from pytest_llmeval.reporting.figures.image_files import write_figure
+    from pytest_llmeval.reporting.figures.svg import ON_ANY_PAGE
+
+    lines: list[str] = []
+    names: set[str] = set()
+    figures = figures_of(report)
+    for figure in islice(figures, _MAX_FIGURES):
+        file = f"{figure.name}.svg"
+        write_figure(figure, folder / file, palette=ON_ANY_PAGE)
+        names.add(file)
+        lines += [f"![{markdown_text(figure.title)}]({quote(folder.name)}/{file})", ""]
+    if next(figures, None) is not None:
+        lines += ["… and more: `llmeval plot REPORT -o FOLDER/` draws all of them", ""]
+    return lines, names
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+    """Remove what an earlier report has left there, and nothing that somebody else has put there."""
+    for file in _ours(folder):
+        if file.name not in names:
+            file.unlink()
+    with suppress(OSError):  # not empty, or not there
+        folder.rmdir()
+
+
+def _ours(folder: Path) -> Iterator[Path]:
+    """Files that begin as ours do."""
+    for file in sorted(folder.glob("*.svg")):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as opened:
+                head = opened.read(_HEAD_BYTES)
+            if f'aria-labelledby="{file.stem}-title {file.stem}-desc"'.encode() in head:
+                yield file
