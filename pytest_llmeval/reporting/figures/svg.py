@@ -81,14 +81,15 @@ def _replacements(palette: Palette) -> Mapping[str, str]:
 def _clean(node: ElementTree.Element, marks: Mapping[str, Mapping[str, str]], colours: Mapping[str, str]) -> None:
     """Leave elements and attributes of plain SVG: what is used several times stands where it is used."""
     children = []
-    for child in list(node):
-        name = _local(child.tag)
+    for found in list(node):
+        name = _local(found.tag)
         if name in _DROPPED:
             continue
-        if name == "use":
-            child = _used(child, marks)
+        child = _used(found, marks) if name == "use" else found
         _clean(child, marks, colours)
-        if name != "defs" or (child := _without_marks(child)) is not None:
+        if name == "defs":
+            child[:] = [one for one in child if one.tag != "path"]
+        if name != "defs" or len(child):
             children.append(child)
     node[:] = children
     node.tag = _local(node.tag)
@@ -103,11 +104,6 @@ def _used(use: ElementTree.Element, marks: Mapping[str, Mapping[str, str]]) -> E
     style = ";".join(filter(None, (path.get("style"), use.get("style"))))
     moved = f"translate({use.get('x', '0')} {use.get('y', '0')})"
     return ElementTree.Element("path", {"d": path.get("d", ""), "transform": moved, "style": style})
-
-
-def _without_marks(defs: ElementTree.Element) -> ElementTree.Element | None:
-    defs[:] = [child for child in defs if child.tag != "path"]
-    return defs if len(defs) else None
 
 
 def _presentation(node: ElementTree.Element) -> Iterator[tuple[str, str]]:
