@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from xml.etree import ElementTree
 
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, drawing, label
 
@@ -70,6 +72,7 @@ def svg_document(figure: ReportFigure, *, palette: Palette = PRINT) -> str:
 def _drawn(figure: ReportFigure) -> str:
     file = io.StringIO()
     with drawing(**{"svg.hashsalt": f"pytest-llmeval {figure.name}"}):
+        FigureCanvasSVG(figure.figure)
         figure.figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
