@@ -13,7 +13,7 @@ from tests.support import fake_model_conftest
 
 @pytest.fixture
 def capitals(llm_pytester: pytest.Pytester) -> pytest.Pytester:
-    llm_pytester.makeconftest(fake_model_conftest(CAPITALS_LIKELY))
+    llm_pytester.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY))
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     return llm_pytester
 
@@ -32,21 +32,11 @@ def test_beside_the_markdown_report(capitals: pytest.Pytester, workers: list[str
 
 @pytest.mark.fresh_interpreters
 def test_a_session_without_markdown_loads_no_matplotlib(capitals: pytest.Pytester) -> None:
-    capitals.makepyfile(
-        test_last="import sys\ndef test_last(): pass\n",
-        conftest=fake_model_conftest(CAPITALS_LIKELY)
-        + "\nimport sys, atexit\natexit.register(lambda: print('loaded', 'matplotlib' in sys.modules, file=sys.stderr))\n",
-    )
-    result = capitals.run(
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:xdist",
-        "--llm-report=out.json",
-        "--llm-report=out.csv",
-        "capitals.yaml",
-    )
+    last_words = "print('loaded', 'matplotlib' in sys.modules, file=sys.stderr)"
+    told = f"\nimport atexit, sys\natexit.register(lambda: {last_words})\n"
+    capitals.makeconftest(fake_model_conftest(likely=CAPITALS_LIKELY) + told)
+    reports = ("--llm-report=out.json", "--llm-report=out.csv")
+    result = capitals.run(sys.executable, "-m", "pytest", "-p", "no:xdist", *reports, "capitals.yaml")
     assert result.ret == 0
     result.stderr.fnmatch_lines(["loaded False"])
     assert not list(capitals.path.glob("*_figures"))
