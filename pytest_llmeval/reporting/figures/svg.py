@@ -38,8 +38,8 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 _DROPPED = {"metadata", "style"}
 _TEXT_LIMIT = 2000
 _REFERENCE = re.compile(r"url\(#([^)]*)\)")
-_NO_DEFAULTS: Mapping[str, str] = MappingProxyType(
-    {"stroke-linejoin": "round", "stroke-linecap": "butt", "font-family": _FONTS}
+_INHERITED: Mapping[str, str] = MappingProxyType(
+    {"stroke-linejoin": "round", "stroke-linecap": "butt", "direction": "ltr", "font-family": _FONTS}
 )
 
 
@@ -53,7 +53,7 @@ def svg_text(figure: ReportFigure, *, palette: Palette = INLINE) -> str:
     marks = {f"#{node.get('id')}": dict(node.attrib) for node in root.iter() if _local(node.tag) == "path"}
     _clean(root, marks, _replacements(palette))
     _rename_ids(root, figure.name)
-    found = ElementTree.Element("svg", {"xmlns": _NAMESPACE, **_NO_DEFAULTS})
+    found = ElementTree.Element("svg", {"xmlns": _NAMESPACE, **_INHERITED})
     found.attrib.update({name: root.attrib[name] for name in ("width", "height", "viewBox") if name in root.attrib})
     found.attrib.update({"role": "img", "aria-labelledby": f"{figure.name}-title {figure.name}-desc"})
     for tag, text in (("title", figure.title), ("desc", figure.description)):

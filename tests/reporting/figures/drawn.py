@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
+
 from pytest_llmeval.reporting.figures.catalogue import ReportFigure, figures_of
 from pytest_llmeval.reporting.report.gate_results import Regression
 from pytest_llmeval.reporting.report.records import Record
@@ -139,7 +141,7 @@ def named(figures: Sequence[ReportFigure], name: str) -> ReportFigure:
 def lines_of(figure: ReportFigure, gid: str) -> list[tuple[list[float], list[float]]]:
     """The x and y values of the lines that are marked so."""
     return [
-        ([float(x) for x in line.get_xdata()], [float(y) for y in line.get_ydata()])  # type: ignore[union-attr]
+        (np.asarray(line.get_xdata(), dtype=float).tolist(), np.asarray(line.get_ydata(), dtype=float).tolist())
         for axes in figure.figure.axes
         for line in axes.lines
         if line.get_gid() == gid
