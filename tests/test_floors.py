@@ -266,7 +266,8 @@ def test_network_stays_with_remote_models_and_hub_loaders() -> None:
     ]
 
 
-def test_matplotlib_stays_with_the_figures() -> None:
+def test_matplotlib_stays_with_the_figures_and_draws_no_windows() -> None:
+    assert not [str(found) for found in imports() if in_library(found, {"matplotlib.pyplot"})]
     assert not [
         str(found)
         for found in imports()

@@ -58,7 +58,7 @@ def test_a_folder_gets_a_report_of_its_own_name(both: pytest.Pytester, suites: l
     both.makefile(".yaml", letters=LETTERS)
     for _ in range(2):
         assert both.runpytest("--llm-report=reports/new/", *suites).ret == 0
-    names = [path.name for path in (both.path / "reports" / "new").iterdir()]
+    names = [path.name for path in (both.path / "reports" / "new").glob("*.md")]
     assert len(names) == 2
     assert all(re.fullmatch(rf"eval_report_{part}fake_\d{{8}}_\d{{6}}(-2)?\.md", name) for name in names)
 

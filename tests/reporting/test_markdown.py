@@ -159,6 +159,7 @@ def test_the_parts_of_a_report(tmp_path: Path) -> None:
         "# LLM evaluation: gpt2 (cpu, float32)",
         "## Gates",
         "## Suites",
+        "## Figures",
         "## Problems",
         "## Could not be scored: 1",
         "## Suite boolq",

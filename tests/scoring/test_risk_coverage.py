@@ -13,7 +13,7 @@ from sklearn.metrics import precision_recall_curve
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.scoring.metrics.risk_coverage import COVERAGES, confidence_pair, risk_coverage, risks_at
-from pytest_llmeval.types import Score
+from pytest_llmeval.types import Status
 
 # few values of confidence, so that some are equal
 CONFIDENCE = st.one_of(st.floats(0.01, 1.0), st.sampled_from((0.25, 0.5, 0.75)))
@@ -119,14 +119,16 @@ def test_none_of_no_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("score", "expected"),
+    ("status", "values", "expected"),
     [
-        (Score(status="correct", values={"confidence": 0.5, "accuracy": 1.0}), (0.5, 1.0)),
-        (Score(status="unscored", reason="no", values={"confidence": 0.5, "accuracy": 1.0}), None),
-        (Score(status="correct", values={"accuracy": 1.0}), None),
-        (Score(status="scored", values={"confidence": 0.5}), None),
-        (Score(status="wrong", values={"confidence": math.nan, "accuracy": 0.0}), None),
+        ("correct", {"confidence": 0.5, "accuracy": 1.0}, (0.5, 1.0)),
+        ("unscored", {"confidence": 0.5, "accuracy": 1.0}, None),
+        ("correct", {"accuracy": 1.0}, None),
+        ("scored", {"confidence": 0.5}, None),
+        ("wrong", {"confidence": math.nan, "accuracy": 0.0}, None),
     ],
 )
-def test_samples_without_both_numbers_are_left_out(score: Score, expected: tuple[float, float] | None) -> None:
-    assert confidence_pair(score) == expected
+def test_samples_without_both_numbers_are_left_out(
+    status: Status, values: dict[str, float], expected: tuple[float, float] | None
+) -> None:
+    assert confidence_pair(status, values) == expected

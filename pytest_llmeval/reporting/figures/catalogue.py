@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
-from pytest_llmeval.reporting.report.report import Report
 
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.figures.shown import Shown
+    from pytest_llmeval.reporting.report.report import Report
 
 __all__ = ["KINDS", "FiguresUnavailable", "ReportFigure", "figures_of", "svg_text"]
 

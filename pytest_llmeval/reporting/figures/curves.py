@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import regex
 from matplotlib.figure import Figure
@@ -10,7 +11,16 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, ends_of, metric_text
-from pytest_llmeval.reporting.figures.style import Sheet, colour_of, drawing, finite, label, listed, marker_of
+from pytest_llmeval.reporting.figures.style import (
+    LineStyle,
+    Sheet,
+    colour_of,
+    drawing,
+    finite,
+    label,
+    listed,
+    marker_of,
+)
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.terminal.metric_tables import with_interval
@@ -25,7 +35,7 @@ _MAX_POINTS = 400
 _MAX_WITH_INTERVALS = 3
 """Lines whose intervals can be told apart."""
 _PASS = regex.compile(r"pass([@^])([1-9]\d*)")
-_STYLES = {"@": "-", "^": ":"}
+_STYLES: Mapping[str, LineStyle] = {"@": "-", "^": ":"}
 
 
 def risk_coverage_figures(shown: Shown) -> Iterator[ReportFigure]:
@@ -63,7 +73,7 @@ def _risk_text(shown: Shown, suite: SuiteReport, curve: RiskCoverage) -> str:
 
 
 def _risk_figure(shown: Shown, found: Sequence[tuple[SuiteReport, RiskCoverage]]) -> Figure:
-    key = []
+    key: list[tuple[str, int, LineStyle]] = []
     for suite, curve in found:
         model = label(shown.model_of(suite), limit=24)
         aurc = f"AURC {number(curve.aurc)}"
@@ -80,7 +90,7 @@ def _risk_figure(shown: Shown, found: Sequence[tuple[SuiteReport, RiskCoverage]]
         at = [point.coverage for point in points], [point.risk for point in points]
         axes.plot(*at, color=colour_of(series), linewidth=1.4, gid="curve")
         for point in points_with_intervals(suite, curve):
-            style = {"color": colour_of(series), "gid": "interval"}
+            style: dict[str, Any] = {"color": colour_of(series), "gid": "interval"}
             if len(found) <= _MAX_WITH_INTERVALS and point.ci_low is not None and point.ci_high is not None:
                 axes.plot([point.coverage] * 2, [point.ci_low, point.ci_high], linewidth=1.0, **style)
                 highest = max(highest, point.ci_high if point.coverage > 0.3 else 0.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, SIZE, Sheet, colour_of, marker_of
+from pytest_llmeval.reporting.figures.style import GRID, MUTED, SIZE, Key, Sheet, colour_of, marker_of
 
 __all__ = ["Mark", "MarkRow", "interval_rows", "limits_of"]
 
@@ -43,7 +43,7 @@ def interval_rows(
     rows: Sequence[MarkRow],
     *,
     what: str,
-    key: Sequence[tuple[str, int, str]] = (),
+    key: Key = (),
     line_at: float | None = None,
     line_text: str = "",
     sides: tuple[str, str] = ("", ""),
@@ -94,8 +94,7 @@ def _draw_rows(axes: Axes, rows: Sequence[MarkRow]) -> None:
                 axes.plot([mark.low, mark.high], [middle, middle], color=colour, linewidth=1.6, gid="interval")
             marker = marker_of(mark.series)
             axes.plot([mark.value], [middle], color=colour, marker=marker, markersize=5.5, gid="value", clip_on=False)
-            style = {"color": INK, "fontsize": SIZE - 0.5}
-            axes.text(1 + gap, middle, mark.text, transform=across, ha="left", va="center_baseline", **style)
+            axes.text(1 + gap, middle, mark.text, transform=across, va="center_baseline", fontsize=SIZE - 0.5)
         y += _GAP
 
 

@@ -28,7 +28,7 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 
 __all__ = ["price_figures"]
 
-_LEFT, _SIDES, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 0.5, 0.19
+_LEFT, _SIDES, _MAX_HEIGHT, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 6.0, 0.5, 0.19
 _LEAST_RATIO = 20.0
 """Of the dearest to the cheapest, from which on the axis is logarithmic."""
 
@@ -101,9 +101,10 @@ def _figure(shown: Shown, metric: str, unit: str, points: Sequence[_Point], name
     width = _LEFT + _SIDES[0] + 0.35 + Sheet.width_of(listing, SIZE - 0.5) + 0.1
     sheet = Sheet(width, shown.key_of(models))
     top = sheet.key_height + 0.15
-    height = top + max(_SIDES[1] + _BELOW, len(listing) * _NAMES_LINE + 0.1)
+    side = min(max(_SIDES[1], len(listing) * _NAMES_LINE), _MAX_HEIGHT)
+    height = top + max(side + _BELOW, len(listing) * _NAMES_LINE + 0.1)
     sheet.begin(height)
-    axes = sheet.axes(_LEFT, top, *_SIDES)
+    axes = sheet.axes(_LEFT, top, _SIDES[0], side)
     _draw_scales(axes, metric, points)
     for point in points:
         found, series = point.suite.summary.metrics[metric], shown.series[shown.model_of(point.suite)]

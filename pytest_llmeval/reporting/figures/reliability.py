@@ -10,7 +10,18 @@ from matplotlib.patches import Rectangle
 
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, metric_text
-from pytest_llmeval.reporting.figures.style import INK, MUTED, SIZE, Sheet, colour_of, drawing, finite, label, listed
+from pytest_llmeval.reporting.figures.style import (
+    INK,
+    MUTED,
+    SIZE,
+    Key,
+    Sheet,
+    colour_of,
+    drawing,
+    finite,
+    label,
+    listed,
+)
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 
@@ -21,7 +32,7 @@ _IN_ROW = 3
 _LEFT, _SIDE, _GAP, _COUNTS, _BELOW = 0.62, 2.1, 0.2, 0.5, 0.55
 """Inches of a panel: left of its axes, the diagram's sides, between the diagram and the bars of counts, their height,
 and below them."""
-_KEY = (("accuracy", 0, ""), ("gap between accuracy and mean confidence", 1, ""))
+_KEY: Key = (("accuracy", 0, ""), ("gap between accuracy and mean confidence", 1, ""))
 _GAP_COLOUR = colour_of(1)
 
 

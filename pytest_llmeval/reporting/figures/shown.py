@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_llmeval.reporting.figures.report_figure import FigureNames
-from pytest_llmeval.reporting.figures.style import finite, label
+from pytest_llmeval.reporting.figures.style import Key, finite, label
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
@@ -43,7 +43,7 @@ class Shown:
         """The place of one model of the report among the series; 0 where it is not known."""
         return self.series.get(self.short.get(model or "", model or ""), 0)
 
-    def key_of(self, models: Collection[str]) -> list[tuple[str, int, str]]:
+    def key_of(self, models: Collection[str]) -> Key:
         """The key of a figure with these models; none of a single one in a report of a single one."""
         found = [name for name in self.series if name in models]
         return [(label(name), self.series[name], "") for name in found] if len(self.series) > 1 else []
@@ -63,7 +63,7 @@ class Shown:
         if self.metrics:
             return [name for name in self.metrics if name in found and found[name].kind != "count"]
         own = suite.info.primary_metric
-        names = [own] if own in found else metrics_shown([suite_row(suite, self.short)])
+        names = [own] if own is not None and own in found else metrics_shown([suite_row(suite, self.short)])
         return names[:1]
 
     def by_metric(self) -> dict[str, dict[str, list[SuiteReport]]]:

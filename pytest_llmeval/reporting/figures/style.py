@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, Literal, TypeAlias
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -21,7 +22,10 @@ from matplotlib.ticker import MaxNLocator
 
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["GRID", "INK", "MUTED", "SIZE", "Sheet", "colour_of", "drawing", "finite", "label", "listed", "marker_of"]
+__all__ = [
+    *("GRID", "INK", "MUTED", "SIZE", "Key", "LineStyle", "Sheet"),
+    *("colour_of", "drawing", "finite", "label", "listed", "marker_of"),
+]
 
 INK, MUTED, GRID = "#212223", "#616263", "#d1d2d3"
 """Texts and axes; what is said beside; lines behind the data. No data has these colours: ``svg.py`` looks for them."""
@@ -35,12 +39,16 @@ _MARKERS = "osD^vPXph"
 SIZE = 9.0
 """Points of the texts."""
 
+LineStyle: TypeAlias = Literal["", "-", ":"]
+Key: TypeAlias = Sequence[tuple[str, int, LineStyle]]
+"""What a figure names at its top: texts, their series, and the styles of their lines."""
+
 _MAX_LABEL = 40
 _LARGEST = 1e100
 """Numbers beyond it are drawn nowhere: sums of them have no float."""
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": SIZE,
     "text.parse_math": False,
@@ -72,7 +80,7 @@ _SETTINGS = {
 
 
 @contextmanager
-def drawing(**settings: object) -> Iterator[None]:
+def drawing(**settings: Any) -> Iterator[None]:
     """The settings with which figures are made and written, whatever the user's own ones are.
 
     Labels are texts of users: characters that the font lacks are no warning.
@@ -81,7 +89,8 @@ def drawing(**settings: object) -> Iterator[None]:
         warnings.filterwarnings("ignore", message=r"(?s).*Glyph .* missing from")
         warnings.filterwarnings("ignore", message=r"(?s).*Matplotlib currently does not support .* natively")
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update({**_SETTINGS, **settings})
+        ours: Any = _SETTINGS | settings
+        matplotlib.rcParams.update(ours)
         yield
 
 
@@ -128,13 +137,13 @@ _KEY_GAP, _KEY_LINE, _MARKER_ROOM = 0.22, 0.2, 0.2
 class Sheet:
     """A figure whose parts are placed in inches, from its left and from its top.
 
-    ``key`` are the series that its first lines name, as (text, series, style of the line).
+    ``key`` is named in its first lines.
     """
 
     width: float
-    key: Sequence[tuple[str, int, str]] = ()
+    key: Key = ()
     figure: Figure = field(init=False)
-    _lines: list[list[tuple[float, str, int, str]]] = field(init=False)
+    _lines: list[list[tuple[float, str, int, LineStyle]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._lines, start = [], 0.0

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from xml.etree import ElementTree
 
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, drawing, label
 
@@ -36,8 +38,8 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 _DROPPED = {"metadata", "style"}
 _TEXT_LIMIT = 2000
 _REFERENCE = re.compile(r"url\(#([^)]*)\)")
-_NO_DEFAULTS: Mapping[str, str] = MappingProxyType(
-    {"stroke-linejoin": "round", "stroke-linecap": "butt", "font-family": _FONTS}
+_INHERITED: Mapping[str, str] = MappingProxyType(
+    {"stroke-linejoin": "round", "stroke-linecap": "butt", "direction": "ltr", "font-family": _FONTS}
 )
 
 
@@ -51,7 +53,7 @@ def svg_text(figure: ReportFigure, *, palette: Palette = INLINE) -> str:
     marks = {f"#{node.get('id')}": dict(node.attrib) for node in root.iter() if _local(node.tag) == "path"}
     _clean(root, marks, _replacements(palette))
     _rename_ids(root, figure.name)
-    found = ElementTree.Element("svg", {"xmlns": _NAMESPACE, **_NO_DEFAULTS})
+    found = ElementTree.Element("svg", {"xmlns": _NAMESPACE, **_INHERITED})
     found.attrib.update({name: root.attrib[name] for name in ("width", "height", "viewBox") if name in root.attrib})
     found.attrib.update({"role": "img", "aria-labelledby": f"{figure.name}-title {figure.name}-desc"})
     for tag, text in (("title", figure.title), ("desc", figure.description)):
@@ -70,6 +72,7 @@ def svg_document(figure: ReportFigure, *, palette: Palette = PRINT) -> str:
 def _drawn(figure: ReportFigure) -> str:
     file = io.StringIO()
     with drawing(**{"svg.hashsalt": f"pytest-llmeval {figure.name}"}):
+        FigureCanvasSVG(figure.figure)
         figure.figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
@@ -81,14 +84,15 @@ def _replacements(palette: Palette) -> Mapping[str, str]:
 def _clean(node: ElementTree.Element, marks: Mapping[str, Mapping[str, str]], colours: Mapping[str, str]) -> None:
     """Leave elements and attributes of plain SVG: what is used several times stands where it is used."""
     children = []
-    for child in list(node):
-        name = _local(child.tag)
+    for found in list(node):
+        name = _local(found.tag)
         if name in _DROPPED:
             continue
-        if name == "use":
-            child = _used(child, marks)
+        child = _used(found, marks) if name == "use" else found
         _clean(child, marks, colours)
-        if name != "defs" or (child := _without_marks(child)) is not None:
+        if name == "defs":
+            child[:] = [one for one in child if one.tag != "path"]
+        if name != "defs" or len(child):
             children.append(child)
     node[:] = children
     node.tag = _local(node.tag)
@@ -103,11 +107,6 @@ def _used(use: ElementTree.Element, marks: Mapping[str, Mapping[str, str]]) -> E
     style = ";".join(filter(None, (path.get("style"), use.get("style"))))
     moved = f"translate({use.get('x', '0')} {use.get('y', '0')})"
     return ElementTree.Element("path", {"d": path.get("d", ""), "transform": moved, "style": style})
-
-
-def _without_marks(defs: ElementTree.Element) -> ElementTree.Element | None:
-    defs[:] = [child for child in defs if child.tag != "path"]
-    return defs if len(defs) else None
 
 
 def _presentation(node: ElementTree.Element) -> Iterator[tuple[str, str]]:

@@ -31,7 +31,7 @@ def risk_curves(report: Report) -> dict[int, RiskCoverage]:
     for suite in suites:
         held[group_of_suite(suite, compared)] = array("d"), array("d")
     for record in report.records:
-        pair = confidence_pair(record.score) if "confidence" in record.values else None
+        pair = confidence_pair(record.status, record.values)
         if pair is not None and (own := held.get(group_of_record(record, compared))) is not None:
             for numbers, value in zip(own, pair, strict=True):
                 numbers.append(value)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, normal_quantile, wilson_limits
-from pytest_llmeval.types import Score
+from pytest_llmeval.types import Status
 
 __all__ = ["COVERAGES", "RiskCoverage", "RiskPoint", "confidence_pair", "risk_coverage", "risks_at"]
 
@@ -47,11 +47,13 @@ class RiskCoverage:
     aurc: float
 
 
-def confidence_pair(score: Score) -> tuple[float, float] | None:
-    """A sample's confidence and accuracy; None where it is unscored, or has not both as finite numbers."""
-    if score.status == "unscored":
+def confidence_pair(status: Status, values: Mapping[str, float]) -> tuple[float, float] | None:
+    """The confidence and accuracy of a sample with this score; None where it is unscored, or has not both as finite
+    numbers.
+    """
+    if status == "unscored":
         return None
-    confidence, accuracy = (score.values.get(name, math.nan) for name in ("confidence", "accuracy"))
+    confidence, accuracy = values.get("confidence", math.nan), values.get("accuracy", math.nan)
     return (confidence, accuracy) if math.isfinite(confidence) and math.isfinite(accuracy) else None
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, select_autoescape
-from markupsafe import Markup
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of, svg_text
@@ -92,7 +91,7 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[Mapping[str, str]]],
     found: dict[str, list[Mapping[str, str]]] = {}
     try:
         for figure in figures_of(report):
-            found.setdefault(figure.kind, []).append({"title": figure.title, "svg": Markup(svg_text(figure))})
+            found.setdefault(figure.kind, []).append({"title": figure.title, "svg": svg_text(figure)})
     except FiguresUnavailable as error:
         return {}, f"Without figures: {error}"
     except ReportError:

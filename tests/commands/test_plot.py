@@ -1,0 +1,172 @@
+"""``llmeval plot``: figures of reports as files."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from pytest_llmeval.cli import main
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.side_by_side import side_by_side
+from tests.commands.saved_reports import MODEL, report_of, samples, saved
+from tests.reporting.figures.drawn import report_of_all, texts_of
+
+TWO = tuple({**MODEL, "name": name} for name in ("a/one", "b/two"))
+
+
+def of_two_models() -> Report:
+    records = [one for model in TWO for one in samples("sums", "cwcc", model=model["name"])]
+    return report_of(records, models=TWO)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> str:
+    return saved(tmp_path, "report.json", report_of([*samples("sums", "cwcc"), *samples("words", "wwc")]))
+
+
+def plot(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit code, standard output and standard error."""
+    try:
+        code = main(["plot", *arguments])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG"), ("PNG", b"\x89")]
+)
+def test_one_figure(report: str, suffix: str, start: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "new" / f"x.{suffix}"
+    assert plot(capsys, report, "-o", str(path), "--kind", "forest") == (0, "", "")
+    first = path.read_bytes()
+    assert first.startswith(start)
+    assert plot(capsys, report, "-o", str(path), "--figure", "forest-accuracy")[0] == 0
+    assert path.read_bytes() == first, "the same bytes each time, in place of the file that was there"
+
+
+def test_a_folder(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "figures"
+    code, shown, _ = plot(capsys, report, "-o", f"{folder}/")
+    names = sorted(path.name for path in folder.iterdir())
+    assert code == 0
+    assert names == ["forest-accuracy.svg", "price-accuracy.svg"]
+    assert sorted(shown.splitlines()) == [str(folder / name) for name in names]
+    assert plot(capsys, report, "-o", str(folder), "--format", "png", "--kind", "price")[0] == 0
+    assert (folder / "price-accuracy.png").exists()
+
+
+def test_a_pdf_has_a_page_for_each_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, made = tmp_path / "all.pdf", saved(tmp_path, "report.json", of_two_models())
+    assert plot(capsys, made, "-o", str(path))[0] == 0
+    first = path.read_bytes()
+    assert first.count(b"/Type /Page\n") + first.count(b"/Type /Page ") == 3
+    assert b"CreationDate" not in first
+    assert plot(capsys, made, "-o", str(path))[0] == 0
+    assert path.read_bytes() == first
+
+
+def test_a_metric(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.svg"
+    assert plot(capsys, report, "-o", str(path), "--kind", "forest", "--metric", "accuracy")[0] == 0
+    code, _, error = plot(capsys, report, "-o", str(path), "--metric", "acuracy")
+    assert (code, error) == (1, "llmeval plot: there is no metric 'acuracy'; did you mean 'accuracy'?\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-o", "x.svg"], 1, "x.svg can hold one figure, and there are 2: choose one with --figure, or name a .pdf"),
+        (["-o", "x.svg", "--figure", "pie"], 1, "there is no figure 'pie': there are forest-accuracy, price-accuracy"),
+        (["-o", "x.svg", "--kind", "agreement"], 1, "there is nothing for agreement in report.json"),
+        (["-o", "x.txt"], 2, "--output x.txt: expected a name that ends in .svg, .pdf or .png, or a folder"),
+        (["-o", "x.svg", "--format", "png"], 2, "--format is for a folder: the file x.svg says its own"),
+        (["-o", "x.svg", "--kind", "pie"], 2, "invalid choice: 'pie'"),
+        ([], 2, "the following arguments are required: -o/--output"),
+        (["-o", "report.json/x.svg", "--kind", "forest"], 1, "cannot write the report report.json/x.svg"),
+    ],
+)
+def test_what_cannot_be_done(
+    report: str,
+    arguments: list[str],
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(Path(report).parent)
+    found, shown, error = plot(capsys, "report.json", *arguments)
+    assert found == code
+    assert message in error
+    assert error.count("\n") == 1
+    assert not shown
+    assert sorted(path.name for path in Path().iterdir()) == ["report.json"]
+
+
+def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(saved(tmp_path, "forest-accuracy.svg", report_of(samples("sums", "cw"))))
+    before = path.read_bytes()
+    for target in (path, tmp_path):
+        code, _, error = plot(capsys, str(path), "-o", str(target), "--kind", "forest")
+        assert code == 1
+        assert "is one of the reports that are read" in error
+    assert path.read_bytes() == before
+
+
+def test_without_matplotlib(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    message = "llmeval plot: figures need matplotlib: pip install 'pytest-llmeval-suites[report]'\n"
+    assert plot(capsys, report, "-o", str(tmp_path / "x.svg")) == (1, "", message)
+
+
+def test_reports_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = saved(tmp_path, "main.json", report_of(samples("sums", "cwcc")))
+    after = saved(tmp_path, "new.json", report_of(samples("sums", "ccwc")))
+    other = saved(tmp_path, "two.json", of_two_models())
+    path = tmp_path / "x.svg"
+    assert plot(capsys, before, after, other, "-o", str(path), "--kind", "forest")[0] == 0
+    texts = texts_of(path.read_text(encoding="utf-8"))
+    assert {"demo (main)", "demo (new)", "one", "two"} <= set(texts)
+    assert texts.count("sums") == 1
+    assert plot(capsys, before, before, "-o", str(path))[0] == 1
+
+
+def test_what_several_reports_are_together(tmp_path: Path) -> None:
+    one, other = report_of_all(), report_of_all()
+    single = report_of(samples("sums", "cw"))
+    nameless = replace(single, suites=tuple(replace(suite, models=()) for suite in single.suites))
+    both = side_by_side([("x/a.json", one), ("y/a.json", other), ("z.json", single), ("n.json", nameless)])
+    assert both.model_names == ("org/one (x a)", "org/two (x a)", "org/one (y a)", "org/two (y a)", "demo", "n")
+    assert len(both.records) == 2 * len(one.records) + 4
+    assert both.records[0].model == "org/one (x a)"
+    assert [record.model for record in both.records[-3:]] == ["demo", "n", "n"]
+    assert [(one.first, one.second) for one in both.comparisons] == [
+        ("org/one (x a)", "org/two (x a)"),
+        ("org/one (y a)", "org/two (y a)"),
+    ]
+    assert [gate.model for gate in both.gates] == ["org/one (x a)", "org/one (y a)"]
+    assert side_by_side([("a.json", one)]) is one
+
+
+def test_records_of_all_reports_make_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [saved(tmp_path, f"{name}.json", report_of_all()) for name in ("a", "b")]
+    target = tmp_path / "x.svg"
+    assert plot(capsys, *paths, "-o", str(target), "--kind", "risk-coverage")[0] == 0
+    texts = " ".join(texts_of(target.read_text(encoding="utf-8")))
+    assert all(f"one ({name}): AURC" in texts for name in ("a", "b"))
+
+
+def test_svg_of_a_paper_needs_no_page(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.svg"
+    arguments: list[Any] = [report, "-o", str(path), "--kind", "forest"]
+    assert plot(capsys, *arguments)[0] == 0
+    assert "var(" not in path.read_text(encoding="utf-8")
+    assert ElementTree.parse(path).getroot().get("viewBox")
