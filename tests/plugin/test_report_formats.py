@@ -129,8 +129,8 @@ def test_a_page_of_a_session(both: pytest.Pytester, workers: list[str]) -> None:
 def test_a_page_without_prompts(both: pytest.Pytester, workers: list[str], keeps: str) -> None:
     assert both.runpytest(*workers, "--llm-report=a.html", f"--llm-report-prompts={keeps}", "sums.yaml").ret == 0
     texts = [dict(row["shown"]["texts"]) for row in read_page(both.path / "a.html").samples]
-    prompts = [one.get("prompt") for one in texts]
-    assert all(one is None if keeps == "none" else one.startswith("sha256:") for one in prompts)
+    prompts = [str(one.get("prompt"))[:7] for one in texts]
+    assert {*prompts} == {"None" if keeps == "none" else "sha256:"}
 
 
 def test_a_page_of_wrong_answers(both: pytest.Pytester, workers: list[str]) -> None:
