@@ -118,7 +118,7 @@ def test_any_models_name_is_a_file_name(models: list[str]) -> None:
 def test_no_report_takes_the_place_of_another(tmp_path: Path) -> None:
     files = [write_report_file(report(), tmp_path / "a" / "new").name for _ in range(3)]
     assert files == [f"eval_report_gpt2_20261122_003015{end}.md" for end in ("", "-2", "-3")]
-    assert sorted(path.name for path in (tmp_path / "a" / "new").iterdir()) == sorted(files)
+    assert sorted(path.name for path in (tmp_path / "a" / "new").glob("*.md")) == sorted(files)
 
 
 def test_sessions_that_end_together_take_two_names(tmp_path: Path) -> None:
@@ -129,10 +129,12 @@ def test_sessions_that_end_together_take_two_names(tmp_path: Path) -> None:
 
     first = write_report_file(replace(report(), records=Meanwhile()), tmp_path)  # type: ignore[arg-type]
     assert first.name == "eval_report_gpt2_20261122_003015.md"
-    names = [f"eval_report_gpt2_20261122_003015-{number}.md" for number in range(2, len(list(tmp_path.iterdir())) + 1)]
+    names = [
+        f"eval_report_gpt2_20261122_003015-{number}.md" for number in range(2, len(list(tmp_path.glob("*.md"))) + 1)
+    ]
     assert names, "the other session was never in the way"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([first.name, *names])
-    assert all(path.read_text().startswith("# LLM evaluation") for path in tmp_path.iterdir())
+    assert sorted(path.name for path in tmp_path.glob("*.md")) == sorted([first.name, *names])
+    assert all(path.read_text().startswith("# LLM evaluation") for path in tmp_path.glob("*.md"))
 
 
 def test_a_folder_that_has_gone_costs_no_report(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_each_suffix_has_its_form(tmp_path: Path) -> None:
     assert texts["a.md"].startswith("# LLM evaluation: gpt2")
     assert texts["a.csv"].startswith("suite,model,id")
     assert [json.loads(line)["id"] for line in texts["a.JSONL"].splitlines()] == ["q1", "q2"]
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len([path for path in tmp_path.iterdir() if path.is_file()]) == 4
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.md", "a.csv", "a.jsonl"])
