@@ -104,7 +104,8 @@ def use(path: Path) -> None:
     list(report.records)
     list(summary_lines(report, width=120))
     final_path(path.parent, report)
-    for write, name in ((write_markdown, "out.md"), (write_csv, "out.csv"), (write_report, "again.json")):
+    # no suffix .md: to draw figures each time would take minutes
+    for write, name in ((write_markdown, "out"), (write_csv, "out.csv"), (write_report, "again.json")):
         write(report, path.with_name(name))
 
 

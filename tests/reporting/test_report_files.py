@@ -34,8 +34,8 @@ def test_folders_that_exist_are_targets_without_a_slash(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("a.xml", "--junitxml=FILE.xml is pytest's own"),
-        ("a.txt", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
-        ("report", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
+        ("a.txt", "ends in .json, .md, .csv, .jsonl, or a folder"),
+        ("report", "ends in .json, .md, .csv, .jsonl, or a folder"),
         ("new.json/", "a folder called new.json must exist"),
         (" ", "expected the name"),
         ("a\0.json", "expected the name"),
@@ -129,7 +129,9 @@ def test_sessions_that_end_together_take_two_names(tmp_path: Path) -> None:
 
     first = write_report_file(replace(report(), records=Meanwhile()), tmp_path)  # type: ignore[arg-type]
     assert first.name == "eval_report_gpt2_20261122_003015.md"
-    names = [f"eval_report_gpt2_20261122_003015-{number}.md" for number in range(2, len(list(tmp_path.glob("*.md"))) + 1)]
+    names = [
+        f"eval_report_gpt2_20261122_003015-{number}.md" for number in range(2, len(list(tmp_path.glob("*.md"))) + 1)
+    ]
     assert names, "the other session was never in the way"
     assert sorted(path.name for path in tmp_path.glob("*.md")) == sorted([first.name, *names])
     assert all(path.read_text().startswith("# LLM evaluation") for path in tmp_path.glob("*.md"))
@@ -152,7 +154,7 @@ def test_each_suffix_has_its_form(tmp_path: Path) -> None:
     assert texts["a.md"].startswith("# LLM evaluation: gpt2")
     assert texts["a.csv"].startswith("suite,model,id")
     assert [json.loads(line)["id"] for line in texts["a.JSONL"].splitlines()] == ["q1", "q2"]
-    assert {path.name for path in tmp_path.iterdir()} == {*texts, "a_figures"}
+    assert len([path for path in tmp_path.iterdir() if path.is_file()]) == 4
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.md", "a.csv", "a.jsonl"])
