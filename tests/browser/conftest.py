@@ -115,7 +115,7 @@ class Opener:
 
 @pytest.fixture
 def open_report(browser: Browser) -> Iterator[Opener]:
-    """Opens reports in the browser; the test fails where a page says anything, asks for anything or runs what it shows."""
+    """Opens reports in the browser; the test fails where a page logs, requests or runs anything of what it shows."""
     opener = Opener(browser)
     yield opener
     opener.close()

@@ -14,7 +14,7 @@ from typing import Any, overload
 from pytest_llmeval.gates.decide import decide
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
 from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
-from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.groups import group_of_record
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import Report
@@ -26,6 +26,8 @@ __all__ = [
     "LargeRecords",
     "against_baseline",
     "assembled",
+    "hostile_models",
+    "hostile_names",
     "hostile_report",
     "large_report",
     "plain_report",
@@ -94,6 +96,7 @@ ESSAYS = SuiteInfo(
     path="suites/essays.yaml",
     description="Short essays, judged by a rubric.",
     scorer="rubric",
+    judged_by=("judge-model",),
     metrics=("rubric",),
 )
 ERRANDS = SuiteInfo(
@@ -266,22 +269,23 @@ def against_baseline() -> Report:
 
 def hostile_report(texts: Sequence[str]) -> Report:
     """A report of two models in which every field that a model, a data set, a file or a library fills has each of the
-    texts; its sample number i of each suite has the text number i.
+    texts: sample number i of each model has the text number i, and the names of suites and models hold all short ones.
     """
-    suites = [f"{texts[number % len(texts)]} suite {number}" for number in range(4)]
-    models = [f"{text} model" for text in texts[:2]]
+    short = [text for text in texts if len(text) < 200]
+    suites = [f"{' '.join(short[number::_NUM_HOSTILE_SUITES])} suite {number}" for number in range(_NUM_HOSTILE_SUITES)]
+    models = [f"{' '.join(short[number::2])} model {number}" for number in range(2)]
     odd_metric = f"x {texts[0]}"
+    every: JSON = {text: text for text in texts}
     infos = [
         SuiteInfo(
             name=suite,
             path=f"{suite}.yaml",
-            description=texts[0],
-            scorer=texts[1],
-            settings={text: text for text in texts},
+            description=suite,
+            scorer=suite,
+            settings={text: [text] for text in texts},
             metrics=("accuracy", "ece", odd_metric),
-            overridden=tuple(texts[:3]),
-            judged_by=tuple(texts[:3]),
-            cluster=texts[3],
+            overridden=tuple(short),
+            judged_by=tuple(short),
         )
         for suite in suites
     ]
@@ -290,38 +294,72 @@ def hostile_report(texts: Sequence[str]) -> Report:
         for model in models
         for place, text in enumerate(texts)
     ]
-    gates = tuple(
-        GateResult(
-            name=text,
-            kind="threshold",
-            origin="suite",
-            outcome=("failed", "passed", "skipped")[place % 3],
-            reason=text,
-            suite=text,
-            model=text,
-            path=text,
-            notes=(text,),
-        )
-        for place, text in enumerate(texts)
-    )
-    every: JSON = {text: text for text in texts}
     report = assembled(
         records,
         infos,
         models,
         created=texts[0],
         exit_code=1,
-        stopped=" ".join(texts),
+        stopped=" ".join(short),
         problems=texts,
-        environment={"python": texts[0], "versions": every, **{text: [text, {text: text}] for text in texts}},
-        judges=({"name": texts[0], "role": texts[1], "device": every},),
+        environment={"python": " ".join(short), "versions": every, **{text: [text, {text: text}] for text in texts}},
+        judges=({"name": " ".join(short), "role": texts[1], "device": every},),
         options={text: text for text in texts},
     )
     return replace(
         report,
-        gates=gates,
-        models=tuple({"name": model, "device": every, "arguments": [*texts]} for model in models),
+        gates=tuple(_hostile_gates(texts)),
+        models=tuple({"name": model, "device": " ".join(short), "arguments": [*texts]} for model in models),
     )
+
+
+_NUM_HOSTILE_SUITES = 6
+
+
+def hostile_names(texts: Sequence[str]) -> Report:
+    """A report in which each text is the whole name of a suite, of its one category and of its one sample."""
+    records = [
+        Record(
+            suite=text,
+            id=text,
+            nodeid=text,
+            model="model",
+            status="correct" if place % 2 else "wrong",
+            category=text,
+            output=text,
+            values={"accuracy": float(place % 2)},
+        )
+        for place, text in enumerate(texts)
+    ]
+    return assembled(records, [SuiteInfo(name=text, path=text) for text in texts], ("model",))
+
+
+def hostile_models(texts: Sequence[str]) -> Report:
+    """A report in which each text is the whole name of a model, on one suite."""
+    records = [
+        Record(suite="suite", id=f"s{number}", nodeid="s", model=text, status="correct" if number else "wrong")
+        for text in texts
+        for number in range(2)
+    ]
+    return assembled(records, [SuiteInfo(name="suite")], texts)
+
+
+def _hostile_gates(texts: Sequence[str]) -> Iterator[GateResult]:
+    outcomes: tuple[GateOutcome, ...] = ("failed", "passed", "skipped")
+    for place, text in enumerate(texts):
+        yield GateResult(
+            name=text,
+            kind="threshold",
+            origin="suite",
+            outcome=outcomes[place % 3],
+            reason=text,
+            suite=text,
+            model=text,
+            path=text,
+            metric=text,
+            category=text,
+            notes=(text,),
+        )
 
 
 def _hostile_record(text: str, place: int, suite: str, model: str, texts: Sequence[str], odd_metric: str) -> Record:
