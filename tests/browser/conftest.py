@@ -39,6 +39,7 @@ def browser() -> Iterator[Browser]:
     path = browser_path()
     if path is None:
         pytest.skip(f"no Chromium is on PATH, and {BROWSER_VARIABLE} names none")
+    api.expect.set_options(timeout=60_000)  # a machine that does other work too is no reason to fail
     with api.sync_playwright() as playwright:
         running: Browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         yield running
