@@ -450,8 +450,8 @@
     return found.toString();
   }
 
-  function readAddress() {
-    const text = location.hash.slice(1);
+  function readAddress(hash = location.hash) {
+    const text = hash.slice(1);
     if (!text.includes("=")) return false;
     const given = new URLSearchParams(text);
     Object.assign(state, fresh());
@@ -556,7 +556,7 @@
       if (row) open(Number(row.dataset.place), { focus: Boolean(event.target.closest("button")) }).catch(failed);
     });
     document.addEventListener("keydown", onKey);
-    window.addEventListener("hashchange", readAddress);
+    window.addEventListener("hashchange", (event) => readAddress(new URL(event.newURL).hash));
   }
 
   function turn(by) {
