@@ -56,17 +56,17 @@ def test_a_folder(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     code, shown, _ = plot(capsys, report, "-o", f"{folder}/")
     names = sorted(path.name for path in folder.iterdir())
     assert code == 0
-    assert names == ["forest-accuracy.svg", "price-accuracy.svg"]
+    assert names == ["forest-accuracy.svg", "price-accuracy-seconds.svg", "price-accuracy-tokens.svg"]
     assert sorted(shown.splitlines()) == [str(folder / name) for name in names]
     assert plot(capsys, report, "-o", str(folder), "--format", "png", "--kind", "price")[0] == 0
-    assert (folder / "price-accuracy.png").exists()
+    assert (folder / "price-accuracy-tokens.png").exists()
 
 
 def test_a_pdf_has_a_page_for_each_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, made = tmp_path / "all.pdf", saved(tmp_path, "report.json", of_two_models())
     assert plot(capsys, made, "-o", str(path))[0] == 0
     first = path.read_bytes()
-    assert first.count(b"/Type /Page\n") + first.count(b"/Type /Page ") == 3
+    assert first.count(b"/Type /Page\n") + first.count(b"/Type /Page ") == 4
     assert b"CreationDate" not in first
     assert plot(capsys, made, "-o", str(path))[0] == 0
     assert path.read_bytes() == first
@@ -82,8 +82,12 @@ def test_a_metric(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["-o", "x.svg"], 1, "x.svg can hold one figure, and there are 2: choose one with --figure, or name a .pdf"),
-        (["-o", "x.svg", "--figure", "pie"], 1, "there is no figure 'pie': there are forest-accuracy, price-accuracy"),
+        (["-o", "x.svg"], 1, "x.svg can hold one figure, and there are 3: choose one with --figure, or name a .pdf"),
+        (
+            ["-o", "x.svg", "--figure", "pie"],
+            1,
+            "there is no figure 'pie': there are forest-accuracy, price-accuracy-tokens, ",
+        ),
         (["-o", "x.svg", "--kind", "agreement"], 1, "there is nothing for agreement in report.json"),
         (["-o", "x.txt"], 2, "--output x.txt: expected a name that ends in .svg, .pdf or .png, or a folder"),
         (["-o", "x.svg", "--format", "png"], 2, "--format is for a folder: the file x.svg says its own"),

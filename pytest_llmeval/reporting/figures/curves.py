@@ -93,7 +93,7 @@ def _risk_figure(shown: Shown, found: Sequence[tuple[SuiteReport, RiskCoverage]]
             style: dict[str, Any] = {"color": colour_of(series), "gid": "interval"}
             if len(found) <= _MAX_WITH_INTERVALS and point.ci_low is not None and point.ci_high is not None:
                 axes.plot([point.coverage] * 2, [point.ci_low, point.ci_high], linewidth=1.0, **style)
-                highest = max(highest, point.ci_high if point.coverage > 0.3 else 0.0)
+                highest = max(highest, point.ci_high)
             marker = marker_of(series)
             axes.plot(
                 [point.coverage], [point.risk], color=colour_of(series), marker=marker, markersize=4.5, clip_on=False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_llmeval.reporting.figures.interval_rows import Mark, MarkRow, interval_rows
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
@@ -93,9 +93,16 @@ def _figure(
         MarkRow(label=text, marks=[_mark(shown, suite, metric) for suite, metric in members])
         for text, members in rows[:count]
     ]
-    line: Mapping[str, object] = {} if chance is None else {"line_at": chance[0], "line_text": chance[1]}
     with drawing():
-        figure = interval_rows(marked, what=what, key=shown.key_of(models), bounds=bounds, **line)  # type: ignore[arg-type]
+        figure = interval_rows(
+            marked,
+            what=what,
+            key=shown.key_of(models),
+            line_at=None if chance is None else chance[0],
+            line_text="" if chance is None else chance[1],
+            bounds=bounds,
+            is_whole=kind == "forest",
+        )
     several = len(shown.series) > 1
     numbers = [
         f"{text}{f' ({label(shown.model_of(suite))})' if several else ''} {metric_text(suite.summary.metrics[metric])}"

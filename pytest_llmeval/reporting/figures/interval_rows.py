@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ __all__ = ["Mark", "MarkRow", "interval_rows", "limits_of"]
 
 _LINE, _GAP = 0.19, 0.09
 """Inches of a mark, and between rows."""
+_LOGARITHMIC = 50.0
+"""The largest value by the smallest, from which on the axis is."""
 _LABEL_GAP, _WIDTH, _LEAST_AXES, _BELOW = 0.1, 7.2, 2.7, 0.5
 
 
@@ -48,10 +51,13 @@ def interval_rows(
     line_text: str = "",
     sides: tuple[str, str] = ("", ""),
     bounds: tuple[float, float] = (float("-inf"), float("inf")),
+    is_whole: bool = False,
 ) -> Figure:
     """The figure: ``what`` is on the axis, with a line at ``line_at``. ``sides`` say what left and right of it mean.
 
-    The axis stays inside ``bounds``, beyond which the metric has no values.
+    The axis stays inside ``bounds``, beyond which the metric has no values; where it ``is_whole`` and these are finite,
+    it goes from one to the other, so that a small difference looks small. Otherwise it is logarithmic where positive
+    values are of different orders.
     """
     left = Sheet.width_of([row.label for row in rows]) + _LABEL_GAP + 0.05
     right = Sheet.width_of([mark.text for row in rows for mark in row.marks]) + _LABEL_GAP + 0.05
@@ -67,7 +73,11 @@ def interval_rows(
     axes.grid(axis="x")
     axes.set_xlabel(what)
     ends = [end for row in rows for mark in row.marks for end in (mark.value, mark.low, mark.high) if end is not None]
-    axes.set_xlim(*limits_of(ends if line_at is None else [*ends, line_at], bounds))
+    if is_whole and all(map(math.isfinite, bounds)):
+        ends += bounds
+    elif line_at is None and min(ends) > 0 and max(ends) > _LOGARITHMIC * min(ends):
+        axes.set_xscale("log")
+    axes.set_xlim(*limits_of(ends if line_at is None else [*ends, line_at], bounds, is_log=axes.get_xscale() == "log"))
     if line_at is not None:
         axes.axvline(line_at, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), gid="line")
         axes.text(line_at, -0.04, line_text, ha="center", va="bottom", color=MUTED, fontsize=SIZE - 1.5)
@@ -98,9 +108,11 @@ def _draw_rows(axes: Axes, rows: Sequence[MarkRow]) -> None:
         y += _GAP
 
 
-def limits_of(values: Sequence[float], bounds: tuple[float, float]) -> tuple[float, float]:
+def limits_of(values: Sequence[float], bounds: tuple[float, float], *, is_log: bool = False) -> tuple[float, float]:
     """The ends of an axis that shows the values, with some room, inside ``bounds``."""
     low, high = min(values), max(values)
+    if is_log:
+        return low / 1.3, high * 1.3
     room = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
     start, end = max(low - room, min(bounds[0], low)), min(high + room, max(bounds[1], high))
     # values that are nearly one have no ticks between them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ from pytest_llmeval.reporting.figures.style import (
     marker_of,
 )
 from pytest_llmeval.reporting.report.report import PerSample, SuiteReport
+from pytest_llmeval.reporting.terminal.latency_lines import LEAST_SECONDS_UNCOUNTED
 from pytest_llmeval.scoring.metrics.definitions import definition
 
 __all__ = ["price_figures"]
@@ -41,58 +42,64 @@ class _Point:
 
 
 def price_figures(shown: Shown) -> Iterator[ReportFigure]:
-    """For each metric a figure of the suites: their value over what a sample takes.
+    """For each metric a figure of the suites' values over what a sample costs, one over its tokens, one over seconds.
 
-    That is its cost where all of them have one, else its tokens where all were counted, else the model's seconds.
+    Of suites for which that is known; nothing where it is known of one alone, as there is nothing to compare.
     """
     for metric, suites in shown.by_metric().items():
-        members = [suite for own in suites.values() for suite in own if suite.per_sample is not None]
-        unit, kept = _priced(members)
-        if not kept:
-            continue
-        more = f" (the first {MAX_ROWS} of {len(kept)})" if len(kept) > MAX_ROWS else ""
-        kept = kept[:MAX_ROWS]
-        names = list(dict.fromkeys(suite.info.name for suite, _ in kept))
-        points = [_Point(suite, names.index(suite.info.name) + 1, price) for suite, price in kept]
-        with drawing():
-            figure = _figure(shown, metric, unit, points, names)
-        texts = [
-            f"{label(point.suite.info.name)}{_of_model(shown, point.suite)} "
-            f"{metric_text(point.suite.summary.metrics[metric])} at {point.price:.3g}"
-            for point in points
-        ]
-        yield ReportFigure(
-            kind="price",
-            name=shown.names.new("price", metric),
-            title=f"{label(metric)} and {unit}{more}",
-            description=f"{label(metric)} with its 95% interval over {unit}{more}: {listed(texts)}.",
-            figure=figure,
-        )
+        members = [suite for own in suites.values() for suite in own]
+        for unit, price_of in _UNITS.items():
+            prices = [(suite, _price(suite, price_of)) for suite in members]
+            kept = [(suite, price) for suite, price in prices if price is not None]
+            if len(kept) > 1:
+                yield _priced(shown, metric, unit, kept)
+
+
+def _priced(shown: Shown, metric: str, unit: str, kept: Sequence[tuple[SuiteReport, float]]) -> ReportFigure:
+    more = f" (the first {MAX_ROWS} of {len(kept)})" if len(kept) > MAX_ROWS else ""
+    kept = kept[:MAX_ROWS]
+    names = list(dict.fromkeys(suite.info.name for suite, _ in kept))
+    points = [_Point(suite, names.index(suite.info.name) + 1, price) for suite, price in kept]
+    with drawing():
+        figure = _figure(shown, metric, f"{unit} of a sample", points, names)
+    texts = [
+        f"{label(point.suite.info.name)}{_of_model(shown, point.suite)} "
+        f"{metric_text(point.suite.summary.metrics[metric])} at {point.price:.3g}"
+        for point in points
+    ]
+    return ReportFigure(
+        kind="price",
+        name=shown.names.new("price", metric, unit),
+        title=f"{label(metric)} and {unit} of a sample{more}",
+        description=f"{label(metric)} with its 95% interval over {unit} of a sample{more}: {listed(texts)}.",
+        figure=figure,
+    )
 
 
 def _of_model(shown: Shown, suite: SuiteReport) -> str:
     return f" ({label(shown.model_of(suite))})" if len(shown.series) > 1 else ""
 
 
-def _priced(suites: Sequence[SuiteReport]) -> tuple[str, list[tuple[SuiteReport, float]]]:
-    """The unit that all suites have, and what a sample of each takes; those that took nothing are left out."""
+def _cost(used: PerSample) -> float | None:
+    return used.cost if used.num_priced else None
 
-    def cost(used: PerSample) -> float | None:
-        return used.cost if used.num_priced else None
 
-    def tokens(used: PerSample) -> float | None:
-        return used.num_prompt_tokens + used.num_tokens if used.num_counted else None
+def _tokens(used: PerSample) -> float | None:
+    return used.num_prompt_tokens + used.num_tokens if used.num_counted else None
 
-    def seconds(used: PerSample) -> float | None:
-        return used.seconds
 
-    units = {"cost of a sample": cost, "tokens of a sample": tokens, "seconds of a sample": seconds}
-    for unit, price_of in units.items():
-        prices = [finite(price_of(suite.per_sample)) if suite.per_sample is not None else None for suite in suites]
-        found = [(suite, price) for suite, price in zip(suites, prices, strict=True) if price is not None and price > 0]
-        if found and (len(found) == len(suites) or price_of is seconds):
-            return unit, found
-    return "", []
+def _seconds(used: PerSample) -> float | None:
+    """Those of a function that calls no service say nothing."""
+    return used.seconds if used.num_counted or used.seconds >= LEAST_SECONDS_UNCOUNTED else None
+
+
+_UNITS = {"cost": _cost, "tokens": _tokens, "seconds": _seconds}
+
+
+def _price(suite: SuiteReport, price_of: Callable[[PerSample], float | None]) -> float | None:
+    """What a sample of the suite takes; None where that is not known, or nothing."""
+    price = None if suite.per_sample is None else finite(price_of(suite.per_sample))
+    return price if price is not None and price > 0 else None
 
 
 def _figure(shown: Shown, metric: str, unit: str, points: Sequence[_Point], names: Sequence[str]) -> Figure:

@@ -25,9 +25,14 @@ def per_sample_lines(report: Report, names: Mapping[str, str], *, width: int) ->
         yield from table_lines(table, width=width)
 
 
-def per_sample_cells(report: Report, names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows, made ``printable``, without the columns that no suite has a number for."""
-    if not report.comparisons and all(suite.cost is None for suite in report.suites):
+def per_sample_cells(
+    report: Report, names: Mapping[str, str], *, always: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows, made ``printable``, without the columns that no suite has a number for.
+
+    Nothing where no models are compared and no cost is known, unless the table is ``always`` wanted.
+    """
+    if not always and not report.comparisons and all(suite.cost is None for suite in report.suites):
         return [], []
     is_timed = any(_takes_time(suite.per_sample) for suite in report.suites if suite.per_sample is not None)
     rows = [

@@ -30,7 +30,7 @@ from pytest_llmeval.reporting.terminal.tables import Coloured, columns_of, joine
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.types import JSON, EngineUse
 
-__all__ = ["Terminal", "engine_lines", "model_texts", "server_lines", "summary_lines", "write_summary"]
+__all__ = ["Terminal", "engine_lines", "model_texts", "server_lines", "speed_lines", "summary_lines", "write_summary"]
 
 _MAX_UNSCORED, _MAX_ALIKE = 20, 5
 """Samples that are shown, and those of one reason."""
@@ -115,7 +115,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         yield f"problem: {printable(problem)}"
     if report.stopped:
         yield f"stopped early ({printable(report.stopped)}): these numbers cover only what had run"
-    if timing := [*_speed(report), *latency_lines(report.suites, names, width=width)]:
+    if timing := [*speed_lines(report), *latency_lines(report.suites, names, width=width)]:
         yield from ("", *timing)
     for text in store_texts(report):
         yield from wrapped_lines(printable(text), width=width, indent="  ")
@@ -165,7 +165,8 @@ def _unscored(report: Report) -> Iterator[str]:
         yield f"  … and {number:,} more" + (f": {printable(reason)}" if reason else "")
 
 
-def _speed(report: Report) -> Iterator[str]:
+def speed_lines(report: Report) -> Iterator[str]:
+    """Samples and tokens of the session, by the time that they took."""
     num_samples = sum(suite.summary.num_scored for suite in report.suites)
     num_prompt_tokens = sum(suite.num_prompt_tokens for suite in report.suites)
     num_tokens = sum(suite.num_tokens for suite in report.suites)

@@ -51,7 +51,7 @@ def test_old_files_of_ours_go_and_others_stay(tmp_path: Path) -> None:
     (folder / "mine.svg").write_text("<svg/>")
     (folder / "notes.txt").write_text("x")
     write_markdown(SMALL, path)
-    names = {"forest-accuracy.svg", "price-accuracy.svg", "mine.svg", "notes.txt"}
+    names = {"forest-accuracy.svg", "mine.svg", "notes.txt"}
     assert {file.name for file in folder.iterdir()} == names
     write_markdown(report([]), path)
     assert {file.name for file in folder.iterdir()} == {"mine.svg", "notes.txt"}
@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_many_figures_are_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_llmeval.reporting.writers.markdown.figures._MAX_FIGURES", 1)
-    write_markdown(SMALL, tmp_path / "out.md")
+    write_markdown(report_of_all(), tmp_path / "out.md")
     assert len(list((tmp_path / "out_figures").iterdir())) == 1
     assert "… and more: `llmeval plot REPORT -o FOLDER/` draws all" in (tmp_path / "out.md").read_text("utf-8")
 

@@ -260,31 +260,42 @@ def test_agreement_of_judges(whole: Report) -> None:
     assert "capitals judged: kappa with people" in texts_of(svg_text(figure))
 
 
-@pytest.mark.parametrize(
-    ("used", "unit", "price"),
-    [
-        ({"cost": 0.25, "num_priced": 40}, "cost of a sample", 0.25),
-        ({}, "tokens of a sample", 42.0),
-        ({"num_counted": 0}, "seconds of a sample", 0.5),
-    ],
-)
-def test_price(used: dict[str, Any], unit: str, price: float) -> None:
-    known = {"n": 40, "num_prompt_tokens": 30.0, "num_tokens": 12.0, "seconds": 0.5, "num_counted": 40, **used}
-    suite = replace(suite_on("a", "m", accuracy=metric(0.7, 0.6, 0.8)), per_sample=PerSample(**known))
-    (figure,) = drawn(report([suite]), "price")
-    assert figure.title == f"accuracy and {unit}"
-    assert lines_of(figure, "interval") == [([price, price], [0.6, 0.8])]
-    assert lines_of(figure, "value") == [([price], [0.7])]
-
-
-def test_price_takes_what_all_suites_have() -> None:
-    first = suite_on("a", "m", accuracy=metric(0.7, 0.6, 0.8))
+def test_price_is_cost_tokens_and_seconds() -> None:
+    """Of each what is known of two suites or more: of one alone there is nothing to compare."""
     known = {"n": 40, "num_prompt_tokens": 30.0, "num_tokens": 12.0, "seconds": 0.5}
-    priced = PerSample(**known, num_counted=40, cost=0.1, num_priced=40)  # type: ignore[arg-type]
-    suites = [first, replace(first, info=replace(first.info, name="b"), per_sample=priced)]
-    (figure,) = drawn(report(suites), "price")
-    assert figure.title == "accuracy and tokens of a sample"
-    assert not drawn(report([replace(first, per_sample=None)]), "price")
+    cheap = PerSample(**known, num_counted=40, cost=0.25, num_priced=40)  # type: ignore[arg-type]
+    dear = replace(cheap, cost=0.5, seconds=0.75)
+    free = replace(cheap, cost=None, num_priced=0)
+    quick = replace(free, num_counted=0, seconds=1e-6)  # a function that calls nothing
+    suites = [
+        replace(suite_on(name, "m", accuracy=metric(0.7, 0.6, 0.8)), per_sample=used)
+        for name, used in (("a", cheap), ("b", dear), ("c", free), ("d", quick), ("e", None))
+    ]
+    figures = {figure.title: figure for figure in drawn(report(suites), "price")}
+    assert [*figures] == [f"accuracy and {unit} of a sample" for unit in ("cost", "tokens", "seconds")]
+    prices = [[x[0] for x, _ in lines_of(figure, "value")] for figure in figures.values()]
+    assert prices == [[0.25, 0.5], [42.0] * 3, [0.5, 0.75, 0.5]]
+    assert all(y == [0.6, 0.8] for figure in figures.values() for _, y in lines_of(figure, "interval"))
+    assert [figure.name for figure in figures.values()] == [
+        f"price-accuracy-{unit}" for unit in ("cost", "tokens", "seconds")
+    ]
+    assert not drawn(report(suites[1:3]), "price")[2:]
+    assert not drawn(report(suites[:1]), "price")
+
+
+def test_an_axis_shows_how_large_a_difference_is() -> None:
+    """From one end of what a metric can be to the other; of one without ends, orders of magnitude are logarithmic."""
+    suites = [
+        suite_on("a", "m", accuracy=metric(0.65, 0.64, 0.66)),
+        suite_on("b", "m", accuracy=metric(0.66, None, None)),
+    ]
+    (figure,) = drawn(report(suites), "forest")
+    assert figure.figure.axes[0].get_xlim() == (0.0, 1.0)
+    values = [
+        suite_on(name, "m", word_perplexity=metric(value, None, None)) for name, value in (("a", 9.0), ("b", 1e9))
+    ]
+    (figure,) = drawn(report(values), "forest")
+    assert figure.figure.axes[0].get_xscale() == "log"
 
 
 def test_names_are_safe_and_unique() -> None:

@@ -134,7 +134,7 @@ def test_the_verdict_says_what_a_reader_has_to_know_first(tmp_path: Path) -> Non
     assert verdict(gates=(skipped,)) == ("1 gate skipped", "verdict ")
     assert verdict(stopped="Ctrl-C") == ("Stopped early", "verdict bad")
     unscored = page_of(make_report([make_record(status="unscored", reason="boom")]), tmp_path)
-    assert unscored.by_id("verdict").text == "1 sample could not be scored"
+    assert unscored.by_id("verdict").text == "1 of 1 sample could not be scored"
 
 
 def test_tables_are_there_without_a_script(tmp_path: Path) -> None:

@@ -282,12 +282,15 @@
     drawSample(place, places, found);
     byId("sample").hidden = false;
     byId("browser").classList.add("open");
+    byId("browser").classList.toggle("several", places.length > 1);
     byId("sample").scrollTop = 0;
     // the question stands at a prompt's end, after its examples
     for (const block of byId("sample").querySelectorAll('[data-field="prompt"]')) block.scrollTop = block.scrollHeight;
     if (focus) byId("sample").focus({ preventScroll: true });
     const row = byId("rows").querySelector('tr[aria-selected="true"]');
     if (row) row.scrollIntoView({ block: "nearest" });
+    const { top } = byId("browser").getBoundingClientRect();
+    if (top < 0 || top > window.innerHeight / 4) byId("browser").scrollIntoView({ block: "start" });
   }
 
   function mark() {
@@ -329,6 +332,9 @@
       const line = make("p");
       drawChange(line, place);
       part.append(line);
+    }
+    if (found && !found.texts.length && !found.options) {
+      part.append(make("p", "The report was made without the texts of this sample (--llm-report-records).", "note"));
     }
     if (!found) {
       part.append(make("p", "The texts of this sample are left out of this file; the JSON report has them.", "note"));
@@ -580,6 +586,13 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const isField = event.target.matches("input, select, textarea");
     if (event.key === "Escape") {
+      if (event.target === byId("search") && state.words) {
+        event.preventDefault(); // some browsers empty the field by themselves, and tell nobody
+        byId("search").value = state.words = "";
+        state.isInTexts = false;
+        changed();
+        return;
+      }
       if (isField) event.target.blur();
       else if (state.open >= 0) closeSample();
       return;

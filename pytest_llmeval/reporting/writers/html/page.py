@@ -23,7 +23,8 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of, svg_text
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
-from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
+from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown
+from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
 from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.html import sections
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
@@ -36,6 +37,8 @@ GENERATOR = "pytest-llmeval-suites"
 """By which a page is known as one of ours."""
 
 _LOG = logging.getLogger("pytest_llmeval")
+_MAX_FORESTS = 12
+"""Of metrics beside the main ones."""
 _MARK = "<!-- samples -->"
 """Where the template leaves off for the samples, which are not held in memory."""
 
@@ -65,7 +68,7 @@ def _rendered(report: Report, samples: PageSamples) -> str:
         generator=f"{GENERATOR} {version(GENERATOR)}",
         policy=_policy(),
         style=_resource("page.css"),
-        verdict=sections.verdict(report),
+        verdict=sections.verdict(report, names),
         gates=list(sections.gate_tables(report, names)),
         suites=list(sections.suite_tables(report, names)),
         averages=list(sections.average_texts(report, names)),
@@ -73,6 +76,7 @@ def _rendered(report: Report, samples: PageSamples) -> str:
         categories=list(sections.categories_tables(report, names)),
         changes=list(sections.change_tables(report, names)),
         movers=list(sections.movers_tables(report, names)),
+        num_movers_left_out=sections.num_movers_left_out(report, names),
         calibration=list(sections.calibration_tables(report, names)),
         price=list(sections.price_tables(report, names)),
         problems=list(sections.problem_texts(report)),
@@ -92,6 +96,11 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[Mapping[str, str]]],
     try:
         for figure in figures_of(report):
             found.setdefault(figure.kind, []).append({"title": figure.title, "svg": svg_text(figure)})
+        shown = metrics_shown([suite_row(suite, {}) for suite in report.suites])
+        drawn = {figure["title"].partition(" by suite")[0] for figure in found.get("forest", ())}
+        if others := [name for name in shown if name not in drawn][:_MAX_FORESTS]:
+            for figure in figures_of(report, ("forest",), metrics=others):
+                found.setdefault("forest-others", []).append({"title": figure.title, "svg": svg_text(figure)})
     except FiguresUnavailable as error:
         return {}, f"Without figures: {error}"
     except ReportError:

@@ -27,6 +27,7 @@ from pytest_llmeval.reporting.terminal.sample_options import sample_options
 from pytest_llmeval.reporting.terminal.sample_text import as_text, sample_fields
 from pytest_llmeval.reporting.terminal.suite_texts import suite_row
 from pytest_llmeval.reporting.writers.html.changes import Changes
+from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 
@@ -222,10 +223,11 @@ def _written(
 def _metrics(report: Report) -> list[str]:
     """Those that tables show first, then others that samples may have values of."""
     shown = dict.fromkeys(name for suite in report.suites for name in metrics_shown([suite_row(suite, {})]))
-    others = [name for suite in report.suites for name in suite.distributions]
-    found = dict.fromkeys([*shown, *others])
-    means = {name for suite in report.suites for name in suite.distributions}
-    return list(islice((name for name in found if name in means or name == "accuracy"), _MAX_METRICS))
+    means = dict.fromkeys(name for suite in report.suites for name in suite.distributions)
+    made = dict.fromkeys(part for name in shown if name not in means for part in made_of(name))
+    known = {*means, *made, "accuracy"}
+    found = dict.fromkeys([*shown, *means, *made])
+    return list(islice((name for name in found if name in known), _MAX_METRICS))
 
 
 class _Columns:

@@ -11,11 +11,10 @@ from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport
 from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
-from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES
+from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, gate_name
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.movers_table import (
-    MAX_MOVED,
     compared_movers,
     distribution_cells,
     gate_movers,
@@ -33,8 +32,9 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
     suite_row,
     unlike_texts,
 )
-from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines
+from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines, speed_lines
 from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.risk_coverage import RiskPoint, risks_at
@@ -52,6 +52,7 @@ __all__ = [
     "environment_tables",
     "gate_tables",
     "movers_tables",
+    "num_movers_left_out",
     "price_tables",
     "problem_texts",
     "suite_counts",
@@ -61,6 +62,8 @@ __all__ = [
 ]
 
 _MAX_UNSCORED = 20
+_MAX_MOVERS = 40
+_MAX_FAILED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,23 +82,24 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``tone`` is ``bad``, ``good`` or empty, where nothing was decided."""
+    """``tone`` is ``bad``, ``good`` or empty, where nothing was decided. ``failed`` are the gates that failed first."""
 
     text: str
     tone: str
+    failed: Sequence[str]
     facts: Sequence[str]
 
 
-def verdict(report: Report) -> Verdict:
+def verdict(report: Report, names: Mapping[str, str]) -> Verdict:
     """What a reader has to know first: what failed, else that nothing did; then when, how long and of what."""
     outcomes = Counter(gate.outcome for gate in report.gates)
     num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
     parts, tone = [], ""
+    skipped = f", {outcomes['skipped']:,} skipped" if outcomes["skipped"] else ""
     if outcomes["failed"]:
-        parts.append(f"{outcomes['failed']:,} of {_counted(len(report.gates), 'gate')} failed")
+        parts.append(f"{outcomes['failed']:,} of {_counted(len(report.gates), 'gate')} failed{skipped}")
         tone = "bad"
     elif outcomes["passed"]:
-        skipped = f", {outcomes['skipped']:,} skipped" if outcomes["skipped"] else ""
         parts.append(f"{_counted(outcomes['passed'], 'gate')} passed{skipped}")
         tone = "good"
     elif report.gates:
@@ -104,7 +108,11 @@ def verdict(report: Report) -> Verdict:
         parts.append("stopped early")
         tone = "bad"
     if num_unscored:
-        parts.append(f"{_counted(num_unscored, 'sample')} could not be scored")
+        expected = sum(suite.summary.num_expected for suite in report.suites)
+        parts.append(f"{num_unscored:,} of {_counted(expected, 'sample')} could not be scored")
+        tone = "bad"
+    if report.num_failed_tests:
+        parts.append(f"{_counted(report.num_failed_tests, 'test')} failed beside the samples")
         tone = "bad"
     if not parts and report.exit_code not in (0, 1):
         parts.append(f"ended with exit code {report.exit_code}")
@@ -117,7 +125,16 @@ def verdict(report: Report) -> Verdict:
         f"took {report.seconds:,.1f} s",
         f"exit code {report.exit_code}",
     ]
-    return Verdict(text=text[0].upper() + text[1:], tone=tone, facts=[printable(fact) for fact in facts])
+    failed = [one for one in report.gates if one.outcome == "failed"]
+    lines = [f"{gate_name(one, names, separator=': ')}: {one.reason}" for one in failed[:_MAX_FAILED]]
+    if len(failed) > _MAX_FAILED:
+        lines.append(f"and {len(failed) - _MAX_FAILED:,} more, see below")
+    return Verdict(
+        text=text[0].upper() + text[1:],
+        tone=tone,
+        failed=[printable(line) for line in lines],
+        facts=[printable(fact) for fact in facts],
+    )
 
 
 def _counted(count: int, what: str) -> str:
@@ -144,14 +161,25 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             rows=[_printable(_suite_of(one, names), *_regression_cells(found)) for one, found in tested],
             align=["left", "left", *("right" for _ in _TESTED[2:])],
             notes=[
-                "p: how likely a drop as large is where nothing has changed, after Holm over all tests of the session. "
+                "p (Holm): how likely so large a drop is where nothing has changed, adjusted for all tests of the session. "
                 "Smallest drop: what so many samples find with 90% power."
             ],
             tones=[{"failed": "bad"}.get(one.outcome, "good" if _is_improved(found) else "") for one, found in tested],
         )
 
 
-_TESTED = ("suite", "metric", "n", "baseline", "now", "difference [95%]", "p", "worse", "better", "smallest drop")
+_TESTED = (
+    "suite",
+    "metric",
+    "n",
+    "baseline",
+    "now",
+    "difference [95%]",
+    "p (Holm)",
+    "worse",
+    "better",
+    "smallest drop",
+)
 
 
 def _suite_of(one: GateResult, names: Mapping[str, str]) -> str:
@@ -254,12 +282,29 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
 
 def movers_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
     """Which samples changed most."""
-    found = [*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)]
-    for what, moved in found[:MAX_MOVED]:
+    main = [replace(one, movers=dict([*one.movers.items()][:1])) for one in report.comparisons]
+    rest = [replace(one, movers=dict([*one.movers.items()][1:])) for one in report.comparisons]
+    found = [*gate_movers(report.gates, names), *compared_movers([*main, *rest], names)]
+    for what, moved in found[:_MAX_MOVERS]:
         headers, rows = movers_cells(moved)
         align = ["left", "left", "right", "right", "right"]
         tones = ["bad" if row[0] == "worse" else "good" for row in rows]
-        yield Table(title=movers_heading(what, moved), headers=headers, rows=rows, align=align, tones=tones)
+        left_out = max(0, moved.num_worse - USUALLY_KEPT), max(0, moved.num_better - USUALLY_KEPT)
+        notes = [f"and {left_out[0]:,} more that are worse, {left_out[1]:,} that are better: in the list of samples"]
+        yield Table(
+            title=movers_heading(what, moved),
+            headers=headers,
+            rows=rows,
+            align=align,
+            tones=tones,
+            notes=notes if any(left_out) else [],
+        )
+
+
+def num_movers_left_out(report: Report, names: Mapping[str, str]) -> int:
+    """Of how many metrics ``movers_tables`` has none."""
+    found = [*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)]
+    return max(0, len(found) - _MAX_MOVERS)
 
 
 def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]:
@@ -316,7 +361,7 @@ def _bin_cells(one: ReliabilityBin) -> list[str]:
 def price_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
     """What samples took, how long, and how their values are spread."""
     for title, (headers, rows), num_texts in (
-        ("A sample took, in the mean", per_sample_cells(report, names), 1),
+        ("A sample took, in the mean", per_sample_cells(report, names, always=True), 1),
         ("Time of samples", latency_cells(report.suites, names), 1),
         ("Distribution of metrics over samples", distribution_cells(report.suites, names), 2),
     ):
@@ -365,7 +410,13 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Tab
             rows = [_printable(str(one["name"]), _facts(one)) for one in members]
             yield Table(title=title, headers=("name", "what is known of it"), rows=rows, align=["left"] * 2)
     uses = [(suite_name(suite, names), suite.engine) for suite in report.suites if suite.engine is not None]
-    lines = [*engine_lines(uses), *store_texts(report), *server_lines(report.models), *server_lines(report.judges)]
+    lines = [
+        *speed_lines(report),
+        *engine_lines(uses),
+        *store_texts(report),
+        *server_lines(report.models),
+        *server_lines(report.judges),
+    ]
     if lines:
         rows = [_printable(line) for line in lines]
         yield Table(title="How it was asked", headers=("",), rows=rows, align=["left"])
