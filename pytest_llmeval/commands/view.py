@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import webbrowser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytest_llmeval.commands.output import check_no_input, say, say_raw
 from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.text.escaping import printable
 
 __all__ = ["add_parser", "run"]
 
@@ -35,16 +37,25 @@ def run(options: argparse.Namespace) -> int:
     if _is_page(page):
         if options.output is not None:
             raise LLMEvalError(f"{page} is a page already: open it, or name the report that it was made from")
+        if not _is_whole(page):
+            raise LLMEvalError(f"cannot view {page}: the file ends before the page does: it was cut off; copy it again")
     else:
         page = options.output or _beside(options.report)
         check_no_input(page, [options.report])
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise LLMEvalError(f"--output {page}: expected a name that ends in .html")
         if options.output is None and page.exists() and not _is_page(page):
             raise LLMEvalError(f"{page} exists, and is no page of a report: name another file with --output")
+        from pytest_llmeval.reporting.report.recount import misfit
         from pytest_llmeval.reporting.storage.read import read_report
         from pytest_llmeval.reporting.writers.html.page import write_html
 
-        write_html(read_report(options.report), page)
-    say_raw(str(page))
+        report = read_report(options.report)
+        if problem := misfit(report, f"the report {options.report}"):
+            say(options.command, problem)
+            report = replace(report, problems=(*report.problems, problem))
+        write_html(report, page)
+    say_raw(printable(str(page)))
     if not options.no_open and not webbrowser.open(page.absolute().as_uri()):
         say(options.command, "no browser could be started: open the file yourself")
     return 0
@@ -52,8 +63,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _beside(report: Path) -> Path:
     """The report's name, or that of the report whose journal it is, with the suffix of a page."""
-    name = report.name.removesuffix(".journal").removesuffix(".json")
-    return report.with_name(f"{name}.html")
+    name = report.name.removesuffix(".journal")
+    return report.with_name(name).with_suffix(".html")
+
+
+def _is_whole(page: Path) -> bool:
+    with page.open("rb") as file:
+        file.seek(max(0, page.stat().st_size - _HEAD_BYTES))
+        return file.read().rstrip().endswith(b"</html>")
 
 
 def _is_page(path: Path) -> bool:

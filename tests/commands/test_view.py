@@ -60,6 +60,17 @@ def test_a_page_is_opened_as_it_is(report: Path, opened: list[str], capsys: pyte
     assert "is a page already" in capsys.readouterr().err
 
 
+def test_a_report_that_contradicts_itself_says_so(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = report.read_text().replace('"value": 0.5', '"value": 0.25')
+    report.write_text(text)
+    assert main(["view", str(report), "--no-open"]) == 0
+    said = capsys.readouterr().err.splitlines()[0].removeprefix("llmeval view: ")
+    assert said.startswith(f"the report {report}")
+    page = read_page(report.with_suffix(".html"))
+    assert said in page.text
+    assert page.by_id("verdict").attributes["class"] == "verdict bad"
+
+
 def test_somebody_elses_page_stays(report: Path, opened: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     page = report.with_suffix(".html")
     page.write_text("<html>mine</html>", encoding="utf-8")
@@ -83,6 +94,8 @@ def test_no_browser_is_no_failure(
     [
         (["no.json"], "cannot read the report no.json: there is no such file"),
         (["r.json", "-o", "r.json"], "--output r.json is one of the reports that are read"),
+        (["r.json", "-o", "new.json"], "--output new.json: expected a name that ends in .html"),
+        (["cut.html"], "cannot view cut.html: the file ends before the page does: it was cut off; copy it again"),
     ],
 )
 def test_what_cannot_be_viewed(
@@ -94,6 +107,9 @@ def test_what_cannot_be_viewed(
     message: str,
 ) -> None:
     monkeypatch.chdir(report.parent)
+    main(["view", "r.json", "-o", "cut.html", "--no-open"])
+    cut = Path("cut.html").read_bytes()
+    Path("cut.html").write_bytes(cut[: len(cut) * 2 // 3])
     assert main(["view", *arguments]) == 1
     assert message in capsys.readouterr().err
     assert not opened

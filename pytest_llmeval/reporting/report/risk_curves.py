@@ -6,6 +6,7 @@ import math
 from array import array
 
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
+from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.scoring.metrics.risk_coverage import (
     RiskCoverage,
@@ -15,32 +16,46 @@ from pytest_llmeval.scoring.metrics.risk_coverage import (
     risks_at,
 )
 
-__all__ = ["points_with_intervals", "risk_curves"]
+__all__ = ["RiskReader", "points_with_intervals", "risk_curves"]
+
+
+class RiskReader:
+    """Takes two numbers of each record of a suite whose scorer gives probabilities."""
+
+    def __init__(self, report: Report) -> None:
+        self._compared = compared_models(report)
+        self._suites = [suite for suite in report.suites if suite.reliability]
+        self._held: dict[Group, tuple[array[float], array[float]]] = {
+            group_of_suite(suite, self._compared): (array("d"), array("d")) for suite in self._suites
+        }
+
+    @property
+    def needs_records(self) -> bool:
+        return bool(self._held)
+
+    def add(self, record: Record) -> None:
+        if self._held and (pair := confidence_pair(record.status, record.values)) is not None:
+            if (own := self._held.get(group_of_record(record, self._compared))) is not None:
+                for numbers, value in zip(own, pair, strict=True):
+                    numbers.append(value)
+
+    def curves(self) -> dict[int, RiskCoverage]:
+        """The curve of each suite that has one, by the suite's identity (``id``)."""
+        found = {}
+        for suite in self._suites:
+            curve = risk_coverage(zip(*self._held[group_of_suite(suite, self._compared)], strict=True))
+            if curve is not None and math.isfinite(curve.aurc):
+                found[id(suite)] = curve
+        return found
 
 
 def risk_curves(report: Report) -> dict[int, RiskCoverage]:
-    """The curve of each suite whose scorer gives probabilities, by the suite's identity (``id``).
-
-    Reads the records once, where there is such a suite, and keeps two numbers of each.
-    """
-    suites = [suite for suite in report.suites if suite.reliability]
-    if not suites:
-        return {}
-    compared = compared_models(report)
-    held: dict[Group, tuple[array[float], array[float]]] = {}
-    for suite in suites:
-        held[group_of_suite(suite, compared)] = array("d"), array("d")
-    for record in report.records:
-        pair = confidence_pair(record.status, record.values)
-        if pair is not None and (own := held.get(group_of_record(record, compared))) is not None:
-            for numbers, value in zip(own, pair, strict=True):
-                numbers.append(value)
-    found = {}
-    for suite in suites:
-        curve = risk_coverage(zip(*held[group_of_suite(suite, compared)], strict=True))
-        if curve is not None and math.isfinite(curve.aurc):
-            found[id(suite)] = curve
-    return found
+    """Those of ``RiskReader``; reads the records once, where a suite has such a curve."""
+    reader = RiskReader(report)
+    if reader.needs_records:
+        for record in report.records:
+            reader.add(record)
+    return reader.curves()
 
 
 def points_with_intervals(suite: SuiteReport, curve: RiskCoverage) -> list[RiskPoint]:

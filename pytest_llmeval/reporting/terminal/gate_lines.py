@@ -10,7 +10,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import named
 from pytest_llmeval.reporting.terminal.tables import Coloured, wrapped_lines
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["MAX_FAILED", "OUTCOMES", "count_line", "gate_lines", "gate_name"]
+__all__ = ["MAX_FAILED", "OUTCOMES", "count_line", "gate_lines", "gate_name", "is_better"]
 
 OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")
 """As they are shown: first what a reader has to act on."""
@@ -66,7 +66,7 @@ def gate_name(result: GateResult, names: Mapping[str, str], *, separator: str = 
 
 def _listed(results: Sequence[GateResult], names: Mapping[str, str], limit: int, width: int) -> Iterator[str]:
     for result in results[:limit]:
-        colour = _FAILED if result.outcome == "failed" else _BETTER if _is_better(result) else None
+        colour = _FAILED if result.outcome == "failed" else _BETTER if is_better(result) else None
         text = f"{result.outcome}: {gate_name(result, names)}: {result.reason}"
         lines = wrapped_lines(printable(text), width=width, indent="  ")
         if result.notes:
@@ -76,7 +76,7 @@ def _listed(results: Sequence[GateResult], names: Mapping[str, str], limit: int,
         yield f"… and {len(results) - limit} more that {results[0].outcome}, all in the report"
 
 
-def _is_better(result: GateResult) -> bool:
+def is_better(result: GateResult) -> bool:
     """Whether the metric has become better, significantly."""
     found = result.regression
     return found is not None and found.drop < 0 and found.p_improved_adjusted <= found.alpha

@@ -68,7 +68,10 @@ class Page:
 
 
 def unpacked(text: str) -> list[Any]:
-    found: list[Any] = json.loads(zlib.decompress(base64.b64decode(text)))
+    def refuse(constant: str) -> None:
+        raise ValueError(f"a browser does not read {constant}")
+
+    found: list[Any] = json.loads(zlib.decompress(base64.b64decode(text)), parse_constant=refuse)
     return found
 
 

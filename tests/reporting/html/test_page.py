@@ -133,6 +133,10 @@ def test_the_verdict_says_what_a_reader_has_to_know_first(tmp_path: Path) -> Non
     assert verdict(gates=(gate, failed)) == ("1 of 2 gates failed", "verdict bad")
     assert verdict(gates=(skipped,)) == ("1 gate skipped", "verdict ")
     assert verdict(stopped="Ctrl-C") == ("Stopped early", "verdict bad")
+    assert verdict(gates=(gate,), exit_code=3) == ("1 gate passed; the run failed with exit code 3", "verdict bad")
+    assert verdict(exit_code=1) == ("The run failed with exit code 1", "verdict bad")
+    assert verdict(gates=(gate,), problems=("a worker died",)) == ("1 gate passed; 1 problem", "verdict bad")
+    assert verdict(num_failed_tests=2, exit_code=1) == ("2 tests failed beside the samples", "verdict bad")
     unscored = page_of(make_report([make_record(status="unscored", reason="boom")]), tmp_path)
     assert unscored.by_id("verdict").text == "1 of 1 sample could not be scored"
 

@@ -37,7 +37,7 @@ class Changes:
     def __init__(self, report: Report) -> None:
         self._moved: dict[tuple[str, str | None], dict[str, Change]] = {}
         self._metrics: dict[tuple[str, str], tuple[str, bool]] = {}
-        self._first: dict[tuple[str, str], float] = {}
+        self._first: dict[tuple[str, str], dict[str, float]] = {}
         self._first_models: dict[str, str] = {}
         for suite, model, moved in _against_baseline(report):
             self._moved.setdefault((suite, model), _changes(moved))
@@ -53,17 +53,12 @@ class Changes:
         """Whether nothing was compared."""
         return not self._moved and not self._metrics
 
-    @property
-    def needs_first(self) -> bool:
-        """Whether values of a first model are needed, so that ``read`` has something to do."""
-        return bool(self._metrics)
-
     def read(self, record: Record) -> None:
         if self._first_models.get(record.suite) == record.model:
             names = {metric for (suite, _), (metric, _) in self._metrics.items() if suite == record.suite}
             for name in names:
                 if (value := value_of(record.score, name)) is not None:
-                    self._first[f"{record.suite}\0{name}", record.id] = value
+                    self._first.setdefault((record.suite, name), {})[record.id] = value
 
     def of(self, record: Record) -> Change | None:
         """None where the sample was not compared. Of a comparison with a baseline what is not known to have changed is
@@ -76,7 +71,7 @@ class Changes:
         if compared is None:
             return None
         metric, is_higher = compared
-        now, before = value_of(record.score, metric), self._first.get((f"{record.suite}\0{metric}", record.id))
+        now, before = value_of(record.score, metric), self._first.get((record.suite, metric), {}).get(record.id)
         if now is None or before is None:
             return None
         if abs(now - before) <= LEAST_CHANGE:

@@ -11,7 +11,8 @@
     return element;
   };
   const counted = (number) => number.toLocaleString("en-US");
-  const shortNumber = (value) => (Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4))));
+  const shortNumber = (value) =>
+    String(Number.isInteger(value) ? value : Math.abs(value) < 1e4 ? Number(value.toPrecision(4)) : Number(value.toFixed(2)));
 
   async function unpacked(element) {
     const text = atob(element.textContent.trim());
@@ -71,21 +72,22 @@
   async function searchTexts() {
     const words = state.words.toLowerCase();
     if (!words) return;
-    const found = new Uint8Array(num);
-    const own = { words, found };
+    const own = { words, found: new Uint8Array(num), state: "searching", numDamaged: 0 };
     hits = own;
     state.isInTexts = true;
     isStopped = false;
     byId("progress").hidden = byId("stop").hidden = false;
     byId("progress").value = 0;
+    byId("count").setAttribute("aria-live", "off"); // it changes many times a second
     const total = Math.ceil(kept.length / names.chunk);
     let wait = performance.now();
     for (let number = 0; number < total && !isStopped && hits === own; number++) {
-      const records = await chunk(number);
-      records.forEach((record, rank) => {
+      const records = await chunk(number).catch(() => null);
+      if (!records) own.numDamaged += 1;
+      (records || []).forEach((record, rank) => {
         const has = record.texts.some(([, text]) => text.toLowerCase().includes(words))
           || (record.options || []).some(([text]) => text.toLowerCase().includes(words));
-        if (has) found[kept[number * names.chunk + rank]] = 1;
+        if (has) own.found[kept[number * names.chunk + rank]] = 1;
       });
       byId("progress").value = (number + 1) / total;
       if (performance.now() - wait > 100) {
@@ -94,10 +96,29 @@
         wait = performance.now();
       }
     }
-    if (hits !== own) return;
-    byId("progress").hidden = byId("stop").hidden = true;
+    if (hits !== own) return; // there are other words now, whose search has the controls
+    own.state = isStopped ? "stopped" : "done";
+    endSearch();
     show();
-    if (isStopped) byId("count").textContent += " (search of texts stopped)";
+  }
+
+  function endSearch() {
+    byId("progress").hidden = byId("stop").hidden = true;
+    byId("count").setAttribute("aria-live", "polite");
+  }
+
+  function forgetSearch() {
+    hits = null;
+    state.isInTexts = false;
+    endSearch();
+  }
+
+  function searchNote() {
+    if (!state.isInTexts || !hits) return "";
+    if (hits.state === "searching") return " so far, while texts are searched";
+    if (hits.state === "stopped") return ", as far as texts were searched before the search was stopped";
+    if (hits.numDamaged) return `, without ${counted(hits.numDamaged * names.chunk)} samples whose texts cannot be read: the file may be damaged`;
+    return kept.length < num ? `, without the texts of ${counted(num - kept.length)} samples that are not in this file` : "";
   }
 
   // Which samples, in which order
@@ -195,7 +216,7 @@
   function drawRow(place, found) {
     const row = make("tr");
     row.dataset.place = place;
-    if (place === state.open) row.setAttribute("aria-selected", "true");
+    if (place === state.open) row.setAttribute("aria-current", "true");
     for (const [name, , align] of found) {
       const cell = make("td", "", `${align} ${name}`);
       if (name === "id") {
@@ -241,14 +262,20 @@
     const start = state.page * PAGE_ROWS;
     const places = shown.subarray(start, start + PAGE_ROWS);
     const found = headings();
+    const focused = byId("rows").contains(document.activeElement) ? document.activeElement : null;
+    const { place } = focused?.closest("tr[data-place]")?.dataset || {};
+    const sort = focused?.dataset.sort;
     drawHead(found);
     byId("rows").tBodies[0].replaceChildren(...Array.from(places, (place) => drawRow(place, found)));
     const of = shown.length === num ? "" : ` of ${counted(num)}`;
     const range = shown.length > PAGE_ROWS ? `, ${counted(start + 1)} to ${counted(start + places.length)} below` : "";
-    byId("count").textContent = `${counted(shown.length)}${of} sample${num === 1 ? "" : "s"}${range}`;
+    const text = `${counted(shown.length)}${of} sample${num === 1 ? "" : "s"}${range}${searchNote()}`;
+    if (byId("count").textContent !== text) byId("count").textContent = text;
     byId("previous").disabled = state.page === 0;
     byId("next").disabled = start + PAGE_ROWS >= shown.length;
     byId("previous").hidden = byId("next").hidden = shown.length <= PAGE_ROWS;
+    const again = sort ? `th button[data-sort="${sort}"]` : place === undefined ? null : `tr[data-place="${place}"] button`;
+    if (again) byId("rows").querySelector(again)?.focus({ preventScroll: true });
   }
 
   // One sample, with those of other models beside it
@@ -276,18 +303,22 @@
       return;
     }
     const places = placesBeside(place);
-    const found = await Promise.all(places.map(texts));
+    let problem = null;
+    const unread = (error) => { problem = error; return { texts: [], values: [], took: [], node: "" }; };
+    const found = await Promise.all(places.map((other) => texts(other).catch(unread)));
     tell("");
     if (state.open !== place) return; // another one was opened since
+    const hadFocus = byId("sample").contains(document.activeElement);
     drawSample(place, places, found);
+    if (problem) tell(`The texts of this sample cannot be read (${problem.message}): the file may be damaged.`);
     byId("sample").hidden = false;
     byId("browser").classList.add("open");
     byId("browser").classList.toggle("several", places.length > 1);
     byId("sample").scrollTop = 0;
     // the question stands at a prompt's end, after its examples
     for (const block of byId("sample").querySelectorAll('[data-field="prompt"]')) block.scrollTop = block.scrollHeight;
-    if (focus) byId("sample").focus({ preventScroll: true });
-    const row = byId("rows").querySelector('tr[aria-selected="true"]');
+    if (focus || hadFocus) byId("sample").focus({ preventScroll: true });
+    const row = byId("rows").querySelector('tr[aria-current="true"]');
     if (row) row.scrollIntoView({ block: "nearest" });
     const { top } = byId("browser").getBoundingClientRect();
     if (top < 0 || top > window.innerHeight / 4) byId("browser").scrollIntoView({ block: "start" });
@@ -295,8 +326,8 @@
 
   function mark() {
     for (const row of byId("rows").tBodies[0].rows) {
-      if (Number(row.dataset.place) === state.open) row.setAttribute("aria-selected", "true");
-      else row.removeAttribute("aria-selected");
+      if (Number(row.dataset.place) === state.open) row.setAttribute("aria-current", "true");
+      else row.removeAttribute("aria-current");
     }
   }
 
@@ -420,7 +451,7 @@
       state.page = page;
       drawPage();
     }
-    open(shown[rank]);
+    open(shown[rank]).catch(failed);
   }
 
   // The address
@@ -461,10 +492,15 @@
     if (!text.includes("=")) return false;
     const given = new URLSearchParams(text);
     Object.assign(state, fresh());
+    forgetSearch();
+    const unknown = [];
+    const placeOf = (known, key, what) => {
+      const place = given.has(key) ? known.indexOf(given.get(key)) : -1;
+      if (given.has(key) && place < 0) unknown.push(`There is no ${what} ${given.get(key)} here.`);
+      return place;
+    };
     state.words = given.get("q") || "";
-    for (const name of Object.keys(FILTERS)) {
-      if (given.has(name)) state[name] = FILTERS[name].indexOf(given.get(name));
-    }
+    for (const name of Object.keys(FILTERS)) state[name] = placeOf(FILTERS[name], name, name);
     const change = given.get("change");
     state.change = change === "changed" ? change : String(Math.max(0, names.changes.indexOf(change)) || "");
     state.metric = Math.max(0, names.metrics.indexOf(given.get("metric")));
@@ -478,24 +514,28 @@
     }
     state.page = Math.max(0, (Number.parseInt(given.get("page"), 10) || 1) - 1);
     if (given.has("sample")) {
-      const suite = names.suites.indexOf(given.get("of"));
-      const model = given.has("by") ? names.models.indexOf(given.get("by")) : -1;
-      const fits = (id, place) => id === given.get("sample") && (suite < 0 || columns.suite[place] === suite)
-        && (model < 0 || columns.model[place] === model);
+      const suite = placeOf(names.suites, "of", "suite");
+      const model = placeOf(names.models, "by", "model");
+      const fits = (id, place) => id === given.get("sample") && (!given.has("of") || columns.suite[place] === suite)
+        && (!given.has("by") || columns.model[place] === model);
       state.open = columns.id.findIndex(fits);
-      if (state.open < 0) tell(`There is no sample ${given.get("sample")} here.`);
+      if (state.open < 0) unknown.push(`There is no sample ${given.get("sample")} here.`);
     }
     fill();
-    show();
-    if (given.get("texts") && state.words) searchTexts();
-    if (state.open >= 0) {
-      const rank = shown.indexOf(state.open);
-      if (rank >= 0 && Math.floor(rank / PAGE_ROWS) !== state.page) {
+    const page = state.page;
+    const locate = () => {
+      state.page = page;
+      show();
+      const rank = state.open < 0 ? -1 : shown.indexOf(state.open);
+      if (rank >= 0) {
         state.page = Math.floor(rank / PAGE_ROWS);
         drawPage();
       }
-    }
-    open(state.open);
+      mark();
+    };
+    locate();
+    if (given.get("texts") && state.words) searchTexts().then(locate).catch(failed);
+    open(state.open).then(() => { if (unknown.length) tell(unknown.join(" ")); }).catch(failed);
     byId("samples").scrollIntoView();
     return true;
   }
@@ -529,7 +569,7 @@
     byId("controls").addEventListener("submit", (event) => event.preventDefault());
     byId("search").addEventListener("input", (event) => {
       state.words = event.target.value;
-      state.isInTexts = false;
+      forgetSearch();
       changed();
     });
     byId("search").addEventListener("keydown", (event) => {
@@ -549,6 +589,7 @@
     byId("most").addEventListener("input", (event) => { state.most = numberOf(event.target.value); changed(); });
     byId("reset").addEventListener("click", () => {
       Object.assign(state, fresh());
+      forgetSearch();
       fill();
       open(-1);
       changed();
@@ -562,6 +603,16 @@
       if (row) open(Number(row.dataset.place), { focus: Boolean(event.target.closest("button")) }).catch(failed);
     });
     document.addEventListener("keydown", onKey);
+    for (const link of document.querySelectorAll('a[href^="#"]')) {
+      link.addEventListener("click", (event) => {
+        if (!address()) return;
+        event.preventDefault(); // the address names what is shown of the samples
+        const target = byId(link.hash.slice(1));
+        target.scrollIntoView();
+        target.tabIndex = -1;
+        target.focus({ preventScroll: true });
+      });
+    }
     window.addEventListener("hashchange", (event) => readAddress(new URL(event.newURL).hash));
   }
 
@@ -589,7 +640,7 @@
       if (event.target === byId("search") && state.words) {
         event.preventDefault(); // some browsers empty the field by themselves, and tell nobody
         byId("search").value = state.words = "";
-        state.isInTexts = false;
+        forgetSearch();
         changed();
         return;
       }

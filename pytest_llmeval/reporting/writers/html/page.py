@@ -22,6 +22,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, selec
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of, svg_text
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.risk_curves import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown
 from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
@@ -48,8 +49,12 @@ def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> No
 
     ``limit`` is for the bytes that the texts of samples take; the page says how many were left out.
     """
-    with atomic_write(path, encoding="utf-8") as file, page_samples(report, limit=limit) as samples:
-        before, _, after = _rendered(report, samples).partition(_MARK)
+    reasons, risks = sections.UnscoredReasons(), RiskReader(report)
+    with (
+        atomic_write(path, encoding="utf-8") as file,
+        page_samples(report, limit=limit, folder=_folder(path), readers=(reasons.add, risks.add)) as samples,
+    ):
+        before, _, after = _rendered(report, samples, reasons, risks).partition(_MARK)
         file.write(before)
         for name, column in samples.columns.items():
             file.write(f'<script type="text/plain" class="column" data-name="{name}">{column}</script>\n')
@@ -59,7 +64,12 @@ def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> No
         file.write(after)
 
 
-def _rendered(report: Report, samples: PageSamples) -> str:
+def _folder(path: Path) -> Path | None:
+    """Where there is room for what the page is made of: beside it, unless it is a pipe."""
+    return path.resolve().parent if path.is_file() or not path.exists() else None
+
+
+def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredReasons, risks: RiskReader) -> str:
     names = short_model_names(report)
     models = printable("; ".join(model_texts(report.models)))
     figures, no_figures = _figures(report)
@@ -77,10 +87,10 @@ def _rendered(report: Report, samples: PageSamples) -> str:
         changes=list(sections.change_tables(report, names)),
         movers=list(sections.movers_tables(report, names)),
         num_movers_left_out=sections.num_movers_left_out(report, names),
-        calibration=list(sections.calibration_tables(report, names)),
+        calibration=list(sections.calibration_tables(report, names, risks.curves())),
         price=list(sections.price_tables(report, names)),
         problems=list(sections.problem_texts(report)),
-        unscored=sections.unscored_table(report),
+        unscored=sections.unscored_table(reasons),
         environment=list(sections.environment_tables(report, names)),
         samples=samples,
         names=_names(samples.names),

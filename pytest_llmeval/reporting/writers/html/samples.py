@@ -1,7 +1,8 @@
 """The samples of a page: an index of all of them by columns, and their texts in compressed chunks, read on demand.
 
 Records are read twice and never held: first for what decides where a sample stands and whether its texts are in the
-page, then for what is written. Of each sample some twenty bytes stay in memory.
+page, then for what is written. Of each sample some twenty bytes stay in memory; of
+one that others are compared with its value too.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import random
 import tempfile
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import IO
 
 from pytest_llmeval.reporting.report.records import Record
@@ -64,7 +66,6 @@ class PageSamples:
     names: Mapping[str, JSON]
     columns: Mapping[str, str]
     chunks: Iterator[str]
-    num_chunks: int
 
 
 class _Numbers:
@@ -116,10 +117,9 @@ class _Overview:
             places.sort(key=self.rank.__getitem__)
         found = bytearray(len(places))
         for place in places:
-            room -= self.sizes[place]
-            if room < 0:
-                break
-            found[place] = 1
+            if self.sizes[place] <= room:  # what is too large by itself costs no other its text
+                room -= self.sizes[place]
+                found[place] = 1
         return found
 
 
@@ -132,20 +132,30 @@ def _rank(record: Record) -> int:
 
 def _size(record: Record) -> int:
     texts = (record.question, record.output, record.answer, record.reason)
-    size = sum(len(text) for text in texts if text is not None) + sum(map(len, record.choices))
-    return size + 200 + len(as_text(record.prompt)) + (len(json.dumps(record.details)) if record.details else 0)
+    details = json.dumps(record.details) if record.details else ""
+    lengths = [len(text) for text in (*texts, *record.choices, as_text(record.prompt), details) if text is not None]
+    return 200 + sum(min(length, _MAX_TEXT) for length in lengths)
 
 
 @contextmanager
-def page_samples(report: Report, *, limit: int = MAX_TEXT_BYTES) -> Iterator[PageSamples]:
+def page_samples(
+    report: Report,
+    *,
+    limit: int = MAX_TEXT_BYTES,
+    folder: Path | None = None,
+    readers: Sequence[Callable[[Record], None]] = (),
+) -> Iterator[PageSamples]:
     """What the page has of the report's samples, until the block is left: chunks lie in a temporary file.
 
-    ``limit`` is for the bytes of all chunks. Raises ``ReportError`` for a record that cannot be read, and ``OSError``.
+    ``limit`` is for the bytes of all chunks. The file is in ``folder``, without one in the system's own for such files.
+    ``readers`` are given each record too, while it is at hand. Raises ``ReportError`` for a record that cannot be read,
+    and ``OSError``.
     """
     changes, overview = Changes(report), _Overview(_Numbers(report.suite_names), _Numbers(report.model_names))
     for record in report.records:
         overview.add(record)
-        changes.read(record)
+        for read in (changes.read, *readers):
+            read(record)
     if not changes.is_empty:
         for place, record in enumerate(report.records):
             change = changes.of(record)
@@ -154,7 +164,7 @@ def page_samples(report: Report, *, limit: int = MAX_TEXT_BYTES) -> Iterator[Pag
     order = overview.order()
     room = _room(report, overview, order, limit)
     while True:
-        with tempfile.TemporaryFile() as file:
+        with tempfile.TemporaryFile(dir=folder) as file:
             written = _written(report, overview, order, overview.kept(room), changes, file)
             if file.tell() <= limit or room <= 0:
                 yield written
@@ -216,7 +226,6 @@ def _written(
         },
         columns=columns.closed(),
         chunks=chunks(),
-        num_chunks=len(lines),
     )
 
 
@@ -299,12 +308,13 @@ class _Column:
 
 
 def _number(value: float) -> str:
-    """Six digits; null for what JSON cannot hold."""
-    return f"{value:.6g}" if math.isfinite(value) else "null"
+    """Nine digits; null for what JSON cannot hold."""
+    return f"{value:.9g}" if math.isfinite(value) else "null"
 
 
 def _chunk(records: Sequence[Record]) -> str:
-    data = json.dumps([_shown(record) for record in records], separators=(",", ":")).encode("ascii")
+    shown = [_shown(record) for record in records]
+    data = json.dumps(shown, separators=(",", ":"), allow_nan=False).encode("ascii")
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
@@ -322,16 +332,13 @@ def _shown(record: Record) -> dict[str, JSON]:
     ]
     if options:
         shown["options"] = options
-    values: list[JSON] = [
-        [printable(name), float(f"{value:.6g}") if math.isfinite(value) else None]
-        for name, value in record.values.items()
-    ]
+    values: list[JSON] = [[printable(name), _finite(value)] for name, value in record.values.items()]
     took: list[JSON] = [
-        [name, value]
+        [name, _finite(value)]
         for name, value in (
             ("prompt tokens", record.num_prompt_tokens),
             ("tokens", record.num_tokens),
-            ("seconds", float(f"{record.seconds:.4g}")),
+            ("seconds", record.seconds),
             ("cost", record.cost),
             ("judge's requests", record.num_judge_requests),
             ("judge's tokens", record.num_judge_tokens),
@@ -339,6 +346,13 @@ def _shown(record: Record) -> dict[str, JSON]:
         if value
     ]
     return shown | {"values": values, "took": took}
+
+
+def _finite(value: float) -> JSON:
+    """With nine digits; None for what JSON cannot hold."""
+    if not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(f"{value:.9g}")
 
 
 def _bounded(text: str) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
+from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport
-from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
+from pytest_llmeval.reporting.report.risk_curves import points_with_intervals
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
-from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, gate_name
+from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, gate_name, is_better
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.movers_table import (
@@ -37,13 +38,14 @@ from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.risk_coverage import RiskPoint, risks_at
+from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
 
 __all__ = [
     "Table",
+    "UnscoredReasons",
     "Verdict",
     "average_texts",
     "calibration_tables",
@@ -114,8 +116,11 @@ def verdict(report: Report, names: Mapping[str, str]) -> Verdict:
     if report.num_failed_tests:
         parts.append(f"{_counted(report.num_failed_tests, 'test')} failed beside the samples")
         tone = "bad"
-    if not parts and report.exit_code not in (0, 1):
-        parts.append(f"ended with exit code {report.exit_code}")
+    if report.problems:
+        parts.append(_counted(len(report.problems), "problem"))
+        tone = "bad"
+    if report.exit_code != 0 and tone != "bad":
+        parts.append(f"the run failed with exit code {report.exit_code}")
         tone = "bad"
     text = "; ".join(parts) or "no gates: nothing was decided"
     num_samples = sum(suite.summary.num_scored for suite in report.suites)
@@ -161,10 +166,10 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             rows=[_printable(_suite_of(one, names), *_regression_cells(found)) for one, found in tested],
             align=["left", "left", *("right" for _ in _TESTED[2:])],
             notes=[
-                "p (Holm): how likely so large a drop is where nothing has changed, adjusted for all tests of the session. "
+                "p (Holm): how likely so large a drop is where nothing has changed, adjusted for all tests there are. "
                 "Smallest drop: what so many samples find with 90% power."
             ],
-            tones=[{"failed": "bad"}.get(one.outcome, "good" if _is_improved(found) else "") for one, found in tested],
+            tones=[{"failed": "bad"}.get(one.outcome, "good" if is_better(one) else "") for one, _ in tested],
         )
 
 
@@ -196,10 +201,6 @@ def _regression_cells(found: Regression) -> Iterator[str]:
     yield _p_value(found.p_adjusted)
     yield from (f"{found.num_worse:,}", f"{found.num_better:,}")
     yield "" if found.smallest_drop is None else number(found.smallest_drop)
-
-
-def _is_improved(found: Regression) -> bool:
-    return found.drop < 0 and found.p_improved_adjusted <= found.alpha
 
 
 def _difference(value: float, low: float | None, high: float | None) -> str:
@@ -321,9 +322,8 @@ def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]
         yield _printable(one.suite, model, metric, *counts, difference, p)
 
 
-def calibration_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """The bins of each suite's reliability diagram, and its risk over coverage."""
-    curves = risk_curves(report)
+def calibration_tables(report: Report, names: Mapping[str, str], curves: Mapping[int, RiskCoverage]) -> Iterator[Table]:
+    """The bins of each suite's reliability diagram, and its risk over coverage from ``curves``, see ``RiskReader``."""
     for suite in report.suites:
         name = printable(suite_name(suite, names))
         if suite.reliability is not None:
@@ -377,19 +377,27 @@ def problem_texts(report: Report) -> Iterator[str]:
     yield from map(printable, report.problems)
 
 
-def unscored_table(report: Report) -> Table | None:
-    """The reasons for which samples could not be scored, the most frequent first, each with a sample."""
-    if not any(suite.summary.num_unscored for suite in report.suites):
-        return None
-    counts: Counter[str] = Counter()
-    first: dict[str, str] = {}
-    for record in report.records:
+class UnscoredReasons:
+    """Why samples could not be scored: how many for each reason, and the first of them."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, str] = {}
+
+    def add(self, record: Record) -> None:
         if record.status == "unscored":
             reason = record.reason or "no reason given"
-            if reason not in counts and len(counts) >= 10 * _MAX_UNSCORED:
+            if reason not in self.counts and len(self.counts) >= 10 * _MAX_UNSCORED:
                 reason = "another reason"
-            counts[reason] += 1
-            first.setdefault(reason, record.nodeid)
+            self.counts[reason] += 1
+            self.first.setdefault(reason, record.nodeid)
+
+
+def unscored_table(reasons: UnscoredReasons) -> Table | None:
+    """The reasons, the most frequent first; None where every sample was scored."""
+    counts, first = reasons.counts, reasons.first
+    if not counts:
+        return None
     rows = [_printable(f"{count:,}", reason, first[reason]) for reason, count in counts.most_common(_MAX_UNSCORED)]
     notes = []
     if len(counts) > _MAX_UNSCORED:
