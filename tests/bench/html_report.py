@@ -4,7 +4,7 @@
     python -m tests.bench.html_report --samples 1000 --json      # JSON lines
 
 Samples have 2.4 kB of text. A process of its own reads the report of so many samples and writes it as JSON, another one
-writes it as a page, as ``llmeval export`` does: ``html/json s`` and ``html/json MiB`` are ratios of their times
+writes it as a page, as ``llmeval export`` does; ``html/json s`` and ``html/json MiB`` are ratios of their wall times
 and of their largest resident sets. ``left out`` are samples whose texts are not in the page. In Chromium, of ``--runs``
 the median: milliseconds until the first rows are there, from one choice in a filter until its rows are there, a sort by
 a metric, and from a click until a sample is shown whose texts were not yet unpacked. Without a browser the row has no

@@ -21,7 +21,7 @@ LONGEST_NAME = 6000
 OPEN_SAMPLE = """async (place) => {
     const wait = () => new Promise((resolve) => setTimeout(resolve));
     document.querySelector(`#rows tr[data-place="${place}"] button`).click();
-    const isShown = () => document.querySelector(`#rows tr[data-place="${place}"][aria-selected="true"]`);
+    const isShown = () => document.querySelector(`#rows tr[data-place="${place}"][aria-current="true"]`);
     const article = document.querySelector("#sample");
     const before = article.firstChild;
     while (!isShown() || article.hidden || article.firstChild === before) await wait();

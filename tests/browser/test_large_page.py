@@ -16,6 +16,8 @@ from tests.browser.reports_for_tests import LargeRecords, large_report, write_pa
 pw = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install -e '.[dev]'")
 expect = pw.expect
 
+pytestmark = pytest.mark.slow
+
 NUM_SAMPLES = 100_000
 
 
@@ -134,6 +136,6 @@ def test_open_one_after_the_other(path: Path, open_report: Opener) -> None:
     page = open_report(path, "#status=wrong&suite=suite_4")
     for _ in range(5):
         page.keyboard.press("j")
-        selected = page.locator('#rows tr[aria-selected="true"] button')
+        selected = page.locator('#rows tr[aria-current="true"] button')
         expect(page.locator("#sample h3").first).to_have_text(selected.inner_text())
     expect(page.locator("#sample .status")).to_have_text("wrong")

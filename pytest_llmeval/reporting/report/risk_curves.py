@@ -34,10 +34,11 @@ class RiskReader:
         return bool(self._held)
 
     def add(self, record: Record) -> None:
-        if self._held and (pair := confidence_pair(record.status, record.values)) is not None:
-            if (own := self._held.get(group_of_record(record, self._compared))) is not None:
-                for numbers, value in zip(own, pair, strict=True):
-                    numbers.append(value)
+        pair = confidence_pair(record.status, record.values) if self._held else None
+        own = self._held.get(group_of_record(record, self._compared))
+        if pair is not None and own is not None:
+            for numbers, value in zip(own, pair, strict=True):
+                numbers.append(value)
 
     def curves(self) -> dict[int, RiskCoverage]:
         """The curve of each suite that has one, by the suite's identity (``id``)."""
