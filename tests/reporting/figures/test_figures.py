@@ -21,18 +21,16 @@ from tests.reporting.figures.drawn import (
     FIRST,
     SECOND,
     confident,
-    difference,
     drawn,
     lines_of,
     metric,
     named,
     patches_of,
-    regression,
     report_of_all,
     suite_on,
     texts_of,
 )
-from tests.reporting.made_reports import gate, report, suite_report
+from tests.reporting.made_reports import report, suite_report
 from tests.reporting.reports import reports
 
 
@@ -164,38 +162,6 @@ def test_many_suites_are_cut_and_said() -> None:
     assert figure.title == "accuracy by suite (the first 60 of 75)"
     (few,) = drawn(report(suites[:10]), "forest")
     assert figure.figure.get_figheight() > 4 * few.figure.get_figheight()
-
-
-def test_differences_of_models_and_from_a_baseline(whole: Report) -> None:
-    models, baseline = drawn(whole, "differences")
-    assert models.name == "differences-models-accuracy"
-    assert models.title == "Difference of accuracy from one"
-    assert [x for x, _ in lines_of(models, "interval")] == [[-0.2, 0.01]]
-    assert [x for x, _ in lines_of(models, "line")] == [[0.0, 0.0]]
-    assert baseline.title == "Difference of accuracy from the baseline"
-    assert [x for x, _ in lines_of(baseline, "interval")] == [[-0.02, 0.12]]
-    assert "+0.050 [-0.020, +0.120]" in texts_of(svg_text(baseline))
-    assert {"← worse", "better →"} <= set(texts_of(svg_text(baseline)))
-
-
-def test_differences_are_turned_where_lower_is_better(whole: Report) -> None:
-    (one,) = whole.comparisons
-    turned = replace(one, differences={"brier": difference(-0.1, -0.2, 0.01)})
-    gates = (gate(kind="baseline", regression=regression("nll", 0.3, 0.1, 0.5, higher=False)),)
-    models, baseline = drawn(replace(whole, comparisons=(turned,), gates=gates), "differences")
-    assert models.title == "Decrease of brier from one (lower is better)"
-    assert [x for x, _ in lines_of(models, "interval")] == [[-0.01, 0.2]]
-    assert [x for x, _ in lines_of(models, "value")] == [[0.1]]
-    assert [x for x, _ in lines_of(baseline, "interval")] == [[-0.5, -0.1]]
-    assert "lower is better" in baseline.title
-
-
-def test_differences_whose_better_side_is_unknown(whole: Report) -> None:
-    (one,) = whole.comparisons
-    unknown = replace(one, differences={"warmth": difference(-0.1, -0.2, 0.01)})
-    (figure,) = drawn(replace(whole, comparisons=(unknown,), gates=()), "differences")
-    assert "Which side is better is not known" in figure.description
-    assert "← worse" not in texts_of(svg_text(figure))
 
 
 def test_reliability_has_the_reports_bins_and_ece(whole: Report) -> None:
