@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import Averages, Report
 from pytest_llmeval.reporting.report.side_by_side import side_by_side
 from tests.commands.saved_reports import MODEL, report_of, samples, saved
 from tests.reporting.figures.drawn import report_of_all, texts_of
@@ -158,6 +158,12 @@ def test_what_several_reports_are_together(tmp_path: Path) -> None:
     ]
     assert [gate.model for gate in both.gates] == ["org/one (x a)", "org/one (y a)"]
     assert side_by_side([("a.json", one)]) is one
+
+
+def test_averages_of_one_report_are_none_of_several() -> None:
+    one = report_of_all()
+    averaged = replace(one, averages=(Averages(model="org/one", macro={}, micro={}),))
+    assert not side_by_side([("a.json", averaged), ("b.json", one)]).averages
 
 
 def test_records_of_all_reports_make_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

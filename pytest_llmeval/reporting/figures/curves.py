@@ -34,7 +34,8 @@ _MAX_POINTS = 400
 """Of a line: more of them cannot be seen."""
 _MAX_WITH_INTERVALS = 3
 """Lines whose intervals can be told apart."""
-_PASS = regex.compile(r"pass([@^])([1-9]\d*)")
+_PASS = regex.compile(r"pass([@^])([1-9]\d{0,5})")
+"""Up to a million replies: a metric's name can have any number, and an axis cannot."""
 _STYLES: Mapping[str, LineStyle] = {"@": "-", "^": ":"}
 
 
@@ -63,12 +64,13 @@ def risk_coverage_figures(shown: Shown) -> Iterator[ReportFigure]:
 
 
 def _risk_text(shown: Shown, suite: SuiteReport, curve: RiskCoverage) -> str:
-    points = {round(point.coverage, 1): point for point in points_with_intervals(suite, curve)}
+    """With the risk at half of the samples and at all; where ties skip the half, at the first point beyond it."""
     model = f"{label(shown.model_of(suite))}: " if len(shown.series) > 1 else ""
     text = f"{model}AURC {number(curve.aurc)}, n {curve.n:,}"
-    for coverage in (0.5, 1.0):
-        if (point := points.get(coverage)) is not None:
-            text += f", risk at {coverage:.0%} {with_interval(point.risk, point.ci_low, point.ci_high)}"
+    points = points_with_intervals(suite, curve)
+    half = next((point for point in points if point.coverage >= 0.5), None)
+    for point in dict.fromkeys(filter(None, (half, *points[-1:]))):
+        text += f", risk at {point.coverage:.0%} {with_interval(point.risk, point.ci_low, point.ci_high)}"
     return text
 
 
