@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from pytest_llmeval.reporting.figures.interval_rows import Mark, MarkRow, interval_rows
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, direction, first_rows
 from pytest_llmeval.reporting.figures.style import drawing, finite, label, listed
 from pytest_llmeval.reporting.report.gate_results import Regression
@@ -37,7 +38,7 @@ class _Rows:
         self.rows.setdefault(suite, []).append(Mark(series=series, value=value, low=low, high=high, text=text))
 
 
-def differences_figures(shown: Shown) -> Iterator[ReportFigure]:
+def differences_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """A figure for each metric of the comparisons of models, and of the gates against a baseline.
 
     Differences of paired samples with their 95% intervals, after E. Miller (2024, arXiv:2411.00640). Right is better:
@@ -45,10 +46,12 @@ def differences_figures(shown: Shown) -> Iterator[ReportFigure]:
     """
     for (metric, first, _), found in _of_models(shown).items():
         if found.rows:
-            yield _figure(shown, metric, f"from {label(shown.short.get(first, first))}", found, ("models", metric))
+            drawer = partial(_figure, shown, metric, f"from {label(shown.short.get(first, first))}", found)
+            yield PlannedFigure(shown.names.new("differences", "models", metric), drawer)
     for (metric, _), found in _of_gates(shown).items():
         if found.rows:
-            yield _figure(shown, metric, "from the baseline", found, ("baseline", metric))
+            drawer = partial(_figure, shown, metric, "from the baseline", found)
+            yield PlannedFigure(shown.names.new("differences", "baseline", metric), drawer)
 
 
 def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _Rows]:
@@ -88,12 +91,12 @@ def _of_gates(shown: Shown) -> dict[tuple[str, bool], _Rows]:
     return found
 
 
-def _figure(shown: Shown, metric: str, against: str, found: _Rows, parts: tuple[str, str]) -> ReportFigure:
-    name = label(metric)
+def _figure(shown: Shown, metric: str, against: str, found: _Rows, name: str) -> ReportFigure:
+    measured = label(metric)
     if found.better is False:
-        what, sides = f"decrease of {name} {against} (lower is better)", ("← worse", "better →")
+        what, sides = f"decrease of {measured} {against} (lower is better)", ("← worse", "better →")
     else:
-        what, sides = f"difference of {name} {against}", ("← worse", "better →") if found.better else ("", "")
+        what, sides = f"difference of {measured} {against}", ("← worse", "better →") if found.better else ("", "")
     count, left_out = first_rows([(suite, len(marks)) for suite, marks in found.rows.items()])
     rows = [MarkRow(label=label(suite), marks=marks) for suite, marks in found.rows.items()][:count]
     with drawing():
@@ -109,7 +112,7 @@ def _figure(shown: Shown, metric: str, against: str, found: _Rows, parts: tuple[
     side = "Which side is better is not known" if found.better is None else "Right of 0 is better"
     return ReportFigure(
         kind="differences",
-        name=shown.names.new("differences", *parts),
+        name=name,
         title=f"{what[0].upper()}{what[1:]}{more}",
         description=f"Paired differences with 95% intervals{more}: {listed(numbers)}. {side}.",
         figure=figure,
