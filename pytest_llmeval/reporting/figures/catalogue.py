@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report
 
 __all__ = [
-    *("KINDS", "MAX_FIGURES", "FiguresUnavailable", "ReportFigure", "ReportFigures"),
-    *("figures_of", "planned_figures", "svg_text"),
+    "KINDS",
+    "MAX_FIGURES",
+    "FiguresUnavailable",
+    "ReportFigure",
+    "ReportFigures",
+    "figures_of",
+    "planned_figures",
+    "svg_text",
 ]
 
 KINDS = ("forest", "differences", "agreement", "price", "reliability", "risk-coverage", "pass-at-k")
