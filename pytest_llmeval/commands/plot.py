@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_llmeval.commands.output import check_no_input, write_out
+from pytest_llmeval.commands.output import check_no_input, say, write_out
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.reporting.figures.catalogue import KINDS, figures_of
+from pytest_llmeval.reporting.figures.catalogue import KINDS, ReportFigures, planned_figures
 from pytest_llmeval.text.wording import expected_one_of, quoted
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.figures.catalogue import ReportFigure
+    from pytest_llmeval.reporting.figures.report_figure import PlannedFigure
     from pytest_llmeval.reporting.report.report import Report
 
 __all__ = ["add_parser", "run"]
@@ -67,18 +68,17 @@ def run(options: argparse.Namespace) -> int:
     check_no_input(target, options.reports)
     report = _report(options.reports)
     _check_metrics(report, options.metric)
-    figures = _figures(report, options)
+    planned = _planned(report, options)
+    figures = ReportFigures(planned)
     if is_file:
-        _write_file(figures, target)
-        return 0
-    files = [target / f"{figure.name}.{options.format or _FORMATS[0]}" for figure in figures]
-    for file in files:
-        check_no_input(file, options.reports)
-    from pytest_llmeval.reporting.figures.image_files import write_figure
-
-    for figure, file in zip(figures, files, strict=True):
-        write_figure(figure, file)
-    write_out(f"{file}\n" for file in files)
+        _write_file(figures, [one.name for one in planned], target)
+    else:
+        files = {one.name: target / f"{one.name}.{options.format or _FORMATS[0]}" for one in planned}
+        for file in files.values():
+            check_no_input(file, options.reports)
+        write_out(f"{file}\n" for file in _write_files(figures, files))
+    if figures.failed:
+        raise LLMEvalError(f"could not be drawn: {'; '.join(figures.failed)}")
     return 0
 
 
@@ -91,7 +91,24 @@ def _report(paths: Sequence[Path]) -> Report:
         if other := given.get(path.resolve()):
             raise LLMEvalError(f"{path} was given twice (as {other})")
         given[path.resolve()] = path
-    return side_by_side([(str(path), read_report(path)) for path in paths])
+    report = side_by_side([(str(path), read_report(path)) for path in paths])
+    if differing := _differing_suites(report):
+        several, asks = ("suites", "ask") if len(differing) > 1 else ("suite", "asks")
+        say(
+            "plot",
+            f"the reports differ in what the {several} {_named(differing)} {asks} or how replies are judged (their "
+            "fingerprints differ): numbers that stand side by side are not of the same questions",
+        )
+    return report
+
+
+def _differing_suites(report: Report) -> list[str]:
+    """Names that suites with different fingerprints have."""
+    found: dict[str, set[str]] = {}
+    for suite in report.suites:
+        if suite.info.fingerprint is not None:
+            found.setdefault(suite.info.name, set()).add(suite.info.fingerprint)
+    return [name for name, fingerprints in found.items() if len(fingerprints) > 1]
 
 
 def _check_metrics(report: Report, metrics: Sequence[str]) -> None:
@@ -101,32 +118,55 @@ def _check_metrics(report: Report, metrics: Sequence[str]) -> None:
             raise LLMEvalError(f"there is no metric {quoted(name)}{expected_one_of(name, known)}")
 
 
-def _figures(report: Report, options: argparse.Namespace) -> list[ReportFigure]:
+def _planned(report: Report, options: argparse.Namespace) -> list[PlannedFigure]:
     """Those that were chosen; ``LLMEvalError`` where there are none."""
-    kinds = options.kind or KINDS
-    figures = list(figures_of(report, kinds, metrics=options.metric))
-    names = [figure.name for figure in figures]
-    if not figures:
+    kinds, wanted = options.kind or KINDS, set(options.figure)
+    found: list[PlannedFigure] = []
+    for planned in planned_figures(report, kinds, metrics=options.metric):
+        found.append(planned)
+        wanted.discard(planned.name)
+        if options.figure and not wanted:
+            break  # the records may be needed for the others alone
+    names = [planned.name for planned in found]
+    if not found:
         what = "nothing of which a figure can be made" if options.kind is None else f"nothing for {', '.join(kinds)}"
         raise LLMEvalError(f"there is {what} in {', '.join(map(str, options.reports))}")
     for name in options.figure:
-        if name not in names:
+        if name in wanted:
             raise LLMEvalError(f"there is no figure {quoted(name)}: there are {_named(names)}")
-    return [figure for figure in figures if not options.figure or figure.name in options.figure]
+    return [planned for planned in found if not options.figure or planned.name in options.figure]
 
 
-def _write_file(figures: Sequence[ReportFigure], path: Path) -> None:
-    from pytest_llmeval.reporting.figures.image_files import write_figure, write_pdf
+def _write_file(figures: ReportFigures, names: Sequence[str], path: Path) -> None:
+    from pytest_llmeval.reporting.figures.image_files import write_pdf
 
-    if path.suffix.lower() == ".pdf":
-        write_pdf(figures, path)
-    elif len(figures) > 1:
+    several = len(names) > 1
+    if several and path.suffix.lower() != ".pdf":
         raise LLMEvalError(
-            f"{path} can hold one figure, and there are {len(figures)}: choose one with --figure, or name a .pdf or a "
-            f"folder. There are {_named([figure.name for figure in figures])}"
+            f"{path} can hold one figure, and there are {len(names)}: choose one with --figure, or name a .pdf or a "
+            f"folder. There are {_named(names)}"
         )
-    else:
-        write_figure(figures[0], path)
+    if not several:
+        _write_files(figures, {names[0]: path})
+    elif (first := next(figures, None)) is not None:
+        write_pdf(chain([first], figures), path)
+
+
+def _write_files(figures: ReportFigures, files: Mapping[str, Path]) -> list[Path]:
+    """Write each to the file of its name before the next is drawn; returns those that were written."""
+    from pytest_llmeval.reporting.figures.image_files import write_figure
+
+    written = []
+    for figure in figures:
+        try:
+            write_figure(figure, files[figure.name])
+        except LLMEvalError:
+            raise
+        except Exception as error:
+            figures.note_failure(figure.name, error)
+        else:
+            written.append(files[figure.name])
+    return written
 
 
 def _named(names: Sequence[str]) -> str:

@@ -11,7 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.figures import forest, image_files
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
+from pytest_llmeval.reporting.report.report import Averages, Report
 from pytest_llmeval.reporting.report.side_by_side import side_by_side
 from tests.commands.saved_reports import MODEL, report_of, samples, saved
 from tests.reporting.figures.drawn import report_of_all, texts_of
@@ -27,6 +29,20 @@ def of_two_models() -> Report:
 @pytest.fixture
 def report(tmp_path: Path) -> str:
     return saved(tmp_path, "report.json", report_of([*samples("sums", "cwcc"), *samples("words", "wwc")]))
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the figures that were drawn."""
+    names: list[str] = []
+    draw = PlannedFigure.draw
+
+    def noted(planned: PlannedFigure) -> ReportFigure:
+        names.append(planned.name)
+        return draw(planned)
+
+    monkeypatch.setattr(PlannedFigure, "draw", noted)
+    return names
 
 
 def plot(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -113,6 +129,67 @@ def test_what_cannot_be_done(
     assert sorted(path.name for path in Path().iterdir()) == ["report.json"]
 
 
+def test_what_is_not_asked_for_is_not_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: list[str]
+) -> None:
+    made, path = saved(tmp_path, "report.json", report_of_all()), tmp_path / "x.svg"
+    assert plot(capsys, made, "-o", str(path), "--figure", "agreement")[0] == 0
+    assert drawn == ["agreement"]
+    assert plot(capsys, made, "-o", str(path))[0] == 1
+    assert drawn == ["agreement"], "that there are several is known before one is drawn"
+
+
+def test_each_figure_is_written_before_the_next_is_drawn(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], drawn: list[str]
+) -> None:
+    written: list[int] = []
+
+    def write(*_: object, **__: object) -> None:
+        written.append(len(drawn))
+
+    monkeypatch.setattr(image_files, "write_figure", write)
+    assert plot(capsys, report, "-o", f"{tmp_path}/figures/")[0] == 0
+    assert written == [1, 2, 3]
+
+
+@pytest.mark.parametrize("target", ["figures/", "all.pdf"])
+def test_a_figure_that_fails_costs_no_other(
+    target: str, report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(forest, "interval_rows", broken)
+    code, shown, error = plot(capsys, report, "-o", f"{tmp_path}/{target}")
+    assert code == 1
+    assert error.splitlines()[-1] == "llmeval plot: could not be drawn: forest-accuracy (OverflowError: too large)"
+    if target == "all.pdf":
+        assert (tmp_path / target).read_bytes().count(b"/Type /Page ") == 2
+    else:
+        assert len(list((tmp_path / target).iterdir())) == len(shown.splitlines()) == 2
+    alone = tmp_path / "x.svg"
+    assert plot(capsys, report, "-o", str(alone), "--kind", "forest")[0] == 1
+    assert not alone.exists()
+
+
+def test_suites_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = report_of_all()
+    paths = []
+    for name, fingerprint in (("a", "1"), ("b", "2")):
+        suites = [replace(suite, info=replace(suite.info, fingerprint="0")) for suite in one.suites]
+        info = replace(suites[0].info, fingerprint=fingerprint)
+        suites = [replace(suite, info=info) if suite.info.name == info.name else suite for suite in suites]
+        paths.append(saved(tmp_path, f"{name}.json", replace(one, suites=tuple(suites))))
+    arguments = ["-o", str(tmp_path / "x.svg"), "--kind", "agreement"]
+    code, _, error = plot(capsys, *paths, *arguments)
+    assert code == 0
+    assert error.startswith(
+        "llmeval plot: the reports differ in what the suite capitals asks or how replies are judged"
+    )
+    assert error.count("\n") == 1
+    assert plot(capsys, paths[0], *arguments) == (0, "", "")
+
+
 def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(saved(tmp_path, "forest-accuracy.svg", report_of(samples("sums", "cw"))))
     before = path.read_bytes()
@@ -158,6 +235,12 @@ def test_what_several_reports_are_together(tmp_path: Path) -> None:
     ]
     assert [gate.model for gate in both.gates] == ["org/one (x a)", "org/one (y a)"]
     assert side_by_side([("a.json", one)]) is one
+
+
+def test_averages_of_one_report_are_none_of_several() -> None:
+    one = report_of_all()
+    averaged = replace(one, averages=(Averages(model="org/one", macro={}, micro={}),))
+    assert not side_by_side([("a.json", averaged), ("b.json", one)]).averages
 
 
 def test_records_of_all_reports_make_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
+from pytest_llmeval.text.redaction import describe
 
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.figures.shown import Shown
     from pytest_llmeval.reporting.report.report import Report
 
-__all__ = ["KINDS", "FiguresUnavailable", "ReportFigure", "figures_of", "svg_text"]
+__all__ = [
+    "KINDS",
+    "MAX_FIGURES",
+    "FiguresUnavailable",
+    "ReportFigure",
+    "ReportFigures",
+    "figures_of",
+    "planned_figures",
+    "svg_text",
+]
 
-KINDS = ("forest", "differences", "reliability", "risk-coverage", "pass-at-k", "agreement", "price")
-"""What a figure can show, in the order in which figures come."""
+KINDS = ("forest", "differences", "agreement", "price", "reliability", "risk-coverage", "pass-at-k")
+"""What a figure can show, in the order in which figures come: those of all suites before those of each one."""
+
+MAX_FIGURES = 40
+"""Of a page or a document: each takes a tenth of a second or more."""
+
+_LOG = logging.getLogger("pytest_llmeval")
 
 
 class FiguresUnavailable(LLMEvalError):
@@ -25,22 +41,66 @@ class FiguresUnavailable(LLMEvalError):
         super().__init__("figures need matplotlib: pip install 'pytest-llmeval-suites[report]'")
 
 
+class ReportFigures(Iterator[ReportFigure]):
+    """Figures, each drawn when it is asked for. One that cannot be drawn is left out, and costs no other.
+
+    At the end, ``num_left_out`` counts those beyond the limit, and ``failed`` has a text for each that could not be
+    drawn: its name and why.
+    """
+
+    def __init__(self, planned: Iterable[PlannedFigure], limit: int | None = None) -> None:
+        self._planned, self._limit, self._num_begun = iter(planned), limit, 0
+        self.num_left_out = 0
+        self.failed: list[str] = []
+
+    def __next__(self) -> ReportFigure:
+        for planned in self._planned:
+            if self._num_begun == self._limit:
+                self.num_left_out = 1 + sum(1 for _ in self._planned)
+                break
+            self._num_begun += 1
+            try:
+                return planned.draw()
+            except LLMEvalError:
+                raise
+            except Exception as error:  # of a library that draws, on numbers of whatever size
+                self.note_failure(planned.name, error)
+        raise StopIteration
+
+    def note_failure(self, name: str, error: Exception) -> None:
+        """Of a figure that could not be drawn, or, as matplotlib draws some parts late, not be written."""
+        _LOG.error("the figure %s could not be drawn", name, exc_info=error)
+        self.failed.append(f"{name} ({describe(error)})")
+
+
 def figures_of(
-    report: Report, kinds: Collection[str] = KINDS, *, metrics: Collection[str] = ()
-) -> Iterator[ReportFigure]:
+    report: Report,
+    kinds: Collection[str] = KINDS,
+    *,
+    metrics: Collection[str] = (),
+    limit: int | None = MAX_FIGURES,
+) -> ReportFigures:
     """The report's figures of these kinds, drawn one at a time, in the order of ``KINDS``; none where nothing fits.
 
-    ``metrics`` are those of the kinds forest, differences and price, without any the main one of each suite. All
-    intervals are the report's own; risk over coverage has Wilson's. The report's records are read at most once, and
-    only for the latter. Raises ``FiguresUnavailable``, and ``ReportError`` for records that cannot be read.
+    At most ``limit`` of them; None is all. ``metrics`` are those of the kinds forest, differences and price, without
+    any the main one of each suite. All intervals are the report's own; risk over coverage has Wilson's. The report's
+    records are read at most once, and only for the latter. Raises ``FiguresUnavailable``, and ``ReportError`` for
+    records that cannot be read.
     """
+    return ReportFigures(planned_figures(report, kinds, metrics=metrics), limit)
+
+
+def planned_figures(
+    report: Report, kinds: Collection[str] = KINDS, *, metrics: Collection[str] = ()
+) -> Iterator[PlannedFigure]:
+    """All that ``figures_of`` would draw, with their names."""
     unknown = set(kinds) - set(KINDS)
     if unknown:
         raise ValueError(f"there is no kind of figures {min(unknown)!r}; there are {', '.join(KINDS)}")
     _check_available()
     from pytest_llmeval.reporting.figures.shown import Shown
 
-    return _drawn(Shown(report, tuple(dict.fromkeys(metrics))), kinds)
+    return _planned(Shown(report, tuple(dict.fromkeys(metrics))), kinds)
 
 
 def svg_text(figure: ReportFigure) -> str:
@@ -57,22 +117,37 @@ def _check_available() -> None:
         raise FiguresUnavailable from None
 
 
-def _drawn(shown: Shown, kinds: Collection[str]) -> Iterator[ReportFigure]:
+def _planned(shown: Shown, kinds: Collection[str]) -> Iterator[PlannedFigure]:
     from pytest_llmeval.reporting.figures.curves import pass_at_k_figures, risk_coverage_figures
     from pytest_llmeval.reporting.figures.differences import differences_figures
     from pytest_llmeval.reporting.figures.forest import agreement_figures, forest_figures
     from pytest_llmeval.reporting.figures.price import price_figures
     from pytest_llmeval.reporting.figures.reliability import reliability_figures
 
-    drawers = (
+    planners = (
         forest_figures,
         differences_figures,
+        agreement_figures,
+        price_figures,
         reliability_figures,
         risk_coverage_figures,
         pass_at_k_figures,
-        agreement_figures,
-        price_figures,
     )
-    for kind, draw in zip(KINDS, drawers, strict=True):
+    for kind, planner in zip(KINDS, planners, strict=True):
         if kind in kinds:
-            yield from draw(shown)
+            yield from _of_kind(kind, planner, shown)
+
+
+def _of_kind(kind: str, planner: Callable[[Shown], Iterator[PlannedFigure]], shown: Shown) -> Iterator[PlannedFigure]:
+    """Where planning fails, a last one that fails as it is drawn: the other kinds go on."""
+    try:
+        yield from planner(shown)
+    except LLMEvalError:
+        raise
+    except Exception as error:
+        failure = error
+
+        def fail(_: str) -> NoReturn:
+            raise failure
+
+        yield PlannedFigure(shown.names.new(kind), fail)

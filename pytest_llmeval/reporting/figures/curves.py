@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import regex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, ends_of, metric_text
 from pytest_llmeval.reporting.figures.style import (
     LineStyle,
@@ -29,46 +30,54 @@ from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint
 
 __all__ = ["pass_at_k_figures", "risk_coverage_figures"]
 
+_Line: TypeAlias = tuple[SuiteReport, str, Mapping[int, str]]
+"""A suite's metrics pass@k or pass^k: the sign, and their names by k."""
+
 _WIDTH, _LEFT, _SIDES, _BELOW = 5.6, 0.65, (4.7, 2.9), 0.5
 _MAX_POINTS = 400
 """Of a line: more of them cannot be seen."""
 _MAX_WITH_INTERVALS = 3
 """Lines whose intervals can be told apart."""
-_PASS = regex.compile(r"pass([@^])([1-9]\d*)")
+_PASS = regex.compile(r"pass([@^])([1-9]\d{0,5})")
+"""Up to a million replies: a metric's name can have any number, and an axis cannot."""
 _STYLES: Mapping[str, LineStyle] = {"@": "-", "^": ":"}
 
 
-def risk_coverage_figures(shown: Shown) -> Iterator[ReportFigure]:
+def risk_coverage_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """For each suite with probabilities, how often answers are wrong of the samples that the model is most sure of,
     after Y. Geifman and R. El-Yaniv (2017, arXiv:1705.08500).
 
     Reads the records once. Intervals are Wilson's, and none where samples are clustered: it is of independent ones.
     """
     curves = risk_curves(shown.report)
-    for name, members in shown.by_name():
-        found = [(suite, curves[place]) for suite in members if (place := id(suite)) in curves]
-        if not found:
-            continue
-        with drawing():
-            figure = _risk_figure(shown, found)
-        texts = [_risk_text(shown, suite, curve) for suite, curve in found]
-        yield ReportFigure(
-            kind="risk-coverage",
-            name=shown.names.new("risk-coverage", name),
-            title=f"Risk and coverage of {label(name)}",
-            description="Share of wrong answers among the samples that the model is most sure of, over their share of "
-            f"all samples. {listed(texts)}.",
-            figure=figure,
-        )
+    for suite_name, members in shown.by_name():
+        if found := [(suite, curves[place]) for suite in members if (place := id(suite)) in curves]:
+            drawer = partial(_risk, shown, suite_name, found)
+            yield PlannedFigure(shown.names.new("risk-coverage", suite_name), drawer)
+
+
+def _risk(shown: Shown, suite_name: str, found: Sequence[tuple[SuiteReport, RiskCoverage]], name: str) -> ReportFigure:
+    with drawing():
+        figure = _risk_figure(shown, found)
+    texts = [_risk_text(shown, suite, curve) for suite, curve in found]
+    return ReportFigure(
+        kind="risk-coverage",
+        name=name,
+        title=f"Risk and coverage of {label(suite_name)}",
+        description="Share of wrong answers among the samples that the model is most sure of, over their share of "
+        f"all samples. {listed(texts)}.",
+        figure=figure,
+    )
 
 
 def _risk_text(shown: Shown, suite: SuiteReport, curve: RiskCoverage) -> str:
-    points = {round(point.coverage, 1): point for point in points_with_intervals(suite, curve)}
+    """With the risk at half of the samples and at all; where ties skip the half, at the first point beyond it."""
     model = f"{label(shown.model_of(suite))}: " if len(shown.series) > 1 else ""
     text = f"{model}AURC {number(curve.aurc)}, n {curve.n:,}"
-    for coverage in (0.5, 1.0):
-        if (point := points.get(coverage)) is not None:
-            text += f", risk at {coverage:.0%} {with_interval(point.risk, point.ci_low, point.ci_high)}"
+    points = points_with_intervals(suite, curve)
+    half = next((point for point in points if point.coverage >= 0.5), None)
+    for point in dict.fromkeys(filter(None, (half, *points[-1:]))):
+        text += f", risk at {point.coverage:.0%} {with_interval(point.risk, point.ci_low, point.ci_high)}"
     return text
 
 
@@ -117,32 +126,36 @@ def _thinned(points: Sequence[RiskPoint]) -> Sequence[RiskPoint]:
     return kept if kept[-1] is points[-1] else [*kept, points[-1]]
 
 
-def pass_at_k_figures(shown: Shown) -> Iterator[ReportFigure]:
+def pass_at_k_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """For each suite with pass@k of several k (or pass^k): the share over k, with the report's intervals."""
-    for name, suites in shown.by_name():
+    for suite_name, suites in shown.by_name():
         lines = [
             (suite, sign, found)
             for suite in suites
             for sign, found in _passes(suite).items()
             if len(_passes(suite).get("@", {})) > 1 or len(found) > 1
         ]
-        if not lines:
-            continue
-        with drawing():
-            figure = _pass_figure(shown, lines)
-        texts = [
-            f"{_line_name(shown, suite, sign)}: "
-            + ", ".join(f"k {k} {metric_text(suite.summary.metrics[metric])}" for k, metric in ks.items())
-            for suite, sign, ks in lines
-        ]
-        yield ReportFigure(
-            kind="pass-at-k",
-            name=shown.names.new("pass-at-k", name),
-            title=f"Several replies to a sample: {label(name)}",
-            description="Probability that one of k replies is right (pass@k), or all of them (pass^k), with 95% "
-            f"intervals. {listed(texts)}.",
-            figure=figure,
-        )
+        if lines:
+            drawer = partial(_several_replies, shown, suite_name, lines)
+            yield PlannedFigure(shown.names.new("pass-at-k", suite_name), drawer)
+
+
+def _several_replies(shown: Shown, suite_name: str, lines: Sequence[_Line], name: str) -> ReportFigure:
+    with drawing():
+        figure = _pass_figure(shown, lines)
+    texts = [
+        f"{_line_name(shown, suite, sign)}: "
+        + ", ".join(f"k {k} {metric_text(suite.summary.metrics[metric])}" for k, metric in ks.items())
+        for suite, sign, ks in lines
+    ]
+    return ReportFigure(
+        kind="pass-at-k",
+        name=name,
+        title=f"Several replies to a sample: {label(suite_name)}",
+        description="Probability that one of k replies is right (pass@k), or all of them (pass^k), with 95% "
+        f"intervals. {listed(texts)}.",
+        figure=figure,
+    )
 
 
 def _passes(suite: SuiteReport) -> Mapping[str, Mapping[int, str]]:
@@ -159,7 +172,7 @@ def _line_name(shown: Shown, suite: SuiteReport, sign: str) -> str:
     return f"{model}pass{sign}k"
 
 
-def _pass_figure(shown: Shown, lines: Sequence[tuple[SuiteReport, str, Mapping[int, str]]]) -> Figure:
+def _pass_figure(shown: Shown, lines: Sequence[_Line]) -> Figure:
     key = [
         (_line_name(shown, suite, sign), _pass_series(shown, suite, sign), _STYLES[sign]) for suite, sign, _ in lines
     ]

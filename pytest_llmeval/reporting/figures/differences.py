@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from pytest_llmeval.reporting.figures.interval_rows import Mark, MarkRow, interval_rows
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, direction, first_rows
 from pytest_llmeval.reporting.figures.style import drawing, finite, label, listed
 from pytest_llmeval.reporting.report.gate_results import Regression
-from pytest_llmeval.reporting.report.report import SuiteReport
+from pytest_llmeval.reporting.report.report import Comparison, SuiteReport
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.comparison.differences import Difference
 
@@ -19,13 +20,13 @@ __all__ = ["differences_figures"]
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of one figure: of one metric, against one model or baseline."""
+    """The rows of one figure, by suite: of one metric, against one model or baseline, with one better side."""
 
     better: bool | None
     rows: dict[str, list[Mark]] = field(default_factory=dict)
     models: set[str] = field(default_factory=set)
 
-    def add(self, row: str, series: int, found: Difference | Regression) -> None:
+    def add(self, suite: str, series: int, found: Difference | Regression) -> None:
         value, low, high = (finite(one) for one in (found.difference, found.ci_low, found.ci_high))
         if value is None:
             return
@@ -34,33 +35,42 @@ class _Rows:
         if low is None or high is None:
             low = high = None
         text = _signed(value) if low is None or high is None else f"{_signed(value)} [{_signed(low)}, {_signed(high)}]"
-        self.rows.setdefault(row, []).append(Mark(series=series, value=value, low=low, high=high, text=text))
+        self.rows.setdefault(suite, []).append(Mark(series=series, value=value, low=low, high=high, text=text))
 
 
-def differences_figures(shown: Shown) -> Iterator[ReportFigure]:
+def differences_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """A figure for each metric of the comparisons of models, and of the gates against a baseline.
 
     Differences of paired samples with their 95% intervals, after E. Miller (2024, arXiv:2411.00640). Right is better:
     where a lower value is, differences are turned.
     """
-    for (metric, first), found in _of_models(shown).items():
+    for (metric, first, _), found in _of_models(shown).items():
         if found.rows:
-            yield _figure(shown, metric, f"from {label(shown.short.get(first, first))}", found, ("models", metric))
-    for metric, found in _of_gates(shown).items():
+            drawer = partial(_figure, shown, metric, f"from {label(shown.short.get(first, first))}", found)
+            yield PlannedFigure(shown.names.new("differences", "models", metric), drawer)
+    for (metric, _), found in _of_gates(shown).items():
         if found.rows:
-            yield _figure(shown, metric, "from the baseline", found, ("baseline", metric))
+            drawer = partial(_figure, shown, metric, "from the baseline", found)
+            yield PlannedFigure(shown.names.new("differences", "baseline", metric), drawer)
 
 
-def _of_models(shown: Shown) -> dict[tuple[str, str], _Rows]:
-    suites = {suite.info.name: suite for suite in shown.report.suites}
-    found: dict[tuple[str, str], _Rows] = {}
+def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _Rows]:
+    """By metric, first model and better side, which suites can choose each for itself."""
+    found: dict[tuple[str, str, bool | None], _Rows] = {}
     for one in shown.report.comparisons:
-        suite = suites.get(one.suite)
+        suite = _suite_of(shown, one)
         for metric in _metrics(shown, suite, list(one.differences)):
-            rows = found.setdefault((metric, one.first), _Rows(direction(metric, suite)))
-            rows.add(label(one.suite), shown.series_of(one.second), one.differences[metric])
+            better = direction(metric, suite)
+            rows = found.setdefault((metric, one.first, better), _Rows(better))
+            rows.add(one.suite, shown.series_of(one.second), one.differences[metric])
             rows.models.add(shown.short.get(one.second, one.second))
     return found
+
+
+def _suite_of(shown: Shown, one: Comparison) -> SuiteReport | None:
+    """That of the second model: of reports side by side, each can have a suite of this name."""
+    suites = [suite for suite in shown.report.suites if suite.info.name == one.suite]
+    return next((suite for suite in suites if one.second in suite.models), suites[0] if suites else None)
 
 
 def _metrics(shown: Shown, suite: SuiteReport | None, compared: list[str]) -> list[str]:
@@ -70,24 +80,25 @@ def _metrics(shown: Shown, suite: SuiteReport | None, compared: list[str]) -> li
     return own or compared[:1]
 
 
-def _of_gates(shown: Shown) -> dict[str, _Rows]:
-    found: dict[str, _Rows] = {}
+def _of_gates(shown: Shown) -> dict[tuple[str, bool], _Rows]:
+    """By metric and better side."""
+    found: dict[tuple[str, bool], _Rows] = {}
     for gate in shown.report.gates:
         if (one := gate.regression) is not None and (not shown.metrics or one.metric in shown.metrics):
-            rows = found.setdefault(one.metric, _Rows(one.higher_is_better))
-            rows.add(label(gate.suite or ""), shown.series_of(gate.model), one)
+            rows = found.setdefault((one.metric, one.higher_is_better), _Rows(one.higher_is_better))
+            rows.add(gate.suite or "", shown.series_of(gate.model), one)
             rows.models.update(shown.series if gate.model is None else [shown.short.get(gate.model, gate.model)])
     return found
 
 
-def _figure(shown: Shown, metric: str, against: str, found: _Rows, parts: tuple[str, str]) -> ReportFigure:
-    name = label(metric)
+def _figure(shown: Shown, metric: str, against: str, found: _Rows, name: str) -> ReportFigure:
+    measured = label(metric)
     if found.better is False:
-        what, sides = f"decrease of {name} {against} (lower is better)", ("← worse", "better →")
+        what, sides = f"decrease of {measured} {against} (lower is better)", ("← worse", "better →")
     else:
-        what, sides = f"difference of {name} {against}", ("← worse", "better →") if found.better else ("", "")
-    count, left_out = first_rows([(row, len(marks)) for row, marks in found.rows.items()])
-    rows = [MarkRow(label=row, marks=marks) for row, marks in found.rows.items()][:count]
+        what, sides = f"difference of {measured} {against}", ("← worse", "better →") if found.better else ("", "")
+    count, left_out = first_rows([(suite, len(marks)) for suite, marks in found.rows.items()])
+    rows = [MarkRow(label=label(suite), marks=marks) for suite, marks in found.rows.items()][:count]
     with drawing():
         figure = interval_rows(rows, what=what, key=shown.key_of(found.models), line_at=0.0, sides=sides)
     labels = {place: model for model, place in shown.series.items()}
@@ -101,7 +112,7 @@ def _figure(shown: Shown, metric: str, against: str, found: _Rows, parts: tuple[
     side = "Which side is better is not known" if found.better is None else "Right of 0 is better"
     return ReportFigure(
         kind="differences",
-        name=shown.names.new("differences", *parts),
+        name=name,
         title=f"{what[0].upper()}{what[1:]}{more}",
         description=f"Paired differences with 95% intervals{more}: {listed(numbers)}. {side}.",
         figure=figure,

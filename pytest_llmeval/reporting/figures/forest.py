@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pytest_llmeval.reporting.figures.interval_rows import Mark, MarkRow, interval_rows
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, ends_of, first_rows, metric_text
 from pytest_llmeval.reporting.figures.style import drawing, finite, label, listed
 from pytest_llmeval.reporting.report.report import SuiteReport
@@ -25,24 +26,25 @@ _OF_AGREEMENT = {
 """What they are called in a figure, by the metric's name; see ``metrics/judged.py``."""
 
 
-def forest_figures(shown: Shown) -> Iterator[ReportFigure]:
+def forest_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """For each metric the suites, with the report's intervals. Skill has a line at chance."""
     for metric, suites in shown.by_metric().items():
         rows = [(label(name), [(suite, metric) for suite in members]) for name, members in suites.items()]
         found = definition(metric)
         title, described = f"{label(metric)} by suite", f"{label(metric)} of each suite with its 95% interval"
-        yield _figure(
+        drawer = partial(
+            _figure,
             shown,
             rows,
             kind="forest",
-            parts=(metric,),
             texts=(title, described, label(metric)),
             chance=(0.0, "chance") if split_name(metric)[1] == "skill" else None,
             bounds=(found.lowest, found.highest),
         )
+        yield PlannedFigure(shown.names.new("forest", metric), drawer)
 
 
-def agreement_figures(shown: Shown) -> Iterator[ReportFigure]:
+def agreement_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """For each judged suite how far its judges agree with people and with each other."""
     rows = [
         (f"{label(name, limit=24)}: {text}", [(suite, metric) for suite in members if _has(suite, metric)])
@@ -55,7 +57,8 @@ def agreement_figures(shown: Shown) -> Iterator[ReportFigure]:
             "Agreement of judges with people and each other, with 95% intervals; kappa and alpha are 0 by chance"
         )
         texts = (title, described, "1 is perfect; of kappa and alpha, 0 is chance")
-        yield _figure(shown, rows, kind="agreement", parts=(), texts=texts, chance=(0.0, ""), bounds=(-1.0, 1.0))
+        drawer = partial(_figure, shown, rows, kind="agreement", texts=texts, chance=(0.0, ""), bounds=(-1.0, 1.0))
+        yield PlannedFigure(shown.names.new("agreement"), drawer)
 
 
 def _metrics_of_agreement(suites: Sequence[SuiteReport]) -> dict[str, str]:
@@ -78,9 +81,9 @@ def _has(suite: SuiteReport, metric: str) -> bool:
 def _figure(
     shown: Shown,
     rows: Sequence[tuple[str, Sequence[tuple[SuiteReport, str]]]],
+    name: str,
     *,
     kind: str,
-    parts: Sequence[str],
     texts: tuple[str, str, str],
     chance: tuple[float, str] | None,
     bounds: tuple[float, float],
@@ -112,7 +115,7 @@ def _figure(
     more = f" ({left_out})" if left_out else ""
     return ReportFigure(
         kind=kind,
-        name=shown.names.new(kind, *parts),
+        name=name,
         title=f"{title}{more}",
         description=f"{described}{more}: {listed(numbers)}.",
         figure=figure,

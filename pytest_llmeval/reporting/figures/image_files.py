@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from matplotlib.backends.backend_pdf import PdfPages
@@ -17,28 +17,31 @@ __all__ = ["write_figure", "write_pdf"]
 _DPI = 200
 
 
-def write_figure(figure: ReportFigure, path: Path, *, palette: Palette = PRINT) -> None:
+def write_figure(figure: ReportFigure, path: Path, *, palette: Palette = PRINT, comment: str = "") -> None:
     """Write the figure in the form of the suffix: ``.svg``, ``.pdf`` or ``.png``, the same bytes each time.
 
-    PNG has 200 dots per inch on white; the others have no background. Raises ``ReportError``.
+    PNG has 200 dots per inch on white; the others have no background. SVG has the palette
+    and the comment. Raises ``ReportError``.
     """
     suffix = path.suffix.lower()
     if suffix == ".svg":
-        text = svg_document(figure, palette=palette)
+        text = svg_document(figure, palette=palette, comment=comment)
         with atomic_write(path, encoding="ascii") as file:
             file.write(text)
     elif suffix == ".pdf":
-        write_pdf([figure], path)
+        write_pdf([figure], path, title=figure.title)
     else:
         with atomic_path(path, suffix=".png") as temporary, drawing():
             figure.figure.savefig(temporary, format="png", dpi=_DPI, facecolor="white", metadata={"Software": None})
 
 
-def write_pdf(figures: Sequence[ReportFigure], path: Path) -> None:
-    """Write the figures as the pages of a PDF, with its fonts as TrueType. Raises ``ReportError``."""
-    metadata = {"CreationDate": None, "Creator": None, "Producer": None, "Title": None}
-    if len(figures) == 1:
-        metadata["Title"] = figures[0].title.encode("ascii", "backslashreplace").decode("ascii")  # type: ignore[assignment]
+def write_pdf(figures: Iterable[ReportFigure], path: Path, *, title: str | None = None) -> None:
+    """Write the figures, at least one, as the pages of a PDF, with its fonts as TrueType. Raises ``ReportError``.
+
+    Each is written before the next is drawn.
+    """
+    named = None if title is None else title.encode("ascii", "backslashreplace").decode("ascii")
+    metadata = {"CreationDate": None, "Creator": None, "Producer": None, "Title": named}
     with atomic_path(path, suffix=".pdf") as temporary, drawing(), PdfPages(temporary, metadata=metadata) as pages:
         for figure in figures:
             pages.savefig(figure.figure)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from pytest_llmeval.reporting.figures.interval_rows import limits_of
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import MAX_ROWS, Shown, ends_of, metric_text
 from pytest_llmeval.reporting.figures.style import (
     INK,
@@ -41,7 +42,7 @@ class _Point:
     price: float
 
 
-def price_figures(shown: Shown) -> Iterator[ReportFigure]:
+def price_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """For each metric a figure of the suites' values over what a sample costs, one over its tokens, one over seconds.
 
     Of suites for which that is known; nothing where it is known of one alone, as there is nothing to compare.
@@ -52,10 +53,11 @@ def price_figures(shown: Shown) -> Iterator[ReportFigure]:
             prices = [(suite, _price(suite, price_of)) for suite in members]
             kept = [(suite, price) for suite, price in prices if price is not None]
             if len(kept) > 1:
-                yield _priced(shown, metric, unit, kept)
+                drawer = partial(_priced, shown, metric, unit, kept)
+                yield PlannedFigure(shown.names.new("price", metric, unit), drawer)
 
 
-def _priced(shown: Shown, metric: str, unit: str, kept: Sequence[tuple[SuiteReport, float]]) -> ReportFigure:
+def _priced(shown: Shown, metric: str, unit: str, kept: Sequence[tuple[SuiteReport, float]], name: str) -> ReportFigure:
     more = f" (the first {MAX_ROWS} of {len(kept)})" if len(kept) > MAX_ROWS else ""
     kept = kept[:MAX_ROWS]
     names = list(dict.fromkeys(suite.info.name for suite, _ in kept))
@@ -69,7 +71,7 @@ def _priced(shown: Shown, metric: str, unit: str, kept: Sequence[tuple[SuiteRepo
     ]
     return ReportFigure(
         kind="price",
-        name=shown.names.new("price", metric, unit),
+        name=name,
         title=f"{label(metric)} and {unit} of a sample{more}",
         description=f"{label(metric)} with its 95% interval over {unit} of a sample{more}: {listed(texts)}.",
         figure=figure,

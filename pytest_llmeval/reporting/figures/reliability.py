@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, metric_text
 from pytest_llmeval.reporting.figures.style import (
     INK,
@@ -36,28 +37,31 @@ _KEY: Key = (("accuracy", 0, ""), ("gap between accuracy and mean confidence", 1
 _GAP_COLOUR = colour_of(1)
 
 
-def reliability_figures(shown: Shown) -> Iterator[ReportFigure]:
+def reliability_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """For each suite with probabilities a diagram of each model, after C. Guo et al. (2017, arXiv:1706.04599).
 
     Bars are the accuracy of the samples of a bin of confidence. The frames reach from there to the bin's mean
     confidence: their heights, weighted by the counts below, are the expected calibration error.
     """
-    for name, suites in shown.by_name():
-        members = [suite for suite in suites if _bins(suite)]
-        if not members:
-            continue
-        kept = members[:_MAX_PANELS]
-        more = f" (the first {len(kept)} of {len(members)} models)" if len(kept) < len(members) else ""
-        with drawing():
-            figure = _panels(shown, kept)
-        texts = [", ".join(filter(None, (_model(shown, suite), _ece(suite), f"n {_count(suite):,}"))) for suite in kept]
-        yield ReportFigure(
-            kind="reliability",
-            name=shown.names.new("reliability", name),
-            title=f"Reliability of {label(name)}{more}",
-            description=f"Accuracy by the model's confidence; on the diagonal, both are equal{more}. {listed(texts)}.",
-            figure=figure,
-        )
+    for suite_name, suites in shown.by_name():
+        if members := [suite for suite in suites if _bins(suite)]:
+            drawer = partial(_diagrams, shown, suite_name, members)
+            yield PlannedFigure(shown.names.new("reliability", suite_name), drawer)
+
+
+def _diagrams(shown: Shown, suite_name: str, members: Sequence[SuiteReport], name: str) -> ReportFigure:
+    kept = members[:_MAX_PANELS]
+    more = f" (the first {len(kept)} of {len(members)} models)" if len(kept) < len(members) else ""
+    with drawing():
+        figure = _panels(shown, kept)
+    texts = [", ".join(filter(None, (_model(shown, suite), _ece(suite), f"n {_count(suite):,}"))) for suite in kept]
+    return ReportFigure(
+        kind="reliability",
+        name=name,
+        title=f"Reliability of {label(suite_name)}{more}",
+        description=f"Accuracy by the model's confidence; on the diagonal, both are equal{more}. {listed(texts)}.",
+        figure=figure,
+    )
 
 
 def _bins(suite: SuiteReport) -> list[tuple[ReliabilityBin, float, float]]:

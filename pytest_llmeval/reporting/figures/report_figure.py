@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FigureNames", "ReportFigure"]
+__all__ = ["FigureNames", "PlannedFigure", "ReportFigure"]
 
 _MAX_NAME = 60
 
@@ -29,6 +30,17 @@ class ReportFigure:
     title: str
     description: str
     figure: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFigure:
+    """A figure that can be chosen by its name before it is drawn; ``drawer`` takes the name."""
+
+    name: str
+    drawer: Callable[[str], ReportFigure]
+
+    def draw(self) -> ReportFigure:
+        return self.drawer(self.name)
 
 
 class FigureNames:

@@ -63,10 +63,11 @@ def svg_text(figure: ReportFigure, *, palette: Palette = INLINE) -> str:
     return ElementTree.tostring(found, encoding="unicode")
 
 
-def svg_document(figure: ReportFigure, *, palette: Palette = PRINT) -> str:
-    """A file of its own, ASCII."""
+def svg_document(figure: ReportFigure, *, palette: Palette = PRINT, comment: str = "") -> str:
+    """A file of its own, ASCII, with the comment at its start."""
     text = svg_text(figure, palette=palette).encode("ascii", "xmlcharrefreplace").decode("ascii")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+    said = f"<!-- {comment} -->\n" if comment else ""
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{said}{text}\n'
 
 
 def _drawn(figure: ReportFigure) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_llmeval.reporting.figures import forest
+from pytest_llmeval.reporting.figures import forest, image_files
+from pytest_llmeval.reporting.figures.catalogue import ReportFigure, figures_of, planned_figures
+from pytest_llmeval.reporting.figures.image_files import write_figure
+from pytest_llmeval.reporting.figures.svg import svg_document
 from pytest_llmeval.reporting.writers.markdown.report import markdown_summary, write_markdown
-from tests.reporting.figures.drawn import metric, report_of_all, suite_on
+from tests.reporting.figures.drawn import drawn, metric, report_of_all, suite_on
 from tests.reporting.made_reports import report
 
 
@@ -58,6 +63,15 @@ def test_old_files_of_ours_go_and_others_stay(tmp_path: Path) -> None:
     assert "Figures" not in path.read_text(encoding="utf-8")
 
 
+def test_figures_that_were_plotted_into_the_folder_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "out_figures"
+    (figure,) = drawn(report_of_all(), "reliability")
+    write_figure(figure, folder / "reliability-capitals.svg")
+    write_markdown(SMALL, tmp_path / "out.md")
+    write_markdown(report([]), tmp_path / "out.md")
+    assert [file.name for file in folder.iterdir()] == ["reliability-capitals.svg"]
+
+
 def test_a_folder_that_is_empty_goes(tmp_path: Path) -> None:
     path = tmp_path / "out.md"
     write_markdown(SMALL, path)
@@ -81,11 +95,26 @@ def test_the_report_is_written_though_drawing_fails(
 
     monkeypatch.setattr(forest, "interval_rows", broken)
     with caplog.at_level(logging.WARNING):
-        write_markdown(SMALL, tmp_path / "out.md")
+        write_markdown(report_of_all(), tmp_path / "out.md")
     shown = (tmp_path / "out.md").read_text(encoding="utf-8")
-    assert "The figures could not be drawn: RuntimeError: no ink" in shown
+    assert "Some figures could not be drawn: forest-accuracy (RuntimeError: no ink)" in shown
+    assert "![Reliability of capitals]" in shown
     assert "## Suites" in shown
     assert "could not be drawn" in caplog.text
+
+
+def test_a_figure_that_cannot_be_written_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(figure: ReportFigure, **settings: Any) -> str:
+        if figure.kind == "forest":
+            raise OverflowError("too large")
+        return svg_document(figure, **settings)
+
+    monkeypatch.setattr(image_files, "svg_document", broken)
+    write_markdown(report_of_all(), tmp_path / "out.md")
+    shown = (tmp_path / "out.md").read_text(encoding="utf-8")
+    assert "Some figures could not be drawn: forest-accuracy (OverflowError: too large)" in shown
+    assert "forest-accuracy.svg" not in shown
+    assert "![Reliability of capitals]" in shown
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -95,10 +124,15 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_many_figures_are_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_llmeval.reporting.writers.markdown.figures._MAX_FIGURES", 1)
-    write_markdown(report_of_all(), tmp_path / "out.md")
+    made = report_of_all()
+    num_figures = len(list(planned_figures(made)))
+    monkeypatch.setattr(
+        "pytest_llmeval.reporting.writers.markdown.figures.figures_of", functools.partial(figures_of, limit=1)
+    )
+    write_markdown(made, tmp_path / "out.md")
     assert len(list((tmp_path / "out_figures").iterdir())) == 1
-    assert "… and more: `llmeval plot REPORT -o FOLDER/` draws all" in (tmp_path / "out.md").read_text("utf-8")
+    shown = (tmp_path / "out.md").read_text("utf-8")
+    assert f"… and {num_figures - 1} more: `llmeval plot REPORT -o FOLDER/` draws all" in shown
 
 
 def test_no_figures_elsewhere(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.colors import to_rgba
 
 from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of, svg_text
 from pytest_llmeval.reporting.report.records import Record
@@ -21,18 +24,16 @@ from tests.reporting.figures.drawn import (
     FIRST,
     SECOND,
     confident,
-    difference,
     drawn,
     lines_of,
     metric,
     named,
     patches_of,
-    regression,
     report_of_all,
     suite_on,
     texts_of,
 )
-from tests.reporting.made_reports import gate, report, suite_report
+from tests.reporting.made_reports import report, suite_report, summary
 from tests.reporting.reports import reports
 
 
@@ -166,38 +167,6 @@ def test_many_suites_are_cut_and_said() -> None:
     assert figure.figure.get_figheight() > 4 * few.figure.get_figheight()
 
 
-def test_differences_of_models_and_from_a_baseline(whole: Report) -> None:
-    models, baseline = drawn(whole, "differences")
-    assert models.name == "differences-models-accuracy"
-    assert models.title == "Difference of accuracy from one"
-    assert [x for x, _ in lines_of(models, "interval")] == [[-0.2, 0.01]]
-    assert [x for x, _ in lines_of(models, "line")] == [[0.0, 0.0]]
-    assert baseline.title == "Difference of accuracy from the baseline"
-    assert [x for x, _ in lines_of(baseline, "interval")] == [[-0.02, 0.12]]
-    assert "+0.050 [-0.020, +0.120]" in texts_of(svg_text(baseline))
-    assert {"← worse", "better →"} <= set(texts_of(svg_text(baseline)))
-
-
-def test_differences_are_turned_where_lower_is_better(whole: Report) -> None:
-    (one,) = whole.comparisons
-    turned = replace(one, differences={"brier": difference(-0.1, -0.2, 0.01)})
-    gates = (gate(kind="baseline", regression=regression("nll", 0.3, 0.1, 0.5, higher=False)),)
-    models, baseline = drawn(replace(whole, comparisons=(turned,), gates=gates), "differences")
-    assert models.title == "Decrease of brier from one (lower is better)"
-    assert [x for x, _ in lines_of(models, "interval")] == [[-0.01, 0.2]]
-    assert [x for x, _ in lines_of(models, "value")] == [[0.1]]
-    assert [x for x, _ in lines_of(baseline, "interval")] == [[-0.5, -0.1]]
-    assert "lower is better" in baseline.title
-
-
-def test_differences_whose_better_side_is_unknown(whole: Report) -> None:
-    (one,) = whole.comparisons
-    unknown = replace(one, differences={"warmth": difference(-0.1, -0.2, 0.01)})
-    (figure,) = drawn(replace(whole, comparisons=(unknown,), gates=()), "differences")
-    assert "Which side is better is not known" in figure.description
-    assert "← worse" not in texts_of(svg_text(figure))
-
-
 def test_reliability_has_the_reports_bins_and_ece(whole: Report) -> None:
     (figure,) = drawn(whole, "reliability")
     suites = [suite for suite in whole.suites if suite.reliability]
@@ -206,6 +175,10 @@ def test_reliability_has_the_reports_bins_and_ece(whole: Report) -> None:
     assert [height for _, _, _, height in patches_of(figure, "count")] == [one.n for one in bins]
     gaps = [abs((one.accuracy or 0) - (one.confidence or 0)) for one in bins]
     assert [height for _, _, _, height in patches_of(figure, "gap")] == pytest.approx(gaps)
+    frames = [patch for axes in figure.figure.axes for patch in axes.patches if patch.get_gid() == "gap"]
+    assert all(frame.get_linewidth() > 0 and frame.get_visible() for frame in frames)
+    assert all(to_rgba(frame.get_edgecolor())[3] == 1.0 for frame in frames)
+    assert all(0 < to_rgba(frame.get_facecolor())[3] < 1 for frame in frames)
     assert "ECE 0.110 [0.050, 0.300]" in figure.description
     assert any("ECE 0.110 [0.050, 0.300]" in text for text in texts_of(svg_text(figure)))
 
@@ -235,6 +208,22 @@ def test_risk_over_coverage_of_one_model_and_of_clusters() -> None:
     assert not lines_of(figure, "interval")
 
 
+@pytest.mark.parametrize(
+    ("confidences", "said"),
+    [
+        ([0.9] * 6 + [0.2] * 7, ["100%"]),  # 46% of the samples, then all of them
+        ([0.9] * 6 + [0.5] * 2 + [0.2] * 5, ["62%", "100%"]),
+        ([0.9, 0.8, 0.7, 0.6], ["50%", "100%"]),
+        ([0.9] * 4, ["100%"]),
+    ],
+)
+def test_risk_is_said_at_the_coverage_that_it_has(confidences: Sequence[float], said: Sequence[str]) -> None:
+    records = confident("a", "gpt2", [(confidence, float(place % 2)) for place, confidence in enumerate(confidences)])
+    suite = replace(suite_report("a"), reliability=reliability([one.score for one in records]))
+    (figure,) = drawn(report([suite], records), "risk-coverage")
+    assert re.findall(r"risk at (\S+) ", figure.description) == said
+
+
 def test_a_long_curve_is_thinned() -> None:
     records = confident("a", "gpt2", [(place / 5000, float(place % 3 > 0)) for place in range(1, 5001)])
     suite = replace(suite_report("a"), reliability=reliability([one.score for one in records]))
@@ -250,8 +239,20 @@ def test_pass_at_k(whole: Report) -> None:
     heights = [y for _, y in lines_of(figure, "interval")]
     assert heights[:3] == [[0.2, 0.4], [0.6, 0.8], [0.02, 0.2]]
     assert "one, pass@k: k 1 0.300 [0.200, 0.400], k 4 0.700 [0.600, 0.800]" in figure.description
+    markers = [line for line in figure.figure.axes[0].lines if line.get_marker() == "o"]
+    drawn_at = [x for line in markers for x in np.asarray(line.get_xdata(), dtype=float)]
+    assert drawn_at == pytest.approx([1.0, 4.0, 4.0], rel=0.06)
     only_one = report([suite_on("a", "m", pass_at_1=metric(0.3, 0.2, 0.4))])
     assert not drawn(only_one, "pass-at-k")
+
+
+def test_a_number_of_replies_that_no_axis_has() -> None:
+    names = ("pass@1", "pass@4", f"pass@{'9' * 400}", f"pass@{'9' * 5000}")
+    suite = suite_on("a", "m")
+    suite = replace(suite, summary=summary(dict.fromkeys(names, metric(0.5, 0.4, 0.6))))
+    (figure,) = drawn(report([suite]), "pass-at-k")
+    assert [x for x, _ in lines_of(figure, "interval")] == [[1.0, 1.0], [4.0, 4.0]]
+    svg_text(figure)
 
 
 def test_agreement_of_judges(whole: Report) -> None:

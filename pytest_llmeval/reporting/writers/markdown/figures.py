@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
+from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.text.escaping import markdown_text
@@ -16,9 +16,9 @@ from pytest_llmeval.text.redaction import describe
 
 __all__ = ["figure_lines", "figures_folder"]
 
-_MAX_FIGURES = 40
-"""Of a report: each takes a tenth of a second."""
-_HEAD_BYTES = 4096
+_MARK = "pytest-llmeval: of the Markdown report beside this folder, and removed with its figure"
+"""In files that are ours to remove: ``llmeval plot`` writes others, perhaps into the same folder."""
+_HEAD_BYTES = 512
 
 _log = logging.getLogger(__name__)
 
@@ -57,13 +57,21 @@ def _written(report: Report, folder: Path) -> tuple[list[str], set[str]]:
     lines: list[str] = []
     names: set[str] = set()
     figures = figures_of(report)
-    for figure in islice(figures, _MAX_FIGURES):
+    for figure in figures:
         file = f"{figure.name}.svg"
-        write_figure(figure, folder / file, palette=ON_ANY_PAGE)
+        try:
+            write_figure(figure, folder / file, palette=ON_ANY_PAGE, comment=_MARK)
+        except LLMEvalError:
+            raise
+        except Exception as error:
+            figures.note_failure(figure.name, error)
+            continue
         names.add(file)
         lines += [f"![{markdown_text(figure.title)}]({quote(folder.name)}/{file})", ""]
-    if next(figures, None) is not None:
-        lines += ["… and more: `llmeval plot REPORT -o FOLDER/` draws all of them", ""]
+    if figures.num_left_out:
+        lines += [f"… and {figures.num_left_out} more: `llmeval plot REPORT -o FOLDER/` draws all of them", ""]
+    if figures.failed:
+        lines += [markdown_text(f"Some figures could not be drawn: {'; '.join(figures.failed)}"), ""]
     return lines, names
 
 
@@ -77,10 +85,10 @@ def _remove_others(folder: Path, names: set[str]) -> None:
 
 
 def _ours(folder: Path) -> Iterator[Path]:
-    """Files that begin as ours do."""
+    """Files with our mark."""
     for file in sorted(folder.glob("*.svg")):
         if file.is_file() and not file.is_symlink():
             with file.open("rb") as opened:
                 head = opened.read(_HEAD_BYTES)
-            if f'aria-labelledby="{file.stem}-title {file.stem}-desc"'.encode() in head:
+            if _MARK.encode("ascii") in head:
                 yield file
