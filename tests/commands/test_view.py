@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.cli import main
-from tests.commands.saved_reports import report_of, sample, saved
+from pytest_llmeval.reporting.storage.journal import Journal
+from tests.commands.saved_reports import info, report_of, sample, saved
 from tests.reporting.html.pages import read_page
 
 
@@ -39,6 +40,21 @@ def test_the_page_lies_beside_the_report_and_is_opened(
     assert opened == [page.as_uri()] * 2
     assert capsys.readouterr() == ("", f"{page}\n" * 2)
     assert [row["id"] for row in read_page(page).samples] == ["q1", "q2"]
+
+
+def test_the_page_of_a_journal_has_the_name_of_its_report(tmp_path: Path, opened: list[str]) -> None:
+    journal = Journal(tmp_path / "out.json.journal", {"created": "2026-01-01T00:00:00+00:00", "environment": {}})
+    journal.add_fact("suite", info("a"))
+    journal.add_fact("model", {"name": "demo"})
+    for record in (sample("a", "q1"), sample("a", "q2", "wrong")):
+        journal.add(record)
+    journal.close(discard=False)
+    before = journal.path.read_bytes()
+    assert main(["view", str(journal.path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.html", "out.json.journal"]
+    assert opened == [(tmp_path / "out.html").as_uri()]
+    assert [row["id"] for row in read_page(tmp_path / "out.html").samples] == ["q1", "q2"]
+    assert journal.path.read_bytes() == before
 
 
 def test_a_page_elsewhere_and_no_browser(report: Path, tmp_path: Path, opened: list[str]) -> None:

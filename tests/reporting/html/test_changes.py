@@ -55,6 +55,17 @@ def test_lower_can_be_better() -> None:
     assert changes_of(report, second) == [("better", 0.2, 0.1), ("worse", 0.2, 0.3)]
 
 
+def test_what_another_order_of_summing_changes_is_the_same() -> None:
+    first, second = (
+        of_model("one", [0.5, 0.5, 0.5], "f1"),
+        of_model("two", [0.5 + 1e-12, 0.5 - 1e-12, 0.5 + 1e-8], "f1"),
+    )
+    compared = tuple(compare_models("sums", {"one": first, "two": second}, ["one", "two"], ["f1"]))
+    report = make_report([*first, *second], comparisons=compared)
+    found = [change and change[0] for change in changes_of(report, second)]
+    assert found == ["same", "same", "better"]
+
+
 def regression(**values: Any) -> Regression:
     known: dict[str, Any] = {
         "mode": "significant",

@@ -124,6 +124,92 @@ def test_options_with_their_probabilities(tmp_path: Path) -> None:
     assert [option[:3] for option in options] == [["Bergen", "A", 0.7125], ["Os\\x00lo", "B", 0.2875]]
 
 
+def test_options_say_which_is_right_and_which_was_answered(tmp_path: Path) -> None:
+    tied = make_record(
+        id_="tied", choices=("a", "b", "c"), target="b", answer="a | b (tie)", details={"tied": [0, 1]}, category="x"
+    )
+    several = make_record(id_="several", choices=("a", "b", "c"), target=["a", "c"], answer="c", category="y")
+    first, second = page_of(make_report([tied, several]), tmp_path).samples
+    assert first["shown"]["options"] == [
+        ["a", None, None, "tied"],
+        ["b", None, None, "right, tied"],
+        ["c", None, None, ""],
+    ]
+    assert [option[3] for option in second["shown"]["options"]] == ["right", "", "right, answered"]
+
+
+def test_an_opened_sample_has_its_values_and_what_it_took(tmp_path: Path) -> None:
+    record = make_record(
+        values={"accuracy": 1.0, "f1\x1b": 2 / 3, "letters": 7},
+        num_prompt_tokens=31,
+        num_tokens=7,
+        seconds=0.375,
+        cost=0.0125,
+        num_judge_requests=2,
+        num_judge_tokens=1900,
+    )
+    plain = make_record(id_="s2", num_tokens=1)
+    first, second = page_of(make_report([record, plain]), tmp_path).samples
+    assert first["shown"]["node"] == "sums.yaml::s1"
+    assert first["shown"]["values"] == [["accuracy", 1.0], ["f1\\x1b", 0.666666667], ["letters", 7]]
+    assert first["shown"]["took"] == [
+        ["prompt tokens", 31],
+        ["tokens", 7],
+        ["seconds", 0.375],
+        ["cost", 0.0125],
+        ["judge's requests", 2],
+        ["judge's tokens", 1900],
+    ]
+    assert second["shown"]["took"] == [["tokens", 1]]
+    assert "options" not in second["shown"]
+
+
+def test_samples_stand_by_suite_category_and_model_and_else_as_they_came(tmp_path: Path) -> None:
+    came = [("b", "s9", "one", "y"), ("a", "s3", "two", None), ("b", "s2", "two", "x"), ("b", "s2", "one", "x")]
+    came += [("b", "s1", "two", "x"), ("b", "s1", "one", "x"), ("a", "s3", "one", None), ("b", "s9", "two", "y")]
+    records = [make_record(suite, id_, model=model, category=category) for suite, id_, model, category in came]
+    page = page_of(make_report(records), tmp_path)
+    names = page.names
+    assert (names["suites"], names["models"], names["categories"]) == (["b", "a"], ["one", "two"], ["y", "", "x"])
+    assert [
+        (
+            names["suites"][row["suite"]],
+            row["id"],
+            names["models"][row["model"]],
+            names["categories"][row["category"]] or None,
+        )
+        for row in page.samples
+    ] == [
+        ("b", "s9", "one", "y"),
+        ("b", "s9", "two", "y"),
+        ("b", "s2", "one", "x"),
+        ("b", "s1", "one", "x"),
+        ("b", "s2", "two", "x"),
+        ("b", "s1", "two", "x"),
+        ("a", "s3", "one", None),
+        ("a", "s3", "two", None),
+    ]
+
+
+def test_the_index_says_how_a_sample_changed(tmp_path: Path) -> None:
+    def of_model(model: str, *values: float) -> list[Record]:
+        return [
+            make_record(id_=f"s{place}", model=model, status="scored", values={"f1": value})
+            for place, value in enumerate(values)
+        ]
+
+    first, second = of_model("one", 0.5, 0.25, 0.75), of_model("two", 0.125, 0.875, 0.75)
+    compared = compare_models("sums", {"one": first, "two": second}, ["one", "two"], ["f1"])
+    page = page_of(make_report([*first, *second], comparisons=tuple(compared)), tmp_path)
+    shown = [(page.names["changes"][row["change"]], row["before"], row["now"]) for row in page.samples]
+    assert shown == [
+        *[("", None, None)] * 3,
+        ("worse", 0.5, 0.125),
+        ("better", 0.25, 0.875),
+        ("same", 0.75, 0.75),
+    ]
+
+
 def test_a_text_without_end_is_cut(tmp_path: Path) -> None:
     (row,) = page_of(make_report([make_record(output="x" * 300_000)]), tmp_path).samples
     output = dict(row["shown"]["texts"])["output"]
