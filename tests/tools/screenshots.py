@@ -57,7 +57,7 @@ def example_report(folder: Path) -> Report:
     """The session's report, with fixed times. Raises ``SystemExit`` where the session did not come to an end."""
     noisy_model(folder / NOISY)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir=."]
-    command += ["--llm-model=demo", f"--llm-model=./{NOISY}", "--llm-report=report.json", "--llm-gate=accuracy >= 0.6"]
+    command += ["--llm-model=demo", f"--llm-model={NOISY}", "--llm-report=report.json", "--llm-gate=accuracy >= 0.6"]
     command += [str(REPOSITORY / "example_suites" / name) for name in SUITES]
     done = subprocess.run(
         command, cwd=folder, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -70,7 +70,7 @@ def example_report(folder: Path) -> Report:
 
 def show_sample(page: Page) -> None:
     """Open a sample that the noisy model got wrong and the demo model right."""
-    page.locator("#filter-suite").select_option(label="mmlu")
+    page.locator("#filter-suite").select_option(label="csqa_letter")
     page.locator("#filter-change").select_option(label="worse")
     page.locator("#rows tbody tr button").first.click()
     page.wait_for_selector("#sample:not([hidden])")
