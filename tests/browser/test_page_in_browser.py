@@ -99,6 +99,7 @@ def test_gates_stand_with_those_that_failed_first(path: Path, open_report: Opene
 def test_figures_are_there_with_a_text_for_those_who_cannot_see_them(path: Path, open_report: Opener) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib")
     page = open_report(path)
+    page.evaluate("() => { for (const one of document.querySelectorAll('details')) one.open = true; }")
     figures = page.locator("figure svg")
     assert figures.count() >= 5
     for place in range(figures.count()):
@@ -347,6 +348,8 @@ def test_keys(path: Path, open_report: Opener) -> None:
     expect(page.locator("#sample")).to_be_hidden()
     keyboard.press("Escape")
     assert focused(page) != "search"
+    expect(page.locator("#search")).to_have_value("")
+    assert ids(page) == order, "an empty field leaves out nothing"
 
 
 def test_j_goes_on_to_the_next_page(path: Path, open_report: Opener) -> None:

@@ -642,7 +642,6 @@
         byId("search").value = state.words = "";
         forgetSearch();
         changed();
-        return;
       }
       if (isField) event.target.blur();
       else if (state.open >= 0) closeSample();

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -19,8 +18,7 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, select_autoescape
 
-from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of, svg_text
+from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, ReportFigures, figures_of, svg_text
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.risk_curves import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
@@ -30,14 +28,12 @@ from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.html import sections
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
 from pytest_llmeval.text.escaping import printable
-from pytest_llmeval.text.redaction import describe
 
 __all__ = ["GENERATOR", "write_html"]
 
 GENERATOR = "pytest-llmeval-suites"
 """By which a page is known as one of ours."""
 
-_LOG = logging.getLogger("pytest_llmeval")
 _MAX_FORESTS = 12
 """Of metrics beside the main ones."""
 _MARK = "<!-- samples -->"
@@ -101,24 +97,32 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
 
 
 def _figures(report: Report) -> tuple[Mapping[str, Sequence[Mapping[str, str]]], str | None]:
-    """The report's figures by kind, and why there are none. A figure that cannot be drawn costs no report."""
+    """The report's figures by kind, and why there are none, or not all."""
     found: dict[str, list[Mapping[str, str]]] = {}
+    notes: list[str] = []
+
+    def draw(figures: ReportFigures, kind: str | None = None) -> None:
+        for figure in figures:
+            try:
+                shown = {"title": figure.title, "svg": svg_text(figure)}
+            except Exception as error:  # matplotlib draws some parts late
+                figures.note_failure(figure.name, error)
+                continue
+            found.setdefault(kind or figure.kind, []).append(shown)
+        if figures.num_left_out:
+            notes.append(f"{figures.num_left_out:,} more figures: llmeval plot REPORT -o FOLDER/ draws all")
+        if figures.failed:
+            notes.append(f"figures that could not be drawn: {printable('; '.join(figures.failed))}")
+
     try:
-        for figure in figures_of(report):
-            found.setdefault(figure.kind, []).append({"title": figure.title, "svg": svg_text(figure)})
+        draw(figures_of(report))
         shown = metrics_shown([suite_row(suite, {}) for suite in report.suites])
         drawn = {figure["title"].partition(" by suite")[0] for figure in found.get("forest", ())}
-        if others := [name for name in shown if name not in drawn][:_MAX_FORESTS]:
-            for figure in figures_of(report, ("forest",), metrics=others):
-                found.setdefault("forest-others", []).append({"title": figure.title, "svg": svg_text(figure)})
+        if others := [name for name in shown if name not in drawn]:
+            draw(figures_of(report, ("forest",), metrics=others, limit=_MAX_FORESTS), "forest-others")
     except FiguresUnavailable as error:
-        return {}, f"Without figures: {error}"
-    except ReportError:
-        raise
-    except Exception as error:  # of a library that draws, on numbers of whatever size
-        _LOG.exception("a figure of the report could not be drawn")
-        return found, f"Some figures are missing, as one could not be drawn: {describe(error)}"
-    return found, None
+        notes.append(f"without figures: {error}")
+    return found, "; ".join(notes) or None
 
 
 def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:
