@@ -7,22 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from pytest_llmeval.models.huggingface.loglikelihood import conditions
 from pytest_llmeval.models.settings import ModelSettings
-
-torch = pytest.importorskip("torch")
-conditions = pytest.importorskip("pytest_llmeval.models.huggingface.loglikelihood.conditions")
 
 
 def key(settings: ModelSettings | None = None, *, fingerprint: str | None = "weights", **changes: Any) -> str | None:
     """The key of a model of which these attributes differ."""
     attention = changes.pop("attention", "sdpa")
     max_length = changes.pop("max_length", 64)
-    known = {
-        "device": torch.device("cpu"),
-        "dtype": torch.float32,
-        "config": SimpleNamespace(_attn_implementation=attention),
-    }
+    config = SimpleNamespace(_attn_implementation=attention)
+    known = {"device": torch.device("cpu"), "dtype": torch.float32, "config": config}
     found = conditions.conditions_of_verdict(
         SimpleNamespace(**(known | changes)), fingerprint, max_length, settings or ModelSettings()
     )

@@ -60,20 +60,26 @@ def cached(project: pytest.Pytester) -> Path:
 def test_a_later_session_does_not_check_again(project: pytest.Pytester) -> None:
     assert num_checks(project) == 1
     assert num_checks(project) == 0
-    assert num_checks(project, "--llm-batch-size=2") == 1, "other conditions"
     assert num_checks(project, "--cache-clear") == 1
+
+
+@pytest.mark.slow
+def test_under_other_conditions_it_is_checked(project: pytest.Pytester) -> None:
+    assert num_checks(project) == 1
     for _ in range(2):
         assert num_checks(project, "-p", "no:cacheprovider") == 1
+    assert num_checks(project, "--llm-batch-size=2") == 1
+    assert num_checks(project) == 0
 
 
 def test_workers_check_once(project: pytest.Pytester) -> None:
     assert num_checks(project, "-n2") == 1
-    assert num_checks(project, "-n2") == 0
-    assert num_checks(project) == 0, "what workers found is kept"
-    assert num_checks(project, "-n2", "-p", "no:cacheprovider") == 1
+    assert num_checks(project, "-n2") == 0, "what workers found is kept"
 
 
-@pytest.mark.parametrize("content", ["{", '{"a": 1}', "[1, null]", "\udcff", ""])
+@pytest.mark.parametrize(
+    "content", ["{", *(pytest.param(one, marks=pytest.mark.slow) for one in ('{"a": 1}', "[1, null]", "\udcff", ""))]
+)
 def test_a_damaged_cache_is_ignored(project: pytest.Pytester, content: str) -> None:
     cached(project).parent.mkdir(parents=True)
     cached(project).write_bytes(content.encode("utf-8", "surrogateescape"))
@@ -81,6 +87,7 @@ def test_a_damaged_cache_is_ignored(project: pytest.Pytester, content: str) -> N
     assert num_checks(project) == 0
 
 
+@pytest.mark.slow
 def test_a_problem_is_looked_at_again(project: pytest.Pytester) -> None:
     project.makeconftest(_COUNTS.format(problem="in a check at loading, the tree differed by 1.0e+00"))
     for _ in range(2):
