@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.models.threads import waiting_briefly
 
 __all__ = ["importing_torch"]
@@ -15,13 +15,7 @@ __all__ = ["importing_torch"]
 def importing_torch() -> Iterator[None]:
     """Import torch, and what builds on it, in this context: its threads wait briefly, and it takes less time.
 
-    The imports make 300,000 objects that stay, and the garbage collector would walk them again and again.
+    The imports make 300,000 objects that stay.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with waiting_briefly():
-            yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    with without_collection(), waiting_briefly():
+        yield
