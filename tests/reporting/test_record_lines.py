@@ -94,7 +94,14 @@ def test_what_the_plugin_writes_is_read_fast() -> None:
 )
 def test_without_texts_the_rest_stays(record: Record) -> None:
     before, kept = record.to_dict(), without_texts(record).to_dict()
-    gone = {"question": None, "prompt": None, "choices": (), "target": None, "answer": None, "details": {}}
+    gone: dict[str, Any] = {
+        "question": None,
+        "prompt": None,
+        "choices": (),
+        "target": None,
+        "answer": None,
+        "details": {},
+    }
     output = record.output[:100] if record.output is not None and record.no_answer else None
     assert kept == {**before, **gone, "output": output}
     assert record.to_dict() == before
