@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.endpoints import SERVER_ARGS, parse_argument
+from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.types import JSON
 
 __all__ = [
@@ -53,6 +54,7 @@ class ModelSettings:
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
     processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
     In ``shared_folder`` they agree on how many requests a model gets at once; None where there is one process.
+    ``findings``: what is known of models already.
     """
 
     device: str | None = None
@@ -65,6 +67,7 @@ class ModelSettings:
     model_args: Mapping[str, JSON] = field(default_factory=dict)
     num_workers: int | None = None
     shared_folder: Path | None = None
+    findings: Findings | None = field(default=None, compare=False)
 
 
 class ModelArg(NamedTuple):

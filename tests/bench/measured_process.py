@@ -21,9 +21,10 @@ class CommandFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One process with its children: wall time, largest resident set, and what it printed."""
+    """One process with its children: wall time, largest resident set, and what it printed; its own processor time."""
 
     seconds: float
+    cpu_seconds: float
     peak_mib: float
     output: str
 
@@ -60,4 +61,7 @@ def run_measured(command: Sequence[str], *, folder: Path, variables: Mapping[str
     output = log.read_bytes().decode(errors="replace")  # with the carriage returns of progress bars
     if process.returncode != 0:
         raise CommandFailed(f"{' '.join(command)}: exit status {process.returncode}\n{output[-3000:]}")
-    return Measured(seconds=seconds, peak_mib=usage.ru_maxrss * _KIB_PER_UNIT / 1024, output=output)
+    cpu_seconds = usage.ru_utime + usage.ru_stime
+    return Measured(
+        seconds=seconds, cpu_seconds=cpu_seconds, peak_mib=usage.ru_maxrss * _KIB_PER_UNIT / 1024, output=output
+    )

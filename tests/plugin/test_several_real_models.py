@@ -32,7 +32,7 @@ from pytest_llmeval.plugin.models import loading
 
 load = loading.load_configured
 
-def counted(settings, spec, device, shared=None):
+def counted(settings, spec, device, *others):
     gc.collect()
     alive = 0
     if "transformers" in sys.modules:
@@ -40,7 +40,7 @@ def counted(settings, spec, device, shared=None):
         alive = sum(isinstance(one, PreTrainedModel) and hasattr(one, "lm_head") for one in gc.get_objects())
     with Path(__file__).with_name("loads.txt").open("a") as file:
         file.write(f"{spec.name} {alive}\\n")
-    return load(settings, spec, device, shared)
+    return load(settings, spec, device, *others)
 
 loading.load_configured = counted
 """

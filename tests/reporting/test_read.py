@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.json_report import write_report
 from pytest_llmeval.reporting.storage.read import read_report
-from pytest_llmeval.reporting.storage.report_model import record_from_json
+from pytest_llmeval.reporting.storage.report_model import record_from_line
 from tests.properties import examples
 from tests.reporting.reports import make_record, make_report, reports
 
@@ -335,11 +335,11 @@ def test_a_reformatted_report_that_is_too_large(path: Path, monkeypatch: pytest.
 def test_only_records_that_are_asked_for_are_parsed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def parse(data: Mapping[str, Any]) -> Record:
-        parsed.append(data["id"])
-        return record_from_json(data)
+    def parse(line: bytes) -> Record | None:
+        parsed.append(json.loads(line)["id"])
+        return record_from_line(line)
 
-    monkeypatch.setattr("pytest_llmeval.reporting.storage.disk_records.record_from_json", parse)
+    monkeypatch.setattr("pytest_llmeval.reporting.storage.disk_records.record_from_line", parse)
     report = read_report(path)
     assert parsed == []
     assert report.records[2].id == "s1"

@@ -17,9 +17,9 @@ from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
 from pytest_llmeval.models.huggingface.checkpoint import CONFIG, check_adapter, check_checkpoint
 from pytest_llmeval.models.huggingface.embedder_files import check_embedder, check_library
+from pytest_llmeval.models.imports import importing_torch
 from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
-from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.text.redaction import model_error, one_line
 
 __all__ = ["Demo", "Folder", "Hub", "demo_folder"]
@@ -88,13 +88,15 @@ class Checkpoint(ModelKind):
         )
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        with waiting_briefly(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
             if spec.role == "embedder":
-                from pytest_llmeval.models.huggingface.embeddings import load_embedder
+                with importing_torch():
+                    from pytest_llmeval.models.huggingface.embeddings import load_embedder
 
                 return load_embedder(spec, settings, self.hub_id(spec))
-            from pytest_llmeval.models.huggingface.backend import load_backend
+            with importing_torch():
+                from pytest_llmeval.models.huggingface.backend import load_backend
 
         return load_backend(spec, settings)
 

@@ -9,7 +9,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file, extract_commit_hash
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, check_adapter
+from pytest_llmeval.models.fingerprint import Digests
+from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, check_adapter, weight_files
 from pytest_llmeval.models.huggingface.device import resolve_device, resolve_dtype
 from pytest_llmeval.models.huggingface.errors import cause, explain, needs_remote_code
 from pytest_llmeval.models.settings import ModelSettings
@@ -40,7 +41,10 @@ _CONVERSION = "DISABLE_SAFETENSORS_CONVERSION"
 
 @dataclass(frozen=True, slots=True)
 class LoadedCheckpoint:
-    """A model ready to run. ``folder`` holds the files that it was read from; ``revision`` is the hub's commit."""
+    """A model ready to run. ``folder`` holds the files that it was read from; ``revision`` is the hub's commit.
+
+    ``digests`` has the hashes of its weights, or will have them soon.
+    """
 
     model: Any
     tokenizer: Any
@@ -48,6 +52,7 @@ class LoadedCheckpoint:
     tokenizer_folder: Path
     adapter_folder: Path | None
     revision: str | None
+    digests: Digests = field(default_factory=Digests)
 
 
 def load_checkpoint(spec: ModelSpec, settings: ModelSettings) -> LoadedCheckpoint:
@@ -70,6 +75,8 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
     if subfolder:
         common["subfolder"] = subfolder
     folder = _folder_of(spec.location, CONFIG, common)
+    digests = Digests(settings.findings)
+    digests.begin(weight_files(folder, allow_pickle=settings.allow_pickle))  # takes as long as loading them
     commit = extract_commit_hash(str(folder / CONFIG), None) if spec.kind.name == "hub" else None
     # A branch may move between two files; and for a branch, transformers would take what a hub robot has converted.
     if commit is not None:
@@ -88,6 +95,7 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
         tokenizer_folder=tokenizer_folder or folder,
         adapter_folder=adapter_folder,
         revision=commit,
+        digests=digests,
     )
 
 

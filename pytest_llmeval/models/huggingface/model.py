@@ -23,6 +23,7 @@ from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine
 from pytest_llmeval.models.huggingface.generation.transformers_generate import clean_generation_config
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
+from pytest_llmeval.models.huggingface.loglikelihood.conditions import conditions_of_verdict
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
 from pytest_llmeval.models.huggingface.planning.windows import rolling_windows, score_texts
@@ -129,14 +130,13 @@ class HuggingFaceModel(Backend):
     @functools.cached_property
     def identity(self) -> ModelIdentity:  # type: ignore[override]
         """What the report says of this model; its first use reads the checkpoint's files to hash them."""
-        dtype = str(self.model.dtype).removeprefix("torch.")
         return ModelIdentity(
             name=self._spec.name,
             backend="huggingface",
             revision=self._loaded.revision,
-            dtype=dtype,
+            dtype=self._dtype,
             device=str(self.model.device),
-            fingerprint=self._fingerprint(dtype),
+            fingerprint=self._fingerprint,
             details={
                 "class": type(self.model).__name__,
                 "num_parameters": int(self.model.num_parameters()),
@@ -148,7 +148,12 @@ class HuggingFaceModel(Backend):
             },
         )
 
-    def _fingerprint(self, dtype: str) -> str | None:
+    @property
+    def _dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @functools.cached_property
+    def _fingerprint(self) -> str | None:
         """SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
 
         None where the weights lie in files of other names than transformers gives them.
@@ -170,7 +175,7 @@ class HuggingFaceModel(Backend):
         arguments = self._settings.model_args
         settings: dict[str, JSON] = {
             "backend": "huggingface",
-            "dtype": dtype,
+            "dtype": self._dtype,
             "max_length": self.max_length,
             **{
                 key: arguments[key]
@@ -178,21 +183,34 @@ class HuggingFaceModel(Backend):
                 if key in arguments
             },
         }
-        return fingerprint_files([(label, path) for label, path in files if path.is_file()], settings)
+        present = [(label, path) for label, path in files if path.is_file()]
+        return fingerprint_files(present, settings, digests=self._loaded.digests)
 
     # Log-likelihoods
 
     def check_engine(self) -> None:
-        """Leave the tree aside if a small one is wrong for this model; a ``ModelError`` if the tree was asked for."""
+        """Leave the tree aside if a small one is wrong for this model; a ``ModelError`` if the tree was asked for.
+
+        What an earlier check has found holds as long as all is as it was then (``conditions_of_verdict``).
+        """
         if self.engine.name != "tree":
             return
-        with torch.inference_mode(), quiet():
-            problem = self_check(self.engine, self.model, max_length=self.max_length)
+        findings, key = self._settings.findings, None
+        if findings is not None:
+            key = conditions_of_verdict(self.model, self._fingerprint, self.max_length, self._settings)
+        if findings is None or key is None:
+            problem = self._self_check()
+        else:
+            problem = findings.problem_of_tree(key, self._self_check)
         if problem is None:
             return
         if self._settings.engine == "tree":
             raise model_error(self._spec.name, f"--llm-engine tree: {problem}; use auto or plain")
         self.engine.use_plain(problem)
+
+    def _self_check(self) -> str | None:
+        with torch.inference_mode(), quiet():
+            return self_check(self.engine, self.model, max_length=self.max_length)
 
     def audit(self, requests: Sequence[Request]) -> tuple[Backend, EngineUse]:
         """Score some of a suite's requests by the tree and plain: which model is the suite to ask?

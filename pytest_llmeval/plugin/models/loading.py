@@ -16,13 +16,15 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.base import Model, answers_in_background, answers_samples
+from pytest_llmeval.models.findings import Findings
+from pytest_llmeval.models.imports import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
-from pytest_llmeval.models.threads import waiting_briefly
 from pytest_llmeval.plugin.models.store import store_of
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.process import runs_tests
+from pytest_llmeval.plugin.xdist.findings import findings_of
 from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
 
@@ -150,7 +152,7 @@ def device_for(request: pytest.FixtureRequest, spec: ModelSpec) -> str:
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
     """The device that models are put on; workers take GPUs in turn. One that does not exist ends the session."""
-    with waiting_briefly():
+    with importing_torch():
         from pytest_llmeval.models.huggingface.device import device_of_worker, resolve_device
 
     slot = worker_slot(request.config)
@@ -172,16 +174,22 @@ def load(request: pytest.FixtureRequest, spec: ModelSpec, role: str = "model") -
     _stop(request, f"{role} {spec.name} could not be loaded", message)
 
 
-def load_configured(settings: Settings, spec: ModelSpec, device: str, shared: Path | None = None) -> Model:
+def load_configured(
+    settings: Settings,
+    spec: ModelSpec,
+    device: str,
+    shared: Path | None = None,
+    findings: Findings | None = None,
+) -> Model:
     """Load one of the session's models. Raises ``LLMEvalError``."""
-    return load_model(spec, replace(model_options(settings, device), shared_folder=shared))
+    return load_model(spec, replace(model_options(settings, device), shared_folder=shared, findings=findings))
 
 
 def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
     """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
     if spec.role is None and (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
         return known
-    loaded = load_configured(config.stash[settings_key], spec, device, shared_folder(config))
+    loaded = load_configured(config.stash[settings_key], spec, device, shared_folder(config), findings_of(config))
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     if (store := store_of(config)) is None:

@@ -98,12 +98,20 @@ class Distribution:
         node.workerinput[_SLOT] = slot
         node.workerinput[_BATCHING] = astuple(self._batching())
         share_session(self._config, node.workerinput)
-        if any(spec.kind.is_remote or spec.kind.shares_limits for spec in self._config.stash[settings_key].all_specs):
+        kinds = [spec.kind for spec in self._config.stash[settings_key].all_specs]
+        if any(kind.is_remote or kind.shares_limits or kind.needs_device for kind in kinds):
             node.workerinput[_SHARED] = self._shared_folder
+        if any(kind.needs_device for kind in kinds):
+            from pytest_llmeval.plugin.xdist.findings import share_findings
+
+            share_findings(self._config, node.workerinput)
 
     @cached_property
     def _shared_folder(self) -> str:
-        """Where workers agree on how many requests a model gets at once; made on first use, removed at the end."""
+        """Where workers share what they find out, and agree on how many requests a model gets at once.
+
+        Made on first use, removed at the end.
+        """
         from pytest_llmeval.data.temporary_files import temporary_folder
 
         stack = ExitStack()
@@ -168,6 +176,10 @@ class Distribution:
         if error is not None:
             self._restarts.num_deaths += 1
         output = getattr(node, "workeroutput", {})
+        if any(spec.kind.needs_device for spec in self._config.stash[settings_key].all_specs):
+            from pytest_llmeval.plugin.xdist.findings import take_findings
+
+            take_findings(self._config, output)
         if output.get("shouldfail") or output.get("shouldstop") or output.get("exitstatus") == _INTERRUPTED:
             self._was_stopped = True
             if self._session is not None and output.get("shouldfail"):

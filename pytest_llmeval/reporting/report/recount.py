@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NoReturn
 
+from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.groups import (
     Group,
@@ -71,7 +72,8 @@ def fitting(report: Report, name: str, *, bounds_of: Collection[str] = ()) -> Re
     agree, and for a record that cannot be read.
     """
     try:
-        return _fitting(report, frozenset(bounds_of))
+        with without_collection():
+            return _fitting(report, frozenset(bounds_of))
     except _Misfit as error:
         raise ReportError(
             f"{name}: its numbers and its records do not agree: {error}; "
@@ -231,9 +233,9 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
         }
         categories = [record.category for record in records]
         parts = by_category(scores, categories, quick, clusters, suite.info.interval, limits)
-        for category, own in records_by_category(records).items() if slow else ():
-            own_scores, own_stored = [record.score for record in own], suite.categories[category].metrics
-            parts[category] |= {name: _corpus(own_scores, name, own_stored) for name in slow}
+        for category, own in _by_category(scores, categories).items() if slow else ():
+            own_stored = suite.categories[category].metrics
+            parts[category] |= {name: _corpus(own, name, own_stored) for name in slow}
     except (ArithmeticError, ValueError) as error:
         raise _Misfit(f"no metrics can be computed from its records: {describe(error)}") from None
     macro = macro_average(parts.values())
@@ -248,6 +250,14 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
         categories={name: replace(part, metrics=parts[name]) for name, part in suite.categories.items()},
         macro={name: suite.macro[name] if name in slow else metric for name, metric in macro.items()},
     )
+
+
+def _by_category(scores: Sequence[Score], categories: Sequence[str | None]) -> dict[str, list[Score]]:
+    found: dict[str, list[Score]] = {}
+    for score, category in zip(scores, categories, strict=True):
+        if category is not None:
+            found.setdefault(category, []).append(score)
+    return found
 
 
 def _check_reliability(suite: SuiteReport, scores: Sequence[Score]) -> None:

@@ -14,7 +14,7 @@ from typing import BinaryIO, NoReturn, TypeAlias, TypeVar, overload
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.storage.report_model import record_from_json
+from pytest_llmeval.reporting.storage.report_model import record_from_json, record_from_line
 
 __all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "FileState", "file_state", "records_at"]
 
@@ -124,8 +124,11 @@ class DiskRecords(Sequence[Record]):
     def _read(self, file: BinaryIO, place: int) -> Record:
         offset = self._offsets[place]
         file.seek(offset)
+        line = file.readline()
+        if (found := record_from_line(line.strip().removesuffix(b","))) is not None:
+            return found
         try:
-            return record_from_json(DECODER.decode(file.readline().decode().strip().removesuffix(",")))
+            return record_from_json(DECODER.decode(line.decode().strip().removesuffix(",")))
         except (ValueError, RecursionError) as error:
             number = _line_number(self._path, offset)
             raise ReportError(f"cannot read the {self._what} {self._path}:{number}: {error}") from None

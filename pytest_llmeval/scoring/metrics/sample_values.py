@@ -37,10 +37,11 @@ def ingredients(scores: Iterable[Score], name: str) -> list[Ingredients]:
     names = {prefix + need: need for need in needs}
     formula = corpus_formula(name)
     others = {prefix + need: need for need in (() if formula is None else formula.may_have)}
+    needed, wanted = names.keys(), tuple({**names, **others}.items())
     return [
-        {need: float(score.values[name]) for name, need in {**names, **others}.items() if name in score.values}
-        for score in scores
-        if score.status != "unscored" and names.keys() <= score.values.keys()
+        {need: float(values[name]) for name, need in wanted if name in values}
+        for values in (score.values for score in scores if score.status != "unscored")
+        if needed <= values.keys()
     ]
 
 

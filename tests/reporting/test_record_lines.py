@@ -1,0 +1,110 @@
+"""A line of a report is read by two ways, a fast and a strict one: they agree, or the fast one leaves it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_llmeval.reporting.report.records import Record, without_texts
+from pytest_llmeval.reporting.storage.disk_records import DECODER
+from pytest_llmeval.reporting.storage.json_report import record_to_json
+from pytest_llmeval.reporting.storage.report_model import record_from_json, record_from_line
+from tests.properties import examples
+
+_NUMBERS = st.one_of(
+    st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([1e300, -0.0, 10**30])
+)
+_JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), _NUMBERS, st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
+    max_leaves=5,
+)
+_FIELDS = (*Record.__dataclass_fields__, "unknown")
+_GOOD = {"suite": "s", "id": "1", "nodeid": "s.yaml::1", "status": "wrong", "values": {"accuracy": 0.0}}
+
+
+def both(text: str) -> None:
+    """Compare the two ways on one line."""
+    fast = record_from_line(text.encode())
+    if fast is None:
+        return
+    slow = record_from_json(DECODER.decode(text))
+    assert record_to_json(fast) == record_to_json(slow)
+    assert [type(value) for value in fast.to_dict().values()] == [type(value) for value in slow.to_dict().values()]
+
+
+@settings(max_examples=examples(300))
+@given(changes=st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=4), whole=st.booleans())
+def test_both_ways_agree(changes: dict[str, Any], whole: bool) -> None:
+    both(json.dumps({**(_GOOD if whole else {}), **changes}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"suite": "s", "suite": "t", "id": "1", "nodeid": "n", "status": "wrong"}',
+        '{"suite": "\\ud800", "id": "1", "nodeid": "n", "status": "wrong"}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong", "details": {"a": NaN, "a": 1}}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong", "details": {"a": 2, "a": 1}}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong", "values": {"a": 1e400}}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong", "details": {"a": 1e400}}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong", "details": {"a": 1E-5, "b": 1.0}}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong", "num_tokens": 1.0}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong"}}',
+        '{"suite": "s", "id": "1", "nodeid": "n", "status": "wrong",}',
+        '[{"suite": "s"}]',
+        "",
+    ],
+)
+def test_what_is_unusual(text: str) -> None:
+    if record_from_line(text.encode()) is not None:
+        both(text)
+
+
+def test_what_the_plugin_writes_is_read_fast() -> None:
+    record = Record(
+        suite="é", id="1", nodeid="n", status="correct", values={"accuracy": 1.0, "lost": math.nan}, choices=("a", "b")
+    )
+    text = record_to_json(record)
+    assert record_from_line(text.encode()) is not None
+    both(text)
+
+
+@given(
+    record=st.builds(
+        Record,
+        suite=st.text(),
+        id=st.text(),
+        nodeid=st.text(),
+        status=st.sampled_from(["correct", "wrong", "scored", "unscored"]),
+        category=st.none() | st.text(),
+        output=st.none() | st.text(min_size=90, max_size=120),
+        no_answer=st.booleans(),
+        values=st.dictionaries(st.sampled_from("abc"), st.floats(allow_nan=False)),
+        question=st.none() | st.text(),
+        choices=st.sampled_from([(), ("a",)]),
+        details=st.sampled_from([{}, {"a": 1}]),
+        cost=st.none() | st.floats(0, 1),
+    )
+)
+def test_without_texts_the_rest_stays(record: Record) -> None:
+    before, kept = record.to_dict(), without_texts(record).to_dict()
+    gone: dict[str, Any] = {
+        "question": None,
+        "prompt": None,
+        "choices": (),
+        "target": None,
+        "answer": None,
+        "details": {},
+    }
+    output = record.output[:100] if record.output is not None and record.no_answer else None
+    assert kept == {**before, **gone, "output": output}
+    assert record.to_dict() == before
+    assert hash(without_texts(record).suite) == hash(record.suite)
+    with pytest.raises(AttributeError):
+        without_texts(record).id = "2"  # type: ignore[misc]
