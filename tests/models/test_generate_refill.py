@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.generation import seconds as generation_seconds
 from pytest_llmeval.models.huggingface.generation.cache import RowsCache
 from pytest_llmeval.models.huggingface.generation.engine import TextEngine
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
@@ -235,7 +234,7 @@ def test_what_takes_the_place_of_a_failed_row_is_right(batch_size: int, tmp_path
 
 def test_seconds_are_shared_by_those_who_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(generation_seconds.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     seconds = Seconds()
 
     def pass_by(passed_s: float) -> None:

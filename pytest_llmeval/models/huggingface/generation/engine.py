@@ -29,7 +29,7 @@ __all__ = ["Text", "TextEngine", "Written"]
 Written: TypeAlias = tuple[Generated | RequestError, float]
 """One text and the seconds that it took: its share of those of the texts it was written with."""
 
-_MAX_CACHE_BYTES_ON_CPU = 1 << 30
+_MAX_CACHE_BYTES_ON_CPU = 2 << 30
 _MAX_ROWS_ON_CPU = 64
 """Measured with a GPT-2 of 124 million parameters: 32 rows cost 5.9 ms of one core per token, 64 4.9, 128 4.1."""
 _MAX_ROWS = 512
@@ -202,7 +202,7 @@ def _of_equal_lengths(texts: Sequence[Text], members: Sequence[int]) -> list[lis
 
 
 def _max_tokens_written(model: Any) -> int:
-    """Tokens whose keys and values a batch may hold: 1 GiB on the CPU, elsewhere three times what may be kept."""
+    """Tokens whose keys and values a batch may hold: 2 GiB on the CPU, elsewhere three times what may be kept."""
     limit = _MAX_CACHE_BYTES_ON_CPU if model.device.type == "cpu" else 3 * kept_bytes(model.device)
     return max(1, limit // _bytes_per_token(model))
 
