@@ -13,8 +13,14 @@ pytestmark = pytest.mark.skipif(data_problem() is not None, reason=data_problem(
 
 
 @pytest.mark.campaign
-def test_both_ways_write_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_both_ways_write_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_llmeval.models.huggingface.generation import loop
+    from pytest_llmeval.models.huggingface.generation.writer import Writer
     from tests.bench.generation import main
+
+    monkeypatch.setattr(loop, "Writer", Writer)  # what the bench puts in its place goes with the test
 
     options = ["--work", str(tmp_path), "--model", "tiny", "--questions", "70", "--repeat", "1", "--threads", "1"]
     assert main(options) == 0
