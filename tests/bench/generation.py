@@ -1,14 +1,16 @@
 """Writing texts with rows that are refilled against batches that end with their longest text, in one process.
 
     python -m tests.bench.generation --work DIR                # from the repository; prints JSON lines
-    python -m tests.bench.generation --model llama --questions 64 --repeat 3
+    python -m tests.bench.generation --model llama --repeat 3 --before
 
 GSM8K's questions with five examples, which all of them share (``gsm8k_ended`` of ``tests/bench/works_for_bench.py``);
 each reply is as long as the published solution, which neither way knows beforehand (``tests/bench/ended_texts.py``).
 Both ways are ``TextEngine``, with ``refill`` and without. They take turns ``--repeat`` times, each after a run of a few
 questions, and the header is computed anew each time; medians are compared. ``ratio`` is the seconds without by those
 with; ``ratio_cpu`` the same of the processor's seconds, for machines that do other things too. ``passes`` counts
-forward passes, ``tokens`` what they read, padding included. The texts must be the same.
+forward passes, ``tokens`` what they read, padding included. The texts must be the same. With ``--before`` the way
+without refill also has the calls of 64 requests and half of the memory for keys and values that it had before there
+were refilled rows: the ratio is then that of both versions.
 """
 
 from __future__ import annotations
@@ -42,6 +44,10 @@ class Way:
     """One way of writing, and what its runs took."""
 
     refill: bool
+    num_together: int | None = None
+    """Requests of a call; None: all in one."""
+    memory_share: float = 1.0
+    """Of the memory for keys and values."""
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     num_passes: int = 0
@@ -55,6 +61,7 @@ class Way:
 
         requests = [GenerateRequest(p.context, max_tokens=work.max_new_tokens, stop=(STOP,)) for p in work.prompts]
         model.text_engine = TextEngine(model._runner, model.engine.attention, refill=self.refill)
+        model.text_engine.max_tokens = int(model.text_engine.max_tokens * self.memory_share)
         model.generate(requests[:NUM_WARM_UP])
         writer = model.text_engine.rows_writer
         if writer is None:
@@ -68,10 +75,12 @@ class Way:
 
         hook = model.model.register_forward_pre_hook(count, with_kwargs=True)
         started, started_cpu = time.perf_counter(), time.process_time()
-        responses = model.generate(requests)
+        size = self.num_together or len(requests)
+        calls = [model.generate(requests[first : first + size]) for first in range(0, len(requests), size)]
         self.seconds.append(time.perf_counter() - started)
         self.cpu_seconds.append(time.process_time() - started_cpu)
         hook.remove()
+        responses = [response for call in calls for response in call]
         for response in responses:
             if not isinstance(response, GenerateResponse):
                 raise SystemExit(f"a request failed: {response}")
@@ -88,9 +97,10 @@ class Way:
         }
 
 
-def measure(model: HuggingFaceModel, work: Work, *, repeat: int) -> dict[str, object]:
+def measure(model: HuggingFaceModel, work: Work, *, repeat: int, before: bool) -> dict[str, object]:
     """The line of one model."""
-    with_refill, without = Way(refill=True), Way(refill=False)
+    with_refill = Way(refill=True)
+    without = Way(refill=False, num_together=64, memory_share=0.5) if before else Way(refill=False)
     for _ in range(repeat):
         for way in (without, with_refill):
             way.run(model, work)
@@ -115,6 +125,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--questions", type=int, metavar="N", default=128)
     parser.add_argument("--threads", type=int, metavar="N", default=2)
     parser.add_argument("--repeat", type=int, metavar="N", default=3, help="runs of each way")
+    parser.add_argument("--before", action="store_true", help="calls and memory without refill as they were before")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     arguments = parser.parse_args(given)
@@ -141,7 +152,7 @@ def main(given: Sequence[str] | None = None) -> int:
             work = make_work("gsm8k_ended", sizes, token_counter(folder))
             end_ours({prompt.context: prompt.ends_after or work.max_new_tokens for prompt in work.prompts})
             head = {"measured": "generation", "model": name, "device": arguments.device, "threads": arguments.threads}
-            print(json.dumps(head | measure(model, work, repeat=arguments.repeat)), flush=True)
+            print(json.dumps(head | measure(model, work, repeat=arguments.repeat, before=arguments.before)), flush=True)
     return 0
 
 

@@ -60,7 +60,7 @@ class Batched:
 
 
 class Waits:
-    """Answers a whole chunk, of 54 samples here, at once."""
+    """Answers a whole chunk, of 80 samples here, at once."""
 
     def generate(self, requests):
         from pytest_llmeval.types import GenerateResponse
