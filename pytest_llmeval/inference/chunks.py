@@ -28,7 +28,7 @@ __all__ = [
     "plan_others",
 ]
 
-DEFAULT_CHUNK_SIZE = 64
+DEFAULT_CHUNK_SIZE = 128
 """Samples asked for together: enough for a prefix tree to pay, few enough that ``-x`` wastes little."""
 
 _CHUNKS_PER_WORKER = 4

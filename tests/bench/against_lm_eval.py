@@ -5,9 +5,11 @@
     python -m tests.bench.against_lm_eval --only letters_one_header --questions 12 --pilot 6   # a quick look
 
 Each work (``tests/bench/works_for_bench.py``) is a list of rendered prompts that both sides read from files of the same
-content. The models have random weights and the shapes of GPT-2 (124M) and SmolLM-135M; they and their tokenizers are
-made once under ``--work``, where the files and logs of the runs stay too. Both sides are processes of their own with as
-many threads, in float32 on the CPU, one after the other: run this on a machine that does nothing else.
+content. In ``gsm8k_ended`` replies are as long as the published solutions, by the same means on both sides
+(``tests/bench/ended_texts.py``). The models have random weights and the shapes of GPT-2 (124M) and SmolLM-135M; they
+and their tokenizers are made once under ``--work``, where the files and logs of the runs stay too. Both sides are
+processes of their own with as many threads, in float32 on the CPU, one after the other: run this on a machine that does
+nothing else.
 
 lm-eval runs at its best of the batch sizes 1, 8 and 16. A pilot on a few questions finds it (a line with
 ``"measured": "pilot"`` for each size); a work without that many questions, and every work with ``--all-batch-sizes``,

@@ -19,7 +19,8 @@ import yaml
 
 from tests.bench.measured_process import run_measured
 from tests.bench.side_of_bench import Outcome
-from tests.bench.works_for_bench import MAX_NEW_TOKENS, STOP, Work
+from tests.bench.works_for_bench import STOP, Work
+from tests.support import REPOSITORY
 
 __all__ = ["engine_seconds", "run_lm_eval"]
 
@@ -49,8 +50,12 @@ def run_lm_eval(
     data = folder / "prompts.jsonl"
     work.write(data)
     (folder / "task.yaml").write_text(yaml.safe_dump(_task(work, data), sort_keys=False), encoding="utf-8")
+    program = ["lm_eval"]
+    if work.has_ends:
+        program = ["tests.bench.ended_texts", str(data)]
+        variables = variables | {"PYTHONPATH": str(REPOSITORY)}
     command = [
-        *(sys.executable, "-m", "lm_eval"),
+        *(sys.executable, "-m", *program),
         *(model_arguments or ("--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu")),
         *("--tasks", work.name, "--include_path", str(folder), "--batch_size", str(batch_size)),
         *("--output_path", str(folder / "results")),
@@ -87,7 +92,7 @@ def _task(work: Work, data: Path) -> dict[str, Any]:
             "output_type": "generate_until",
             "doc_to_text": "context",
             "doc_to_target": "target",
-            "generation_kwargs": {"until": [STOP], "do_sample": False, "max_gen_toks": MAX_NEW_TOKENS},
+            "generation_kwargs": {"until": [STOP], "do_sample": False, "max_gen_toks": work.max_new_tokens},
             "metric_list": [{"metric": "exact_match"}],
         }
     return task | {

@@ -13,10 +13,18 @@ import yaml
 
 from tests.bench.measured_process import CommandFailed, run_measured
 from tests.bench.side_of_bench import Outcome
-from tests.bench.works_for_bench import MAX_NEW_TOKENS, STOP, Work
+from tests.bench.works_for_bench import STOP, Work
+from tests.support import REPOSITORY
 
 __all__ = ["run_pytest"]
 
+_CONFTEST = """\
+from pathlib import Path
+
+from tests.bench.ended_texts import end_ours, ends_of
+
+end_ours(ends_of(Path(__file__).with_name("prompts.jsonl")))
+"""
 _LAST_LINE = re.compile(r"\bin (?P<seconds>\d+\.\d+)s\b")
 
 
@@ -30,6 +38,9 @@ def run_pytest(
     work.write(folder / "prompts.jsonl")
     (folder / "suite.yaml").write_text(yaml.safe_dump(_suite(work), sort_keys=False), encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else one of a folder above would rule
+    if work.has_ends:
+        (folder / "conftest.py").write_text(_CONFTEST, encoding="utf-8")
+        variables = variables | {"PYTHONPATH": str(REPOSITORY)}
     report = folder / "report.json"
     command = [
         *(sys.executable, "-m", "pytest", "suite.yaml"),
@@ -62,7 +73,7 @@ def _suite(work: Work) -> dict[str, Any]:
     if work.kind == "choice":
         return suite | {"score": {"choice": {"normalize": "sum"}}}
     if work.kind == "generation":
-        return suite | {"score": "exact", "generate": {"max_tokens": MAX_NEW_TOKENS, "stop": [STOP]}}
+        return suite | {"score": "exact", "generate": {"max_tokens": work.max_new_tokens, "stop": [STOP]}}
     return suite | {"score": {"perplexity": {"windows": "disjoint"}}}
 
 

@@ -32,7 +32,7 @@ def outcome(responses: dict[str, tuple[float, ...] | str]) -> Outcome:
 def test_both_sides_run_the_same_work(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from tests.bench.against_lm_eval import main
 
-    works = ["letters_one_header", "gsm8k_generation", "perplexity"]
+    works = ["letters_one_header", "gsm8k_generation", "gsm8k_ended", "perplexity"]
     options = [option for work in works for option in ("--only", work)]
     sizes = ["--questions", "3", "--text-tokens", "3000", "--batch-size", "2", "--threads", "1"]
     assert main(["--work", str(tmp_path), "--model", "tiny", *options, *sizes]) == 0
@@ -41,19 +41,20 @@ def test_both_sides_run_the_same_work(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert [(line["measured"], line["work"]) for line in lines[1:]] == [
         (measured, work) for work in works for measured in ("pilot", "against_lm_eval")
     ]
-    choice, generation, perplexity = lines[2::2]
+    choice, generation, ended, perplexity = lines[2::2]
     numbers = [f"{side}_{what}" for side in ("ours", "lm_eval") for what in ("process_s", "engine_s", "peak_mib")] + [
         "ratio_process",
         "ratio_engine",
         "ratio_memory",
     ]
-    for line in (choice, generation, perplexity):
+    for line in (choice, generation, ended, perplexity):
         assert line["model"] == "tiny"
         assert line["lm_eval_batch_size"] == 2
         assert all(line[number] > 0 for number in numbers), line
     assert (choice["questions"], choice["requests"]) == (3, 12)
     assert choice["largest_difference"] < 1e-4
-    assert generation["equal_generations"] == generation["questions"] == 3
+    for line in (generation, ended):
+        assert line["equal_generations"] == line["questions"] == 3
     assert perplexity["requests"] == 1
     assert perplexity["largest_relative_difference"] < 1e-6  # of a sum over 3,000 tokens
 

@@ -6,6 +6,7 @@ with one seed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ __all__ = ["DATA", "MAX_NEW_TOKENS", "STOP", "WORKS", "Prompt", "Sizes", "Work",
 
 DATA = REPOSITORY.parent / "shared" / "data"
 MAX_NEW_TOKENS = 64
+MAX_NEW_TOKENS_WITH_ENDS = 256
+"""lm-eval's default; 3 of 1000 solutions of GSM8K are longer."""
 STOP = "Question:"
 NUM_SHOTS = 5
 SEED = 1234
@@ -32,12 +35,16 @@ Row: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One question as both sides get it. ``choices`` are empty and ``target`` is a text where nothing is chosen."""
+    """One question as both sides get it. ``choices`` are empty and ``target`` is a text where nothing is chosen.
+
+    ``ends_after``: the tokens after which the reply ends, where the model does not say so (``ended_texts.py``).
+    """
 
     id: str
     context: str
     choices: tuple[str, ...] = ()
     target: int | str = ""
+    ends_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,7 @@ class Work:
     name: str
     kind: Literal["choice", "generation", "rolling"]
     prompts: tuple[Prompt, ...]
+    max_new_tokens: int = MAX_NEW_TOKENS
 
     def first(self, num_prompts: int) -> Work:
         """The same work with fewer prompts."""
@@ -54,10 +62,13 @@ class Work:
 
     def write(self, path: Path) -> None:
         """One prompt a line, as JSON."""
-        lines = [
-            {"id": p.id, "context": p.context, "choices": list(p.choices), "target": p.target} for p in self.prompts
-        ]
+        lines = [dataclasses.asdict(prompt) for prompt in self.prompts]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="ascii")
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether its texts end where the prompts say so."""
+        return any(prompt.ends_after is not None for prompt in self.prompts)
 
     @property
     def num_requests(self) -> int:
@@ -235,22 +246,34 @@ def _mmlu_texts(sizes: Sizes, fit: _Fit) -> Work:
 
 def _gsm8k(sizes: Sizes, fit: _Fit) -> Work:
     """GSM8K, five examples that all questions share, ``MAX_NEW_TOKENS`` tokens each."""
+    return Work(name="gsm8k_generation", kind="generation", prompts=_word_problems(sizes, fit, MAX_NEW_TOKENS))
 
+
+def _gsm8k_ended(sizes: Sizes, fit: _Fit) -> Work:
+    """GSM8K, five examples that all questions share; a reply is as long as the published solution."""
+    prompts = _word_problems(sizes, fit, MAX_NEW_TOKENS_WITH_ENDS, ended=True)
+    return Work(name="gsm8k_ended", kind="generation", prompts=prompts, max_new_tokens=MAX_NEW_TOKENS_WITH_ENDS)
+
+
+def _word_problems(sizes: Sizes, fit: _Fit, max_new_tokens: int, *, ended: bool = False) -> tuple[Prompt, ...]:
     def example(row: Row) -> str:
         return f"Question: {row['question']}\nAnswer: {row['answer']}\n\n"
 
-    header = _header(_read("gsm8k/train.jsonl"), example, fit, "gsm8k", reserved=MAX_NEW_TOKENS)
+    header = _header(_read("gsm8k/train.jsonl"), example, fit, "gsm8k", reserved=max_new_tokens)
     prompts: list[Prompt] = []
     for row in _shuffled(_read("gsm8k/test.jsonl")):
         target = row["answer"].rpartition("#### ")[2]
         prompt = Prompt(
-            id=f"q{len(prompts)}", context=f"{header}Question: {row['question']}\nAnswer:", target=f"#### {target}"
+            id=f"q{len(prompts)}",
+            context=f"{header}Question: {row['question']}\nAnswer:",
+            target=f"#### {target}",
+            ends_after=fit.count_tokens(f" {row['answer']}") if ended else None,
         )
-        if fit.prompt(prompt, reserved=MAX_NEW_TOKENS):
+        if fit.prompt(prompt, reserved=max_new_tokens):
             prompts.append(prompt)
         if len(prompts) == (sizes.num_questions or 32):
             break
-    return Work(name="gsm8k_generation", kind="generation", prompts=tuple(prompts))
+    return tuple(prompts)
 
 
 def _one_text(sizes: Sizes, fit: _Fit) -> Work:
@@ -275,6 +298,7 @@ WORKS: Mapping[str, Callable[[Sizes, _Fit], Work]] = {
     "commonsense_qa_texts": _commonsense_qa,
     "mmlu_texts": _mmlu_texts,
     "gsm8k_generation": _gsm8k,
+    "gsm8k_ended": _gsm8k_ended,
     "perplexity": _one_text,
 }
 """What makes each work, by its name; called through ``make_work``."""

@@ -4,7 +4,9 @@ compete.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +63,19 @@ def any_model(request: pytest.FixtureRequest) -> HuggingFaceModel:
     """Each of the three."""
     model: HuggingFaceModel = request.getfixturevalue(request.param)
     return model
+
+
+@pytest.fixture
+def rows_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """(rows, columns) of every forward pass of the loop, as it goes."""
+    from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
+
+    found: list[tuple[int, int]] = []
+    forward: Callable[..., Any] = RowsWriter.forward
+
+    def recorded(self: RowsWriter, input_ids: Any, *arguments: Any) -> Any:
+        found.append((input_ids.shape[0], input_ids.shape[1]))
+        return forward(self, input_ids, *arguments)
+
+    monkeypatch.setattr(RowsWriter, "forward", recorded)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,126 +16,33 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface.generation import cache as huggingface_generate_cache
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
 from pytest_llmeval.models.huggingface.loading import quiet
-from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
-from tests.models.architectures_for_tests import make_random
 from tests.models.support import load, naive_greedy
+from tests.models.writing_models import (
+    CONFIGS,
+    HEADER,
+    IN_LOOP,
+    OTHER_HEADER,
+    QUESTIONS,
+    SHARING,
+    alone,
+    build,
+    rows_writer,
+    texts,
+)
 from tests.properties import examples
 from tests.tiny_models import make_checkpoint
 
-HEADER = "Question: is the quick brown fox 7?\nAnswer: no.\n\nQuestion: 1 + 2?\nAnswer: 3.\n\n"
-OTHER_HEADER = "The capital of France is Paris, of Italy Rome; def add(a, b): the lazy dog jumps.\n\n"
-QUESTIONS = ["A", "The capital of France is", "is that so?", "One, two, three, four, five, six; the quick", "B?"]
-
-_COMMON = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-}
-_LONG_ROPE: dict[str, Any] = {
-    "rope_type": "longrope",
-    "rope_theta": 10000.0,
-    "factor": 4.0,
-    "short_factor": [1.0] * 4,
-    "long_factor": [4.0, 3.0, 2.0, 1.5],
-    "original_max_position_embeddings": 96,
-}
-_CONFIGS: dict[str, dict[str, Any]] = {
-    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256},
-    "llama": _COMMON,
-    "long_rope": {**_COMMON, "rope_parameters": _LONG_ROPE},
-    "qwen2": _COMMON,
-    "mistral": {**_COMMON, "sliding_window": 8},
-    "gemma3_text": {
-        **_COMMON,
-        "head_dim": 8,
-        "sliding_window": 8,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
-    "gptj": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256, "rotary_dim": 4},
-    "deepseek_v3": {
-        **_COMMON,
-        "num_key_value_heads": 4,
-        "q_lora_rank": 16,
-        "kv_lora_rank": 16,
-        "qk_rope_head_dim": 8,
-        "v_head_dim": 8,
-        "qk_nope_head_dim": 8,
-        "n_routed_experts": 4,
-        "n_group": 1,
-        "topk_group": 1,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 32,
-        "first_k_dense_replace": 1,
-        "n_shared_experts": 1,
-    },
-    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
-    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
-}
-_SHARING = {"gpt2", "llama", "long_rope", "qwen2"}
 _LIKE_ANOTHER = {"qwen2", "bloom"}
 """What attends as llama does, and what has no loop as mamba has none."""
-_IN_LOOP = {*_SHARING, "mistral", "gemma3_text", "gptj", "deepseek_v3"}
-
-
-@functools.cache
-def build(model_type: str, batch_size: int | None = None, **config_settings: Any) -> HuggingFaceModel:
-    """A model of the architecture, with wide random weights: ``gpt2``, or ``mistral`` with windows of 8, and so on."""
-    config = {**_CONFIGS[model_type], **config_settings}
-    kind = "llama" if model_type == "long_rope" else model_type
-    return make_random(model_type, kind, config, ModelSettings(device="cpu", batch_size=batch_size))
-
-
-def texts(model: HuggingFaceModel, requests: list[GenerateRequest]) -> list[str]:
-    """What is written; fails on an error."""
-    found = []
-    for response in model.generate(requests):
-        assert isinstance(response, GenerateResponse), response
-        found.append(response.text)
-    return found
-
-
-def alone(model: HuggingFaceModel, requests: list[GenerateRequest]) -> list[str]:
-    """What is written when each request is a call of its own, without what an earlier call may have kept."""
-    found = []
-    for request in requests:
-        if (writer := model.text_engine.rows_writer) is not None:
-            writer.forget()
-        found += texts(model, [request])
-    return found
-
-
-def rows_writer(model: HuggingFaceModel) -> RowsWriter:
-    """The model's own loop."""
-    writer = model.text_engine.rows_writer
-    assert writer is not None
-    return writer
-
-
-@pytest.fixture
-def rows_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """(rows, columns) of every forward pass of the loop, as it goes."""
-    found: list[tuple[int, int]] = []
-    forward: Callable[..., torch.Tensor] = RowsWriter.forward
-
-    def recorded(self: RowsWriter, input_ids: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        found.append((input_ids.shape[0], input_ids.shape[1]))
-        return forward(self, input_ids, *arguments)
-
-    monkeypatch.setattr(RowsWriter, "forward", recorded)
-    return found
 
 
 @pytest.mark.parametrize(
     ("model_type", "batch_size"),
     [
-        *((name, None) for name in sorted(_CONFIGS.keys() - _LIKE_ANOTHER)),
+        *((name, None) for name in sorted(CONFIGS.keys() - _LIKE_ANOTHER)),
         *(pytest.param(name, None, marks=pytest.mark.slow) for name in sorted(_LIKE_ANOTHER)),
-        *(pytest.param(name, 3, marks=() if name == "gpt2" else pytest.mark.slow) for name in sorted(_CONFIGS)),
+        *(pytest.param(name, 3, marks=() if name == "gpt2" else pytest.mark.slow) for name in sorted(CONFIGS)),
     ],
 )
 def test_greedy_equals_decoding_by_hand(model_type: str, batch_size: int | None) -> None:
@@ -168,16 +74,16 @@ def test_dynamic_angles_do_not_follow_what_was_written_before() -> None:
     assert together == fresh
 
 
-@pytest.mark.parametrize("model_type", sorted(_CONFIGS))
+@pytest.mark.parametrize("model_type", sorted(CONFIGS))
 def test_who_writes(model_type: str) -> None:
     """Headers are shared where attention is full, and where the class lets its attention be replaced."""
     model = build(model_type)
     texts(model, [GenerateRequest(HEADER + q, max_tokens=2) for q in QUESTIONS])
     writer = model.text_engine.rows_writer
-    assert (writer is not None) == (model_type in _IN_LOOP)
+    assert (writer is not None) == (model_type in IN_LOOP)
     if writer is not None:
-        assert writer.shares_headers == (model_type in _SHARING)
-        assert bool(writer.kept) == (model_type in _SHARING)
+        assert writer.shares_headers == (model_type in SHARING)
+        assert bool(writer.kept) == (model_type in SHARING)
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "mistral", "bloom", "mamba"])

@@ -60,7 +60,7 @@ class Batched:
 
 
 class Waits:
-    """Answers a whole chunk, of 54 samples here, at once."""
+    """Answers a whole chunk, of 80 samples here, at once."""
 
     def generate(self, requests):
         from pytest_llmeval.types import GenerateResponse
@@ -119,8 +119,8 @@ def test_ctrl_c_between_two_tests_leaves_replies_that_wait(llm_pytester: pytest.
     result = run(llm_pytester, "Waits", *NO_XDIST)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     report = json.loads((llm_pytester.path / "report.json").read_text(encoding="utf-8"))
-    assert len(report["records"]) == 54
-    assert report["stopped"] == "interrupted; 51 samples that the model had answered were scored then"
+    assert len(report["records"]) == 80
+    assert report["stopped"] == "interrupted; 77 samples that the model had answered were scored then"
 
 
 def test_a_killed_session_leaves_a_journal_of_each_reply(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

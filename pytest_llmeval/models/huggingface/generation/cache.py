@@ -108,17 +108,24 @@ class RowsCache:
             self._stores.append(_Store(self._num_rows, self._capacity))
             self._stores[-1].write(slice(0, 1), slice(0, len(header.tokens)), keys, values)
 
-    def clear(self, rows: slice, num_columns: int) -> None:
-        """Zeros where nothing was written in the first columns: masked, they must still be numbers."""
+    def clear(self, rows: slice, columns: slice) -> None:
+        """Zeros where a row has nothing: masked, they must still be numbers."""
         for keys, values in self._buffers():
-            keys[rows, :, :num_columns] = 0
-            values[rows, :, :num_columns] = 0
+            keys[rows, :, columns] = 0
+            values[rows, :, columns] = 0
 
-    def move(self, source: int, target: int, num_tokens: int) -> None:
+    def move(self, source: int, target: int, columns: slice) -> None:
         """Put row ``source`` in the place of row ``target``."""
         for keys, values in self._buffers():
-            keys[target, :, :num_tokens] = keys[source, :, :num_tokens]
-            values[target, :, :num_tokens] = values[source, :, :num_tokens]
+            keys[target, :, columns] = keys[source, :, columns]
+            values[target, :, columns] = values[source, :, columns]
+
+    def move_back(self, rows: slice, columns: slice, num_columns: int) -> None:
+        """Put ``columns`` in the place of those ``num_columns`` before them."""
+        target = slice(columns.start - num_columns, columns.stop - num_columns)
+        for pair in self._buffers():
+            for buffer in pair:
+                buffer[rows, :, target] = buffer[rows, :, columns].clone()  # the two may overlap
 
     def header(self, tokens: tuple[int, ...]) -> Header:
         """The only row as a header."""

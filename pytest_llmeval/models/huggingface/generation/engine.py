@@ -1,13 +1,12 @@
 """How a model's texts are written: by our own loop where that is known to be right, else by transformers' ``generate``.
 
-Here it is decided which texts share a batch. What is in a batch does not change what is written.
+Here it is decided which texts are written together. That does not change what is written.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -15,20 +14,22 @@ import torch
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
+from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter, can_drive
+from pytest_llmeval.models.huggingface.generation.rows import num_columns
 from pytest_llmeval.models.huggingface.generation.transformers_generate import generate_rows
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import quiet
-from pytest_llmeval.models.huggingface.loglikelihood.engine import in_halves
+from pytest_llmeval.models.huggingface.loglikelihood.engine import empty_cache, too_little_memory
 from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
 from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["Text", "TextEngine", "Written"]
 
 Written: TypeAlias = tuple[Generated | RequestError, float]
-"""One text and the seconds that it took: its share of its batch's."""
+"""One text and the seconds that it took: its share of those of the texts it was written with."""
 
-_MAX_CACHE_BYTES_ON_CPU = 1 << 30
+_MAX_CACHE_BYTES_ON_CPU = 2 << 30
 _MAX_ROWS_ON_CPU = 64
 """Measured with a GPT-2 of 124 million parameters: 32 rows cost 5.9 ms of one core per token, 64 4.9, 128 4.1."""
 _MAX_ROWS = 512
@@ -47,18 +48,30 @@ class Text:
         return len(self.prompt) + self.plan.max_tokens
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Texts (indices) that are written together, ``num_rows`` at a time, after a common header."""
+
+    members: list[int]
+    num_rows: int
+    num_header_tokens: int = 0
+
+
 class TextEngine:
     """Writes the texts of one model.
 
-    Without a batch size batches are filled as far as memory for keys and values allows; out of memory halves a batch.
-    Rows of several lengths share a batch where the model takes padding. ``max_tokens`` is what a batch may hold,
-    prompts (without what they share) and texts together.
+    Without a batch size there are as many rows at a time as memory for keys and values allows; out of memory halves
+    them. Rows of several lengths are written together where the model takes padding. ``max_tokens`` is what rows may
+    hold, prompts (without what they share) and texts together. ``refill``: where our own loop writes, a text that ended
+    makes room for the next one; else the rows of a batch begin together.
     """
 
-    def __init__(self, runner: Runner, attention: Attention) -> None:
+    def __init__(self, runner: Runner, attention: Attention, *, refill: bool = True) -> None:
         self._runner = runner
         self._attention = attention
         self._device = runner.model.device
+        self._refill = refill
+        self._max_rows = _MAX_ROWS_ON_CPU if self._device.type == "cpu" else _MAX_ROWS
         self.max_tokens = _max_tokens_written(runner.model)
         self.rows_writer = RowsWriter(runner, attention) if can_drive(runner, attention) else None
 
@@ -70,103 +83,126 @@ class TextEngine:
     ) -> list[Written]:
         """What was written for each text, in order. ``on_finished`` gets each, with its index, as soon as it has ended.
 
-        The rows of a batch that are not done share its seconds, so that a text's seconds are known at its end.
+        A text's seconds are its share of those in which its prompt was read, and of those of each of its tokens.
         """
         results: dict[int, Written] = {}
 
-        def finish(index: int, outcome: Generated | RequestError, seconds: float) -> None:
-            if index in results:  # written before its batch ran out of memory
-                return
-            results[index] = (outcome, seconds)
+        def finish(index: int, outcome: Generated | RequestError) -> None:
+            results[index] = (outcome, outcome.seconds if isinstance(outcome, Generated) else 0.0)
             if on_finished is not None:
                 on_finished(index, results[index])
 
-        for part, num_header_tokens, equal_lengths in self._parts(texts):
-            for batch in self._batches([texts[i] for i in part], num_header_tokens, equal_lengths):
-
-                def compute(members: Sequence[int], num_header_tokens: int = num_header_tokens) -> list[Generated]:
-                    shares = _Shares(len(members))
-
-                    def tell(row: int, generated: Generated) -> None:
-                        finish(members[row], generated, shares.end_row())
-
-                    return self._compute([texts[i] for i in members], num_header_tokens, tell)
-
-                for i, outcome, seconds in in_halves([part[place] for place in batch], compute, self._device):
-                    finish(i, outcome, seconds)
+        for batch in self._batches(texts):
+            num_rows = batch.num_rows
+            while waiting := [i for i in batch.members if i not in results]:
+                num_rows = min(num_rows, len(waiting))
+                if self._fits(texts, replace(batch, members=waiting, num_rows=num_rows), finish):
+                    break
+                if num_rows == 1:
+                    finish(next(i for i in waiting if i not in results), too_little_memory(self._device))
+                num_rows = max(1, num_rows // 2)
         return [results[i] for i in range(len(texts))]
 
-    def _parts(self, texts: Sequence[Text]) -> list[tuple[list[int], int, bool]]:
-        """Texts that may share batches: their indices, the tokens of their common header, whether only those of one
-        length may.
-        """
+    def _fits(
+        self, texts: Sequence[Text], batch: _Batch, on_finished: Callable[[int, Generated | RequestError], None]
+    ) -> bool:
+        """Write a batch; False where the device ran out of memory before all of it was written."""
+
+        def tell(place: int, generated: Generated) -> None:
+            on_finished(batch.members[place], generated)
+
+        try:
+            with torch.inference_mode(), quiet():
+                self._compute([texts[i] for i in batch.members], batch, tell)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            return True
+        empty_cache()  # outside of the handler, whose traceback would keep the failed rows' tensors alive
+        return False
+
+    def _batches(self, texts: Sequence[Text]) -> list[_Batch]:
         # Rotary angles that follow the longest position of a call must not follow a neighbour's.
         above = [i for i, text in enumerate(texts) if self._reaches_switch(text)]
         below = [i for i, text in enumerate(texts) if not self._reaches_switch(text)]
-        parts = [(above, 0, True)] if above else []
+        parts = _of_equal_lengths(texts, above)
         if self.rows_writer is None:
-            return [*parts, (below, 0, not self._runner.takes_padding)]
+            parts += [below] if self._runner.takes_padding else _of_equal_lengths(texts, below)
+        batches = [batch for part in parts for batch in self._begun_together(texts, part, 0)]
+        if self.rows_writer is None:
+            return batches
         with torch.inference_mode(), quiet():
             groups = self.rows_writer.plan([texts[i].prompt for i in below])
-        return [*parts, *(([below[k] for k in group.members], group.num_tokens, False) for group in groups)]
+        plan = self._refilled if self._refill else self._begun_together
+        for group in groups:
+            batches += plan(texts, [below[k] for k in group.members], group.num_tokens)
+        return batches
 
     def _reaches_switch(self, text: Text) -> bool:
         """Whether the text may grow so long that the angles of all its tokens change, for which transformers cares."""
         limit = self._attention.max_positions
         return limit is not None and text.num_tokens > limit
 
-    def _batches(self, texts: Sequence[Text], num_header_tokens: int, equal_lengths: bool) -> list[list[int]]:
-        if equal_lengths:
-            by_length = group_by((len(text.prompt), i) for i, text in enumerate(texts))
-            groups = [by_length[length] for length in sorted(by_length, reverse=True)]
-        else:
-            groups = [list(range(len(texts)))]
-        max_rows = _MAX_ROWS_ON_CPU if self._device.type == "cpu" else _MAX_ROWS
-        least = self.max_tokens // max_rows
-        return [
-            [group[place] for place in batch]
-            for group in groups
-            for batch in plan_batches(
-                [max(least, texts[i].num_tokens - num_header_tokens) for i in group],
-                max_rows=self._runner.batch_size,
-                max_tokens=self.max_tokens,
-            )
-        ]
+    def _begun_together(self, texts: Sequence[Text], members: Sequence[int], num_header_tokens: int) -> list[_Batch]:
+        """Batches of as many texts as there are rows."""
+        least = self.max_tokens // self._max_rows
+        planned = plan_batches(
+            [max(least, texts[i].num_tokens - num_header_tokens) for i in members],
+            max_rows=self._runner.batch_size,
+            max_tokens=self.max_tokens,
+        )
+        return [_Batch([members[place] for place in batch], len(batch), num_header_tokens) for batch in planned]
 
-    def _compute(
-        self, texts: Sequence[Text], num_header_tokens: int, on_finished: Callable[[int, Generated], None]
-    ) -> list[Generated]:
+    def _refilled(self, texts: Sequence[Text], members: Sequence[int], num_header_tokens: int) -> list[_Batch]:
+        """Batches of texts that wait for a row, the longest first: running out of memory shows at once.
+
+        A batch ends where the texts that follow are so short that there can be twice as many rows.
+        """
+        lengths = {i: texts[i].num_tokens - num_header_tokens for i in members}
+        batches: list[_Batch] = []
+        for i in sorted(members, key=lambda i: -lengths[i]):
+            fitting = self.max_tokens // num_columns(lengths[i], refilled=True)
+            num_rows = self._runner.batch_size or max(1, min(self._max_rows, fitting))
+            if batches and num_rows < 2 * batches[-1].num_rows:
+                batches[-1].members.append(i)
+            else:
+                batches.append(_Batch([i], num_rows, num_header_tokens))
+        return batches
+
+    def _compute(self, texts: Sequence[Text], batch: _Batch, on_finished: Callable[[int, Generated], None]) -> None:
         prompts, plans = [text.prompt for text in texts], [text.plan for text in texts]
         if self._attention.max_positions is not None:  # a short text makes transformers forget the longest one so far
             self._runner.forget_longest()
         if self.rows_writer is None or any(map(self._reaches_switch, texts)):
-            return generate_rows(self._runner, prompts, plans, on_finished=on_finished)
+            for first in range(0, len(texts), batch.num_rows):
+                part = slice(first, first + batch.num_rows)
+
+                def tell(row: int, generated: Generated, first: int = first) -> None:
+                    on_finished(first + row, generated)
+
+                generate_rows(self._runner, prompts[part], plans[part], on_finished=tell)
+            return
         try:
-            return self.rows_writer.write(prompts, plans, num_header_tokens=num_header_tokens, on_finished=on_finished)
+            self.rows_writer.write(
+                prompts,
+                plans,
+                num_header_tokens=batch.num_header_tokens,
+                num_rows=batch.num_rows,
+                on_finished=on_finished,
+            )
         except Exception:
             self.rows_writer.forget()  # memory, should it have been that
             raise
 
 
-class _Shares:
-    """The seconds of a batch, shared at each moment by the rows that are not done."""
-
-    def __init__(self, num_rows: int) -> None:
-        self._num_rows = num_rows
-        self._last = time.perf_counter()
-        self._share_s = 0.0
-
-    def end_row(self) -> float:
-        """What a row took that is done now."""
-        now = time.perf_counter()
-        self._share_s += (now - self._last) / self._num_rows
-        self._last = now
-        self._num_rows -= 1
-        return self._share_s
+def _of_equal_lengths(texts: Sequence[Text], members: Sequence[int]) -> list[list[int]]:
+    by_length = group_by((len(texts[i].prompt), i) for i in members)
+    return [by_length[length] for length in sorted(by_length, reverse=True)]
 
 
 def _max_tokens_written(model: Any) -> int:
-    """Tokens whose keys and values a batch may hold: 1 GiB on the CPU, elsewhere three times what may be kept."""
+    """Tokens whose keys and values a batch may hold: 2 GiB on the CPU, elsewhere three times what may be kept."""
     limit = _MAX_CACHE_BYTES_ON_CPU if model.device.type == "cpu" else 3 * kept_bytes(model.device)
     return max(1, limit // _bytes_per_token(model))
 

@@ -1,15 +1,17 @@
-"""Writing texts row by row in batches: one forward pass for each token, over the rows that are not done.
+"""Writing texts row by row: one forward pass for each token, over the rows that are not done.
 
-For causal models of transformers whose attention is known. The header that prompts share is computed once, kept for
-later calls, and read by all rows; each row's own part is padded on the left and masked, with explicit positions. Where
-some layers attend to a window only, a padded gap after the header would be silently wrong: whole prompts are padded.
+For causal models of transformers whose attention is known. Rows that are done leave, and texts that wait take their
+places (``rows.py``; the continuous batching of Orca, OSDI 2022). The header that prompts share is computed once, kept
+for later calls, and read by all rows; each row's own part is padded on the left and masked, with explicit positions.
+Where some layers attend to a window only, a padded gap after the header would be silently wrong: whole prompts are
+padded.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,8 +21,9 @@ from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.generation.cache import Header, RowsCache, reading_headers
+from pytest_llmeval.models.huggingface.generation.rows import Rows, num_columns
+from pytest_llmeval.models.huggingface.generation.seconds import Seconds
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
-from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
 from pytest_llmeval.models.huggingface.planning.batches import group_by
 from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
 from pytest_llmeval.models.huggingface.planning.shared_headers import HeaderGroup, plan_headers
@@ -36,8 +39,9 @@ _NUM_HEADERS_KEPT = 2
 """One suite's, and that of the suite or subject which takes turns with it; the second only as memory allows."""
 _PREFILL_TOKENS = {"cpu": 1024}
 _PREFILL_TOKENS_ELSEWHERE = 16384
-_ATTENDED_TO_READ = 16
-"""Keys that may be spread out, for each token that may be read."""
+_REFILLED_PART = 8
+"""Once an eighth of the rows is free, they are refilled: in between, what stands empty costs about what reading prompts
+one by one would (with R rows and texts of L tokens, the least of both is where R * sqrt(2 / L) rows are free)."""
 
 
 def can_drive(runner: Runner, attention: Attention) -> bool:
@@ -49,6 +53,10 @@ def can_drive(runner: Runner, attention: Attention) -> bool:
         and not getattr(runner.model.config, "is_encoder_decoder", False)
         and {"input_ids", "attention_mask", "past_key_values", "use_cache"} <= set(runner.parameters)
     )
+
+
+def _least_refilled(num_rows: int) -> int:
+    return max(1, num_rows // _REFILLED_PART)
 
 
 class RowsWriter:
@@ -97,41 +105,73 @@ class RowsWriter:
         plans: Sequence[GenerationPlan],
         *,
         num_header_tokens: int = 0,
+        num_rows: int | None = None,
         on_finished: Callable[[int, Generated], None] | None = None,
     ) -> list[Generated]:
         """What the model writes after each prompt (tokens) by its plan, in order.
 
-        The prompts share their first ``num_header_tokens``, and each has more than that. ``on_finished`` is called with
-        the index of each row when its text has ended, and the text.
+        The prompts share their first ``num_header_tokens``, and each has more than that. At most ``num_rows`` are
+        written at a time (None: all), the first ones first. ``on_finished`` is called with the index of each when its
+        text has ended, and the text.
         """
-        started, prefill_s = time.perf_counter(), None
+        seconds = Seconds()
         header = self._header(prompts[0][:num_header_tokens]) if num_header_tokens else None
         skip = len(header.tokens) if header is not None else 0
+        owns = [prompt[skip:] for prompt in prompts]
         writers = [
             Writer(self.runner.tokenizer, prompt, plan, self.runner.ends)
             for prompt, plan in zip(prompts, plans, strict=True)
         ]
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        batch = _Batch(self, [prompts[i][skip:] for i in order], max(plan.max_tokens for plan in plans), header)
+        num_rows = min(num_rows or len(prompts), len(prompts))
+        longest = max(len(own) + plan.max_tokens for own, plan in zip(owns, plans, strict=True))
+        rows = Rows(
+            self,
+            header,
+            num_rows=num_rows,
+            num_columns=num_columns(longest, refilled=num_rows < len(prompts)),
+            longest_prompt=max(map(len, owns)),
+        )
+        results: dict[int, Generated] = {}
+        waiting = deque(range(len(prompts)))
+        written: list[int] = []
+        tokens: list[int] = []
+        """The next token of each that is written."""
+
+        def choose(logits: torch.Tensor, members: Sequence[int]) -> list[int]:
+            chosen = choose_tokens(logits, [writers[i] for i in members])
+            for i, token in zip(members, chosen, strict=True):
+                writers[i].add(token)
+            return chosen
+
+        def end_rows() -> None:
+            places = [place for place in reversed(range(len(written))) if writers[written[place]].is_done]
+            for place in places:
+                i = written[place]
+                results[i] = writers[i].result(*seconds.end(i))
+                if on_finished is not None:
+                    on_finished(i, results[i])
+                written[place], tokens[place] = written[-1], tokens[-1]
+                written.pop()
+                tokens.pop()
+            if places:
+                rows.drop(places)
+
         with reading_headers(self.runner) if header is not None else contextlib.nullcontext():
-            logits = batch.read_prompts()
-            while True:
-                active = [writers[i] for i in order]
-                chosen = choose_tokens(logits, active)
-                if prefill_s is None:  # tokens are numbers here: the device has done what it was asked to do
-                    prefill_s = (time.perf_counter() - started) / len(prompts)
-                for writer, token in zip(active, chosen, strict=True):
-                    writer.add(token)
-                for place in reversed([place for place, writer in enumerate(active) if writer.is_done]):
-                    if on_finished is not None:
-                        on_finished(order[place], active[place].result(prefill_s))
-                    batch.drop(place)
-                    order[place], chosen[place] = order[-1], chosen[-1]
-                    order.pop()
-                    chosen.pop()
-                if not order:
-                    return [writer.result(prefill_s) for writer in writers]
-                logits = batch.read(chosen)
+            while waiting or written:
+                num_free = num_rows - len(written)
+                if waiting and num_free >= min(_least_refilled(num_rows), len(waiting)):
+                    seconds.write()
+                    newcomers = [waiting.popleft() for _ in range(min(num_free, len(waiting)))]
+                    newcomers.sort(key=lambda i: len(owns[i]))
+                    chosen = choose(rows.add([owns[i] for i in newcomers]), newcomers)
+                    seconds.read(newcomers)  # tokens are numbers: the device has done what it was asked to do
+                    rows.longest_to_come = max((len(owns[i]) for i in waiting), default=0)
+                    written += newcomers
+                    tokens += chosen
+                else:
+                    tokens[:] = choose(rows.read(tokens), written)
+                end_rows()
+        return [results[i] for i in range(len(prompts))]
 
     def _agrees(self, prompts: Sequence[tuple[int, ...]], num_header_tokens: int) -> bool:
         """Whether the beginnings of two prompts give the same with a header and without; computed once."""
@@ -157,8 +197,9 @@ class RowsWriter:
     def _two_steps(self, rests: list[tuple[int, ...]], header: Header | None) -> torch.Tensor:
         """Probabilities after all but the last token of each, and after the last."""
         order = sorted(range(len(rests)), key=lambda i: len(rests[i]))
-        batch = _Batch(self, [rests[i][:-1] for i in order], 2, header)
-        steps = [batch.read_prompts(), batch.read([rests[i][-1] for i in order])]
+        longest = max(map(len, rests))
+        rows = Rows(self, header, num_rows=len(rests), num_columns=longest, longest_prompt=longest - 1)
+        steps = [rows.add([rests[i][:-1] for i in order]), rows.read([rests[i][-1] for i in order])]
         found = torch.stack([step.float().softmax(-1) for step in steps], dim=1)
         return found[torch.tensor(order).argsort()]
 
@@ -214,89 +255,3 @@ class RowsWriter:
             **({} if header is None else {"shared_header": header}),
         ).logits
         return logits[:, -1]
-
-
-class _Batch:
-    """Rows that are read together: their tokens after the header end in the same column, and padding comes before."""
-
-    def __init__(
-        self, writer: RowsWriter, rows: Sequence[tuple[int, ...]], max_tokens: int, header: Header | None
-    ) -> None:
-        self._writer = writer
-        self._rows = rows
-        self._header = header
-        self._num_header = len(header.tokens) if header is not None else 0
-        self._width = max(map(len, rows))
-        capacity = self._width + max_tokens
-        self._cache = RowsCache(len(rows), capacity, self._num_header)
-        self._lengths = [self._num_header + len(row) for row in rows]
-        self._num_read = self._width
-        paddings = torch.tensor([self._width - len(row) for row in rows])
-        attended = (torch.arange(capacity) >= paddings[:, None]).to(writer.model.device)
-        self._is_padded = bool(paddings.any())
-        if header is None:
-            self._mask = attended.long()
-        else:
-            # Made once: what transformers makes of a mask at every token is this.
-            least = torch.finfo(writer.model.dtype).min
-            self._mask = torch.zeros(attended.shape, dtype=writer.model.dtype, device=writer.model.device)
-            self._mask.masked_fill_(~attended, least)
-        self._view: Any = None
-
-    def read_prompts(self) -> torch.Tensor:
-        """Logits after each prompt. Rows are in order of length, so that those read at once are padded little."""
-        found = []
-        first = 0
-        while first < len(self._rows):
-            last = first + 1
-            while last < len(self._rows) and self._may_be_read_at_once(last + 1 - first, len(self._rows[last])):
-                last += 1
-            found.append(self._read_part(slice(first, last)))
-            first = last
-        return torch.cat(found)
-
-    def _may_be_read_at_once(self, num_rows: int, width: int) -> bool:
-        """Both what is computed and, in one layer at a time, what is attended to stay small."""
-        most = self._writer.max_prefill
-        return num_rows * width <= most and num_rows * (self._num_header + width) <= _ATTENDED_TO_READ * most
-
-    def _read_part(self, part: slice) -> torch.Tensor:
-        input_ids, is_real = padded(self._rows[part], self._writer.runner.pad_token, on_left=True)
-        num_rows, width = input_ids.shape
-        positions = (is_real.cumsum(-1) - 1).clamp(min=0) + self._num_header
-        mask: torch.Tensor | None = None
-        if self._header is not None and width > 1:  # a row of one token attends to all there is
-            own = is_real[:, None].bool() & torch.ones(width, width, dtype=torch.bool).tril()
-            mask = torch.cat([own.new_ones((num_rows, width, self._num_header)), own], dim=-1)[:, None]
-        elif not bool(is_real.all()):
-            mask = is_real
-        view = self._cache.view(part, self._width - width, 0)
-        logits = self._writer.forward(
-            input_ids, positions, view, None if mask is None else mask.to(self._writer.model.device), self._header
-        )
-        self._cache.clear(part, self._width - width)
-        return logits
-
-    def drop(self, place: int) -> None:
-        """Take a row out; the last row takes its place."""
-        last = len(self._lengths) - 1
-        if place != last:
-            self._cache.move(last, place, self._num_read)
-            self._mask[place] = self._mask[last]
-            self._lengths[place] = self._lengths[last]
-        self._lengths.pop()
-        self._view = None
-
-    def read(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Logits after one more token of each row."""
-        num_rows = len(tokens)
-        if self._view is None:
-            self._view = self._cache.view(slice(0, num_rows), 0, self._num_read)
-        self._num_read += 1
-        mask: torch.Tensor | None = None
-        if self._is_padded:
-            mask = self._mask[:num_rows, : self._num_read]
-            mask = mask[:, None, None] if self._header is not None else mask
-        positions = torch.tensor(self._lengths)[:, None]
-        self._lengths = [length + 1 for length in self._lengths]
-        return self._writer.forward(torch.tensor(tokens)[:, None], positions, self._view, mask, self._header)

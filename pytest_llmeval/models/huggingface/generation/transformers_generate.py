@@ -6,13 +6,13 @@ next token is chosen (``writer.py``).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import transformers
 
+from pytest_llmeval.models.huggingface.generation.seconds import Seconds
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
 from pytest_llmeval.models.huggingface.loglikelihood.plain import padded
 from pytest_llmeval.models.huggingface.runner import Runner
@@ -47,41 +47,43 @@ def generate_rows(
     for name, value in runner.generation_settings.items():
         setattr(config, name, value)
     rows = [Writer(runner.tokenizer, prompt, plan, runner.ends) for prompt, plan in zip(prompts, plans, strict=True)]
-    chooser = _Chooser(rows)
-    started = time.perf_counter()
+    seconds = Seconds()
+    results: dict[int, Generated] = {}
 
-    def prefill_s() -> float | None:
-        return None if chooser.began is None else (chooser.began - started) / len(prompts)
-
-    def tell(place: int) -> None:
+    def end(place: int) -> None:
+        results[place] = rows[place].result(*seconds.end(place))
         if on_finished is not None:
-            on_finished(place, rows[place].result(prefill_s()))
+            on_finished(place, results[place])
 
     model.generate(
         input_ids=input_ids.to(model.device),
         attention_mask=mask.to(model.device),
         generation_config=config,
-        stopping_criteria=transformers.StoppingCriteriaList([_Writers(rows, tell)]),
-        logits_processor=transformers.LogitsProcessorList([chooser]),
+        stopping_criteria=transformers.StoppingCriteriaList([_Writers(rows, end)]),
+        logits_processor=transformers.LogitsProcessorList([_Chooser(rows, seconds)]),
     )
-    return [row.result(prefill_s()) for row in rows]
+    for place in range(len(rows)):
+        if place not in results:  # ``generate`` has limits of its own
+            end(place)
+    return [results[place] for place in range(len(rows))]
 
 
 class _Chooser(transformers.LogitsProcessor):
     """Leaves one token in each row's logits, ours, for ``generate`` to find: it has one generator for a whole call."""
 
-    def __init__(self, rows: Sequence[Writer]) -> None:
+    def __init__(self, rows: Sequence[Writer], seconds: Seconds) -> None:
         self._rows = rows
-        self.began: float | None = None
-        """When the first tokens were there, by ``time.perf_counter``."""
+        self._seconds = seconds
+        self._has_begun = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Chooser:
         return self
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         tokens = torch.tensor(choose_tokens(scores, self._rows), device=scores.device)
-        if self.began is None:
-            self.began = time.perf_counter()
+        if not self._has_begun:
+            self._has_begun = True
+            self._seconds.read(range(len(self._rows)))
         return torch.full_like(scores, -torch.inf).scatter_(1, tokens[:, None], 0.0)
 
 

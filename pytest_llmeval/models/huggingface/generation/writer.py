@@ -38,13 +38,15 @@ class GenerationPlan:
 class Generated:
     """``num_tokens`` counts all that the model wrote, the end-of-text token and the stop string's tokens included.
 
-    ``prefill_seconds``: its share of the time until its batch had its first tokens, which is that of reading prompts.
+    ``seconds``: its share of the time of those it was written with. ``prefill_seconds`` of them went by until they had
+    their first tokens, which is the time of reading prompts.
     """
 
     text: str
     finish_reason: Literal["stop", "length"]
     num_tokens: int
     saw_nan: bool
+    seconds: float = 0.0
     prefill_seconds: float | None = None
 
 
@@ -105,14 +107,15 @@ class Writer:
         """The model's logits were not numbers."""
         self.saw_nan = self.is_done = True
 
-    def result(self, prefill_seconds: float | None = None) -> Generated:
-        """What was written."""
+    def result(self, seconds: float = 0.0, prefill_seconds: float | None = None) -> Generated:
+        """What was written, in so many seconds."""
         text, was_cut = cut_at_stop(self._text(self.tokens), self._stop)
         return Generated(
             text=text,
             finish_reason="stop" if self._has_stopped or was_cut else "length",
             num_tokens=len(self.tokens),
             saw_nan=self.saw_nan,
+            seconds=seconds,
             prefill_seconds=prefill_seconds,
         )
 

@@ -27,7 +27,7 @@ from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches
 from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step
 from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["Engine", "Outcome", "in_halves"]
+__all__ = ["Engine", "Outcome", "empty_cache", "too_little_memory"]
 
 _T = TypeVar("_T")
 _SMALLEST_STEP = 16
@@ -208,7 +208,7 @@ class Engine:
     ) -> list[Row]:
         """Smaller steps for what remains; what does not fit into the smallest fails, and ``budget`` is tried again."""
         self._tree.clear()
-        _empty_cache()
+        empty_cache()
         smaller = self._budget.halved()
         if smaller is not None and self._budget.max_tokens > _SMALLEST_STEP:
             self._budget = smaller
@@ -223,7 +223,7 @@ class Engine:
         ]
         for row in unfit:
             for request, _ in row.targets:
-                outcomes.setdefault(request, _too_little_memory(self._model.device))
+                outcomes.setdefault(request, too_little_memory(self._model.device))
         self._budget = budget
         return [row for row in remaining if row not in unfit]
 
@@ -242,7 +242,7 @@ class Engine:
                 lengths, max_rows=max_rows, max_tokens=self._plain_tokens, equal_lengths=equal_lengths
             ):
                 found: dict[int, Outcome | RequestError] = {}
-                for row, scored, seconds in in_halves([part[i] for i in batch], self._run_plain, self._model.device):
+                for row, scored, seconds in _in_halves([part[i] for i in batch], self._run_plain, self._model.device):
                     found.update(_outcomes_of(row, scored, seconds))
                 take(found)
 
@@ -329,7 +329,7 @@ def _outcomes_of(
     }
 
 
-def in_halves(
+def _in_halves(
     batch: Sequence[_T], compute: Callable[[Sequence[_T]], Sequence[Any]], device: Any
 ) -> list[tuple[_T, Any, float]]:
     """``(member, outcome, seconds)`` of a batch, halved as long as the device runs out of memory.
@@ -347,21 +347,23 @@ def in_halves(
         seconds = (time.perf_counter() - started) / len(batch)
         return [(member, outcome, seconds) for member, outcome in zip(batch, outcomes, strict=True)]
     # Outside of the handler, whose traceback would keep the failed batch's tensors alive.
-    _empty_cache()
+    empty_cache()
     if len(batch) == 1:
-        return [(batch[0], _too_little_memory(device), 0.0)]
+        return [(batch[0], too_little_memory(device), 0.0)]
     middle = len(batch) // 2
-    return in_halves(batch[:middle], compute, device) + in_halves(batch[middle:], compute, device)
+    return _in_halves(batch[:middle], compute, device) + _in_halves(batch[middle:], compute, device)
 
 
 def _is_nan(outcome: Outcome | RequestError) -> bool:
     return isinstance(outcome, Outcome) and math.isnan(outcome.loglikelihood)
 
 
-def _empty_cache() -> None:
+def empty_cache() -> None:
+    """Give memory that torch keeps for later back to the GPU."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-def _too_little_memory(device: Any) -> RequestError:
+def too_little_memory(device: Any) -> RequestError:
+    """What a request gets that does not fit into memory alone."""
     return RequestError(f"the device {device} has too little memory for this request")
