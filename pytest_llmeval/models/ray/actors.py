@@ -11,9 +11,9 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # under -W error, what Ray warns of at its import would end the run
@@ -37,33 +37,43 @@ _STORE_BYTES = 256 << 20
 """Memory for Ray's objects on this machine: what crosses is text and numbers."""
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+_THREADS = {"model": 1, "control": 1, "watch": 1}
+"""How many calls of each of an actor's methods run at once, by its group."""
+
+
+def _in_thread(group: str) -> Callable[[_F], _F]:
+    decorate: Callable[[_F], _F] = ray.method(concurrency_group=group)
+    return decorate
+
+
 class _Actor(Replica):
     """A replica as Ray calls it: chunks one after another, and beside them what asks for one back."""
 
     def __init__(self, loading: Loading) -> None:
         super().__init__(loading, f" ({ray.get_runtime_context().get_node_id()[:6]})")
 
-    @ray.method(concurrency_group="control")  # type: ignore[untyped-decorator]
+    @_in_thread("control")
     def where(self) -> str:
         return str(ray.get_runtime_context().get_node_id())
 
-    @ray.method(concurrency_group="model")  # type: ignore[untyped-decorator]
+    @_in_thread("model")
     def load(self) -> Handshake:
         return super().load()
 
-    @ray.method(concurrency_group="model")  # type: ignore[untyped-decorator]
+    @_in_thread("model")
     def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> list[Answer] | None:
         return super().answer(number, samples, engine)
 
-    @ray.method(concurrency_group="model")  # type: ignore[untyped-decorator]
+    @_in_thread("model")
     def audit(self, requests: Sequence[Request]) -> EngineUse:
         return super().audit(requests)
 
-    @ray.method(concurrency_group="control")  # type: ignore[untyped-decorator]
+    @_in_thread("control")
     def withdraw(self, number: int) -> bool:
         return super().withdraw(number)
 
-    @ray.method(concurrency_group="watch")  # type: ignore[untyped-decorator]
+    @_in_thread("watch")
     def watch(self) -> None:
         threading.Event().wait()
 
@@ -130,7 +140,7 @@ class Cluster:
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy="SPREAD",
-            concurrency_groups={"model": 1, "control": 1, "watch": 1},
+            concurrency_groups=_THREADS,
         )(_Actor)
         return ActorHandle(actor.remote(loading))
 
@@ -184,4 +194,3 @@ def _reason(error: RayError) -> str:
     """One line of the many that Ray says: where the actor could not be made, why."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[-1] if "creation task" in lines[0] else lines[0].rstrip(".")
-

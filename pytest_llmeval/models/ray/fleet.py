@@ -382,7 +382,7 @@ class Fleet:
         handle.end()
         slot.num_failed_starts += slot.state != "ready"
         for entry in self._schedule.leave(handle):
-            problem = RequestError(f"two replicas of {self._name} ended while they worked on this sample alone ({error})")
+            problem = RequestError(f"two replicas of {self._name} ended while they worked on it alone ({error})")
             _resolve(entry, [problem for _ in entry.requests])
         node, slot.node = slot.node, ""
         self._num_restarts += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval.errors import ModelError, OptionError
@@ -18,13 +19,14 @@ from pytest_llmeval.models.specs import ModelSpec
 __all__ = ["check_replicas", "load_replicas"]
 
 
-def check_replicas(spec: ModelSpec, settings: ModelSettings) -> None:
-    """Refuse, within milliseconds, what cannot have replicas on Ray. Raises ``OptionError`` and ``ModelError``."""
-    if not spec.kind.takes_replicas:
-        raise OptionError(
-            f"--llm-ray: {spec.name} is not a model that replicas could load; --llm-ray is for checkpoints and "
-            "python:MODULE:NAME"
-        )
+def check_replicas(specs: Sequence[ModelSpec], settings: ModelSettings) -> None:
+    """Refuse, within milliseconds, a session without a model that can have replicas on Ray.
+
+    Raises ``OptionError`` and ``ModelError``.
+    """
+    if not any(spec.kind.takes_replicas for spec in specs):
+        names = ", ".join(spec.name for spec in specs) or "there is no --llm-model"
+        raise OptionError(f"--llm-ray is for checkpoints and python:MODULE:NAME; found {names}")
     if settings.device is not None and ":" in settings.device:
         raise OptionError(f"--llm-device {settings.device}: with --llm-ray, Ray chooses the GPUs: give cuda")
     if importlib.util.find_spec("ray") is None:
@@ -60,9 +62,7 @@ def load_replicas(
         folder=os.getcwd(),
         import_paths=import_paths,
     )
-    fleet = Fleet(
-        spec.name, lambda: cluster.start(loading, needs), num_replicas=needs.count, chunk_size=chunk_size
-    )
+    fleet = Fleet(spec.name, lambda: cluster.start(loading, needs), num_replicas=needs.count, chunk_size=chunk_size)
     try:
         fleet.begin()
         first = fleet.first.result()

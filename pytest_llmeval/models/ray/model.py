@@ -138,4 +138,3 @@ def header_of(request: Request) -> Hashable:
             return None
     text = prompt if isinstance(prompt, str) else "\n".join(turn.content for turn in prompt)
     return hash(text[:_HEADER_CHARACTERS]) if len(text) > _HEADER_CHARACTERS else None
-

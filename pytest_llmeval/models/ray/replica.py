@@ -35,7 +35,7 @@ __all__ = ["Answer", "Loading", "Replica"]
 _LOG = logging.getLogger("pytest_llmeval")
 
 Answer: TypeAlias = list[Response | Failed] | ModelError
-"""Of one sample: a response, or the ``RequestError`` in its place, for each of its requests; or what failed them all."""
+"""Of one sample: a response, or the ``RequestError`` in its place, for each of its requests; or what failed all."""
 
 _METHODS = {
     LoglikelihoodRequest: "loglikelihood",
@@ -184,4 +184,3 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-
