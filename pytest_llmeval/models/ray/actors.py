@@ -24,7 +24,7 @@ with warnings.catch_warnings():
     from ray.exceptions import RayError, RayTaskError
 
 from pytest_llmeval.errors import LLMEvalError, ModelError
-from pytest_llmeval.models.ray.fleet import ReplicaLost
+from pytest_llmeval.models.ray.handle import ReplicaLost
 from pytest_llmeval.models.ray.handshake import Handshake
 from pytest_llmeval.models.ray.needs import Needs
 from pytest_llmeval.models.ray.replica import Answer, Loading, Replica

@@ -13,56 +13,18 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
-from pytest_llmeval.models.base import Failed
+from pytest_llmeval.models.ray.handle import Handle, Limits, ReplicaLost
 from pytest_llmeval.models.ray.handshake import Handshake, disagreement
 from pytest_llmeval.models.ray.replica import Answer
 from pytest_llmeval.models.ray.schedule import Chunk, Entry, Schedule
-from pytest_llmeval.types import EngineUse, Request, Response
+from pytest_llmeval.types import EngineUse, Request
 
-__all__ = ["Fleet", "Handle", "Limits", "ReplicaLost"]
+__all__ = ["Fleet"]
 
 _T = TypeVar("_T")
-
-
-class ReplicaLost(Exception):
-    """The replica's process, or its machine, has ended. ``str()`` says how, in one line."""
-
-
-class Handle(Protocol):
-    """A replica from outside. Every future raises ``ReplicaLost`` when the replica ends."""
-
-    def where(self) -> Future[str]:
-        """The machine that it runs on, once it has room there."""
-
-    def load(self) -> Future[Handshake]: ...
-
-    def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> Future[Any]: ...
-
-    def withdraw(self, number: int) -> Future[bool]: ...
-
-    def audit(self, requests: Sequence[Request]) -> Future[EngineUse]: ...
-
-    def watch(self) -> Future[None]:
-        """Is never done before the replica ends."""
-
-    def end(self) -> None:
-        """End its process; what is under way raises ``ReplicaLost``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """``linger_s``: so long after the last sample a chunk waits for more. ``max_failed_starts`` of one replica in a row
-    end it, and so do more than ``restarts_per_replica`` on average. Without any replica for ``patience_s`` the model
-    has stopped.
-    """
-
-    linger_s: float = 0.01
-    max_failed_starts: int = 3
-    restarts_per_replica: int = 8
-    patience_s: float = 300.0
 
 
 @dataclass(slots=True, eq=False)
@@ -217,7 +179,7 @@ class Fleet:
             if not self.first.done():
                 self.first.set_exception(ModelError(reason))
         for entry in self._schedule.remaining():
-            _fail(entry, self._error)
+            entry.fail(self._error)
         self._audit_waiting()
 
     # Starting
@@ -291,7 +253,7 @@ class Fleet:
     def _add(self, entries: Sequence[Entry]) -> None:
         if self._error is not None:
             for entry in entries:
-                _fail(entry, self._error)
+                entry.fail(self._error)
             return
         self._schedule.add(entries)
         self._added_at = time.monotonic()
@@ -317,21 +279,22 @@ class Fleet:
 
     def _on_answered(self, chunk: Chunk, done: Future[list[Answer] | None]) -> None:
         slot = next((slot for slot in self._slots if slot.handle is chunk.replica), None)
+        handle: Any = chunk.replica
         error = done.exception()
         if isinstance(error, ReplicaLost):
             if slot is not None:
-                self._on_lost(slot, chunk.replica, error)
+                self._on_lost(slot, handle, error)
             return
         self._schedule.answered(chunk)
         if error is not None:
             for entry in chunk.entries:
-                _fail(entry, ModelError(f"model {self._name}: {error}"))
+                entry.fail(ModelError(f"model {self._name}: {error}"))
             return
         answers = done.result()
         if answers is None:  # it was withdrawn, and is elsewhere
             return
         for entry, answer in zip(chunk.entries, answers, strict=True):
-            _resolve(entry, answer)
+            entry.resolve(answer)
         where = f"replica {slot.number} on {slot.place}" if slot is not None else "a replica that has ended"
         self._counts[where] += sum(len(entry.requests) for entry in chunk.entries)
 
@@ -372,7 +335,7 @@ class Fleet:
 
     # Ending
 
-    def _on_lost(self, slot: _Slot, handle: Any, error: BaseException | None) -> None:
+    def _on_lost(self, slot: _Slot, handle: Handle, error: BaseException | None) -> None:
         """A replica has ended, and another takes its place."""
         if slot.handle is not handle or self._closed.is_set():
             return
@@ -383,7 +346,7 @@ class Fleet:
         slot.num_failed_starts += slot.state != "ready"
         for entry in self._schedule.leave(handle):
             problem = RequestError(f"two replicas of {self._name} ended while they worked on it alone ({error})")
-            _resolve(entry, [problem for _ in entry.requests])
+            entry.resolve([problem for _ in entry.requests])
         node, slot.node = slot.node, ""
         self._num_restarts += 1
         too_many = self._num_restarts > self._limits.restarts_per_replica * len(self._slots)
@@ -394,22 +357,3 @@ class Fleet:
         else:
             self._start_slot(slot)
         self._load_next(node)
-
-
-def _resolve(entry: Entry, answer: Answer) -> None:
-    if isinstance(answer, ModelError):
-        _fail(entry, answer)
-        return
-    for future, response in zip(entry.futures, answer, strict=True):
-        if not future.done() and future.set_running_or_notify_cancel():
-            _typed(future).set_result(response)
-
-
-def _typed(future: Future[Response]) -> Future[Response | Failed]:
-    return future  # type: ignore[return-value]
-
-
-def _fail(entry: Entry, error: ModelError) -> None:
-    for future in entry.futures:
-        if not future.done() and future.set_running_or_notify_cancel():
-            future.set_exception(error)

@@ -16,6 +16,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
 
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.base import Failed
 from pytest_llmeval.types import Request, Response
 
 __all__ = ["Chunk", "Entry", "Schedule"]
@@ -37,7 +39,7 @@ class Entry:
 
     number: int
     requests: Sequence[Request]
-    futures: Sequence[Future[Response]] = ()
+    futures: Sequence[Future[Response | Failed]] = ()
     header: Hashable = None
     engine: str | None = None
     num_deaths: int = 0
@@ -47,13 +49,28 @@ class Entry:
         """Whether an answer is still waited for."""
         return not self.futures or any(not future.done() for future in self.futures)
 
+    def resolve(self, answer: list[Response | Failed] | ModelError) -> None:
+        """Keep the promise, unless that was done before."""
+        if isinstance(answer, ModelError):
+            self.fail(answer)
+            return
+        for future, response in zip(self.futures, answer, strict=True):
+            if not future.done() and future.set_running_or_notify_cancel():
+                future.set_result(response)
+
+    def fail(self, error: ModelError) -> None:
+        """Let whoever waits hear of an error, unless there was an answer before."""
+        for future in self.futures:
+            if not future.done() and future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
 
 @dataclass(slots=True, eq=False)
 class Chunk:
     """Samples that a replica is asked for together. ``is_alone``: one sample that may end its replica."""
 
     number: int
-    replica: Hashable
+    replica: object
     entries: list[Entry]
     is_alone: bool = False
     was_asked_back: bool = False
@@ -79,7 +96,7 @@ class Schedule:
         self._max_in_flight = max_in_flight
         self._waiting: list[Entry] = []
         self._suspects: deque[Entry] = deque()
-        self._works: dict[Hashable, _Work] = {}
+        self._works: dict[object, _Work] = {}
         self._numbers = count()
         self._num_asked_back = 0
 
@@ -88,11 +105,11 @@ class Schedule:
         """Samples that no replica has."""
         return len(self._waiting) + len(self._suspects)
 
-    def load_of(self, replica: Hashable) -> int:
+    def load_of(self, replica: object) -> int:
         """How many chunks a replica has."""
         return len(self._works[replica].chunks)
 
-    def join(self, replica: Hashable) -> None:
+    def join(self, replica: object) -> None:
         """One more replica is ready."""
         self._works[replica] = _Work()
 
@@ -221,7 +238,7 @@ class Schedule:
         work.chunks = [one for one in work.chunks if one is not chunk]
         return True
 
-    def leave(self, replica: Hashable) -> list[Entry]:
+    def leave(self, replica: object) -> list[Entry]:
         """A replica has ended. Returns the samples that are given up: two replicas ended with each of them alone.
 
         It worked on the first of its chunks: one of its samples may have ended it, so each is asked for alone. The
