@@ -55,7 +55,7 @@ def configure(config: pytest.Config) -> None:
 def _check(config: pytest.Config, settings: Settings) -> None:
     """Refuse options that cannot be used; where nothing will run, only their wording. Raises ``LLMEvalError``."""
     is_run = runs_tests(config)
-    if settings.ray is not None and distributes(config):
+    if settings.ray is not None and settings.model_specs and distributes(config):
         raise OptionError(
             "--llm-ray: its replicas share the work, and one pytest process is enough: leave out -n (or give -n 0)"
         )

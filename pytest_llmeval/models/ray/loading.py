@@ -25,7 +25,7 @@ def check_replicas(specs: Sequence[ModelSpec], settings: ModelSettings) -> None:
     Raises ``OptionError`` and ``ModelError``.
     """
     if not any(spec.kind.takes_replicas for spec in specs):
-        names = ", ".join(spec.name for spec in specs) or "there is no --llm-model"
+        names = ", ".join(spec.name for spec in specs) or "no --llm-model"
         raise OptionError(f"--llm-ray is for checkpoints and python:MODULE:NAME; found {names}")
     if settings.device is not None and ":" in settings.device:
         raise OptionError(f"--llm-device {settings.device}: with --llm-ray, Ray chooses the GPUs: give cuda")
