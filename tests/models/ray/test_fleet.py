@@ -161,7 +161,7 @@ def begun(machines: Machines, *, num_replicas: int, chunk_size: int = 4, limits:
 def replies(fleet: Fleet, prompts: Sequence[str]) -> list[Any]:
     """The text, or the error, of each prompt."""
     entries = fleet.submit([([GenerateRequest(prompt)], None) for prompt in prompts])
-    found = []
+    found: list[Any] = []
     for entry in entries:
         try:
             found.append(entry.futures[0].result(timeout=30))
