@@ -117,10 +117,12 @@ class Project:
     def asked(self) -> Counter[str]:
         return Counter(prompt for call in self.calls("begin") for prompt in call["prompts"])
 
-    def wait_for(self, condition: Callable[[], bool]) -> None:
+    def wait_for(self, condition: Callable[[], bool], session: subprocess.Popen[str] | None = None) -> None:
+        """Until something has happened, as long as the session runs that it happens in."""
         end = time.monotonic() + _LIMIT_S
         while not condition():
             assert time.monotonic() < end, "it did not come"
+            assert session is None or session.poll() is None, session.communicate()[0]
             time.sleep(0.05)
 
     def num_processes(self) -> int:
@@ -213,7 +215,7 @@ def test_ctrl_c_ends_all_that_was_started(project: Project) -> None:
     session = project.start(
         "--llm-ray=local", "--llm-replicas=2", "--llm-batch-size=4", "echo.yaml", model="python:my_model:Echo?pause=0.1"
     )
-    project.wait_for(lambda: len(project.calls("end")) >= 4)
+    project.wait_for(lambda: len(project.calls("end")) >= 4, session)
     os.killpg(session.pid, signal.SIGINT)
     output = project.finish(session, code=2)
     assert "KeyboardInterrupt" in output
@@ -223,9 +225,9 @@ def test_ctrl_c_ends_all_that_was_started(project: Project) -> None:
 
 def test_a_session_that_was_killed_goes_on_where_it_was(project: Project) -> None:
     project.write([f"q{place}" for place in range(60)])
-    options = ("--llm-ray=local", "--llm-replicas=2", "--llm-batch-size=4", "--llm-store", "echo.yaml")
+    options = ("--llm-ray=local", "--llm-replicas=2", "--llm-batch-size=4", "--llm-store=replies", "echo.yaml")
     session = project.start(*options, model="python:my_model:Echo?pause=0.1")
-    project.wait_for(lambda: len(project.calls("end")) >= 6)
+    project.wait_for(lambda: len(project.calls("end")) >= 6, session)
     session.kill()
     session.communicate(timeout=_LIMIT_S)
     project.wait_for(lambda: project.num_processes() == 0)
@@ -253,12 +255,12 @@ def test_machines_come_and_go(project: Project) -> None:
             "echo.yaml",
             model="python:my_model:Echo?pause=0.1",
         )
-        project.wait_for(lambda: len(project.calls("end")) >= 2)
+        project.wait_for(lambda: len(project.calls("end")) >= 2, session)
         assert len(project.calls("load")) == 1
         cluster.add_node(num_cpus=1)
         cluster.add_node(num_cpus=1)
-        project.wait_for(lambda: len(project.calls("load")) == 3)
-        project.wait_for(lambda: len({call["pid"] for call in project.calls("end")}) == 3)
+        project.wait_for(lambda: len(project.calls("load")) == 3, session)
+        project.wait_for(lambda: len({call["pid"] for call in project.calls("end")}) == 3, session)
         cluster.remove_node(first, allow_graceful=False)
         assert "240 passed" in project.finish(session)
     finally:
