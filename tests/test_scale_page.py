@@ -19,7 +19,8 @@ PAGE = (REPOSITORY / "docs" / "scale.md").read_text("utf-8")
 
 
 def block_with(text: str) -> str:
-    (found,) = [block for block in re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) if text in block]
+    blocks: list[str] = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if text in block]
     return found
 
 

@@ -141,8 +141,21 @@ def header_lines(config: pytest.Config) -> list[str]:
             lines += [f"llm-{role}: {line}" for line in describe_models(settings, settings.specs_of(role))]
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
-    described = {"llm-store": describe_store(config), "llm-baseline": describe_baseline(config)}
+    described = {
+        "llm-ray": _replicas(settings),
+        "llm-store": describe_store(config),
+        "llm-baseline": describe_baseline(config),
+    }
     return [*lines, *(f"{name}: {text}" for name, text in described.items() if text is not None)]
+
+
+def _replicas(settings: Settings) -> str | None:
+    """Where ``--llm-ray`` has its replicas."""
+    if settings.ray is None:
+        return None
+    if settings.replicas is None:
+        return f"{settings.ray} (as many replicas as it has room for)"
+    return f"{settings.ray} ({settings.replicas} replica{'' if settings.replicas == 1 else 's'})"
 
 
 def send_collected(session: pytest.Session) -> None:

@@ -501,7 +501,7 @@ def test_what_the_audit_hands_out_is_asked_in_the_background_too(tmp_path: Path)
     first.audit = lambda requests: (plain, EngineUse(engine="plain", reason="off"))  # type: ignore[attr-defined]
     answerer, use = stored(first, tmp_path).audit(REQUESTS[:1])
     assert use.engine == "plain"
-    (future,) = answerer.submit(REQUESTS[:1])  # type: ignore[attr-defined]
+    (future,) = answerer.submit(REQUESTS[:1])
     plain.answer_all()
     assert future.done()
     assert (len(first.calls), len(plain.calls)) == (0, 1)

@@ -179,6 +179,7 @@ def test_two_replicas_and_none_give_the_same_records(project: Project) -> None:
     assert model["fingerprint"] == alone["models"][0]["fingerprint"]
     assert model["details"]["replicas"] == 2
     assert sum(model["use"]["replicas"].values()) == model["use"]["num_requests"]
+    assert "llm-ray: local (2 replicas)" in output
     assert "requests were also scored plain" in output
     assert "replica 1 on " in output or "replica 2 on " in output
     project.wait_for(lambda: project.num_processes() == 0)
