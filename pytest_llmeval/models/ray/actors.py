@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # under -W error, what Ray warns of at its import would end the run
-    # Both are read at the import: no telemetry, and nothing that Ray's processes log is printed here.
+    # Both are read at the import: no telemetry, and nothing that the processes of Ray log is printed here.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     import ray
@@ -121,6 +121,8 @@ class Cluster:
         options: dict[str, Any] = {"address": address, "log_to_driver": False, "configure_logging": False}
         if address == "local":
             options |= {"include_dashboard": False, "num_cpus": num_cpus, "object_store_memory": _STORE_BYTES}
+            # By default 15: the replicas would wait for everything else that this machine does.
+            options["_system_config"] = {"worker_niceness": 0}
         try:
             with _undisturbed():
                 ray.init(**options)
