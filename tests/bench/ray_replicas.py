@@ -153,6 +153,7 @@ def compute(folder: Path, *, shape: str, num_samples: int, runs: int) -> dict[st
     for _ in range(runs):
         for way in WAYS:
             rates[way].append(rate(model, *way, num_samples))
+            print(f"{way[0]} of {way[1]}: {rates[way][-1]:.2f} questions/s", file=sys.stderr, flush=True)
     medians = {way: statistics.median(found) for way, found in rates.items()}
     names = {way: f"{way[0]} of {way[1]} thread{'' if way[1] == 1 else 's'}" for way in WAYS}
     return {
