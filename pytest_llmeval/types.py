@@ -330,7 +330,8 @@ class ServerUse:
     tried again, by reason (``429``, ``connection``). Tokens are those that the server counts, of all requests, those of
     the self-test too. ``cost`` is in the currency of the prices; None where no price was given. ``left_out`` are
     settings that the server has refused (``temperature``), which no request has had since; ``ended`` are replicas that
-    have ended or were never there, each with the reason.
+    have ended or were never there, each with the reason. ``replicas`` says of replicas on Ray how many requests each
+    has answered, and on which machine.
     """
 
     num_requests: int = 0
@@ -340,6 +341,7 @@ class ServerUse:
     cost: float | None = None
     left_out: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
+    replicas: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: ServerUse) -> ServerUse:
         """Of two processes."""
@@ -353,6 +355,10 @@ class ServerUse:
             cost=math.fsum(costs) if costs else None,
             left_out=tuple(sorted({*self.left_out, *other.left_out})),
             ended=tuple(sorted({*self.ended, *other.ended})),
+            replicas={
+                name: self.replicas.get(name, 0) + other.replicas.get(name, 0)
+                for name in sorted(self.replicas.keys() | other.replicas.keys())
+            },
         )
 
 

@@ -83,6 +83,7 @@ HEAVY = (
     "safetensors",
     "tokenizers",
     "matplotlib",
+    "ray",
 )
 
 
@@ -256,6 +257,10 @@ def test_torch_stays_with_the_hugging_face_models() -> None:
         for found in imports()
         if in_library(found, TORCH_LIBRARIES) and not f"{found.importer}.".startswith(f"{TORCH_ROOM}.")
     ]
+
+
+def test_ray_stays_with_one_module() -> None:
+    assert {found.importer for found in imports() if in_library(found, {"ray"})} == {"models.ray.actors"}
 
 
 def test_network_stays_with_remote_models_and_hub_loaders() -> None:

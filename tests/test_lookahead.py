@@ -572,6 +572,54 @@ def test_a_window_reaches_across_chunks_and_groups_and_holds_twice_what_the_mode
     assert model.given == ["a.0", "b.0", "c.0", "d.0", "e.0"]
 
 
+class AuditedBackground(Background):
+    """Its audit hands out another model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.audits: list[int] = []
+        self.slow = Background()
+
+    def audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
+        self.audits.append(len(requests))
+        return self.slow, EngineUse(engine="plain", reason="off")
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Any]]:
+        raise AssertionError("what the audit handed out is asked")
+
+
+def test_a_group_in_a_window_is_audited_before_its_first_answer() -> None:
+    members = scored_members(3)
+    model, lookahead = AuditedBackground(), in_order(planned(members), members)
+    response = LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1)
+
+    def submit(requests: Sequence[Request]) -> list[Future[Any]]:
+        future: Future[Any] = Future()
+        future.set_result(response)
+        model.slow.given.append("b")
+        return [future]
+
+    model.slow.submit = submit  # type: ignore[method-assign]
+    lookahead.audit(members[:2])
+    assert lookahead.responses(members[0], model) == [response]
+    assert model.audits == [2]
+    assert model.slow.given == ["b"] * 3
+    assert lookahead.engine_uses["suite"].engine == "plain"
+
+
+def test_a_large_window_is_filled_in_portions() -> None:
+    keys = [f"k{number}" for number in range(400)]
+    members = [member(key) for key in keys]
+    model, lookahead = Background(num_concurrent=128), in_order(planned(members), members)
+    sizes = []
+    for one in members[:12]:
+        lookahead.responses(one, model)
+        sizes.append(len(model.given))
+    assert sizes[0] == 256
+    assert sizes[3:6] == [256, 256, 261]
+    assert len(set(sizes)) == 3
+
+
 def test_an_item_waits_for_its_own_replies_only() -> None:
     members = [member(key) for key in "abc"]
     model, lookahead = Background(), in_order(planned(members), members)

@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, ask_samples
 from pytest_llmeval.inference.window import Window
 from pytest_llmeval.models.base import (
     Asking,
+    BackgroundModel,
     Failed,
     Listener,
     SampleModel,
@@ -196,8 +199,9 @@ class Lookahead:
         if member.key in window:
             window.drop_before(member.key)
         else:
-            window.open(member.key, member.requests())
-        window.fill((other.key, other.requests) for other in self._next_members(member, window))
+            window.open(member.key, *self._opening(member))
+        others = self._next_members(member, window)
+        window.fill((other.key, partial(self._opening, other)) for other in others)
         with nullcontext() if self.answering is None else self.answering(self._model, 1):
             answers = window.take(member.key)
         self._take(member, answers)
@@ -205,6 +209,11 @@ class Lookahead:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    def _opening(self, member: Member) -> tuple[Sequence[Request], BackgroundModel]:
+        """What a window opens a sample with: its requests, and what answers them, which an audit may have chosen."""
+        requests = member.requests()
+        return requests, cast("BackgroundModel", self._audited(member.group, self._model))
 
     def _next_members(self, member: Member, window: Window) -> Iterator[Member]:
         """Members that run after this one, were not asked for, and are this process's to ask for.

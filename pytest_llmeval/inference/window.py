@@ -17,6 +17,9 @@ from pytest_llmeval.types import Request, Response
 
 __all__ = ["Window"]
 
+_PORTIONS = 64
+"""A large window is filled when a part of it, one in so many, is free: to look for the next sample takes time."""
+
 
 class Window:
     """The samples whose requests are with ``model``, by key."""
@@ -34,17 +37,19 @@ class Window:
         """How many more samples are worth opening: twice what the model works on is open at the most."""
         return 0 if self._is_closed else 2 * self._model.num_concurrent - len(self._open)
 
-    def open(self, key: Hashable, requests: Sequence[Request]) -> None:
-        """Give the model the requests of one more sample. Raises what the model's ``submit`` raises."""
-        self._open[key] = requests, list(self._model.submit(requests))
+    def open(self, key: Hashable, requests: Sequence[Request], answerer: BackgroundModel | None = None) -> None:
+        """Give the model, or what answers for it, the requests of one more sample. Raises what ``submit`` does."""
+        self._open[key] = requests, list((answerer or self._model).submit(requests))
 
-    def fill(self, candidates: Iterable[tuple[Hashable, Callable[[], Sequence[Request]]]]) -> None:
+    def fill(
+        self, candidates: Iterable[tuple[Hashable, Callable[[], tuple[Sequence[Request], BackgroundModel]]]]
+    ) -> None:
         """Open samples while there is room. One for which that fails is passed over: it fails when it runs."""
-        if self.num_free <= 0:
+        if self.num_free <= 2 * self._model.num_concurrent // _PORTIONS:
             return
         for key, make_requests in candidates:
             try:
-                self.open(key, make_requests())
+                self.open(key, *make_requests())
             except (KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
@@ -54,9 +59,7 @@ class Window:
 
     def drop_before(self, key: Hashable) -> None:
         """Take back samples that were opened before this one: they did not run in their turn (skipped, a fixture)."""
-        for other in list(self._open):
-            if other == key:
-                return
+        while self._open and (other := next(iter(self._open))) != key:
             _cancel(self._open.pop(other)[1])
 
     def is_answered(self, key: Hashable) -> bool:

@@ -20,6 +20,7 @@ __all__ = [
     "MODEL_ARGS",
     "ModelArg",
     "ModelSettings",
+    "ReplicaSettings",
     "check_device",
     "merge_model_args",
     "parse_model_arg",
@@ -68,6 +69,20 @@ class ModelSettings:
     num_workers: int | None = None
     shared_folder: Path | None = None
     findings: Findings | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """Where a local model has its replicas: on the Ray cluster at ``address``, or one of its own (``local``).
+
+    ``count`` replicas have ``cpus`` CPUs and ``gpus`` GPUs each (0.5: two share one); None is found out from what the
+    cluster has.
+    """
+
+    address: str
+    count: int | None = None
+    cpus: int | None = None
+    gpus: float | None = None
 
 
 class ModelArg(NamedTuple):

@@ -74,6 +74,8 @@ class ModelKind:
     """Whether the processes of a session agree on how many of its requests are under way at once."""
     imports_from_project: bool = False
     """Whether its code may be a module in the current folder or the rootdir."""
+    takes_replicas: bool = False
+    """Whether processes on other machines can load it as well (``--llm-ray``)."""
     checks_suites: bool = False
     """Whether it is loaded as soon as suites are collected, and ``prepare`` refuses those that it does not fit."""
     shows_methods: bool = False

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session, take_collected
 from pytest_llmeval.plugin.options.settings import Settings, check_rules, read_settings, settings_key
 from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
@@ -55,6 +55,10 @@ def configure(config: pytest.Config) -> None:
 def _check(config: pytest.Config, settings: Settings) -> None:
     """Refuse options that cannot be used; where nothing will run, only their wording. Raises ``LLMEvalError``."""
     is_run = runs_tests(config)
+    if settings.ray is not None and settings.model_specs and distributes(config):
+        raise OptionError(
+            "--llm-ray: its replicas share the work, and one pytest process is enough: leave out -n (or give -n 0)"
+        )
     if settings.all_specs:
         from pytest_llmeval.plugin.models.loading import check_model_options
 
@@ -137,8 +141,21 @@ def header_lines(config: pytest.Config) -> list[str]:
             lines += [f"llm-{role}: {line}" for line in describe_models(settings, settings.specs_of(role))]
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
-    described = {"llm-store": describe_store(config), "llm-baseline": describe_baseline(config)}
+    described = {
+        "llm-ray": _replicas(settings),
+        "llm-store": describe_store(config),
+        "llm-baseline": describe_baseline(config),
+    }
     return [*lines, *(f"{name}: {text}" for name, text in described.items() if text is not None)]
+
+
+def _replicas(settings: Settings) -> str | None:
+    """Where ``--llm-ray`` has its replicas."""
+    if settings.ray is None:
+        return None
+    if settings.replicas is None:
+        return f"{settings.ray} (as many replicas as it has room for)"
+    return f"{settings.ray} ({settings.replicas} replica{'' if settings.replicas == 1 else 's'})"
 
 
 def send_collected(session: pytest.Session) -> None:

@@ -496,6 +496,17 @@ def test_the_background_is_given_what_is_missing(tmp_path: Path) -> None:
     assert second.calls == [[GenerateRequest("c")]]
 
 
+def test_what_the_audit_hands_out_is_asked_in_the_background_too(tmp_path: Path) -> None:
+    first, plain = Background(), Background()
+    first.audit = lambda requests: (plain, EngineUse(engine="plain", reason="off"))  # type: ignore[attr-defined]
+    answerer, use = stored(first, tmp_path).audit(REQUESTS[:1])
+    assert use.engine == "plain"
+    (future,) = answerer.submit(REQUESTS[:1])
+    plain.answer_all()
+    assert future.done()
+    assert (len(first.calls), len(plain.calls)) == (0, 1)
+
+
 def test_equal_requests_of_one_call_are_submitted_once(tmp_path: Path) -> None:
     model = Background()
     a, b = GenerateRequest("a"), GenerateRequest("b")

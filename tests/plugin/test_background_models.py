@@ -25,9 +25,12 @@ from pytest_llmeval.types import GenerateResponse, ServerUse
 class Server:
     num_concurrent = 4
 
-    def __init__(self, stops_at="", refuses=""):
+    def __init__(self, stops_at="", refuses="", replicas=False):
         self.pool = ThreadPoolExecutor(4)
         self.use = ServerUse()
+        if replicas:
+            counts = {"replica 2 on b": 10, "replica 1 on a": 30}
+            self.use = ServerUse(replicas=counts, ended=("replica 2 on b: killed",))
         self.lock = threading.Lock()
         self.stops_at, self.refuses = stops_at, refuses
         self.given = []
@@ -75,6 +78,18 @@ def report_of(folder: Path) -> Any:
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
+def test_replicas_on_ray_are_told_by_what_they_answered(llm_pytester: pytest.Pytester) -> None:
+    result = run(llm_pytester, [], arguments="?replicas=true")
+    result.stdout.fnmatch_lines(
+        [
+            "40 requests to 2 replicas (replica 1 on a 30, replica 2 on b 10)*",
+            "a replica ended: replica 2 on b: killed",
+        ]
+    )
+    (model,) = report_of(llm_pytester.path)["models"]
+    assert model["use"]["replicas"] == {"replica 1 on a": 30, "replica 2 on b": 10}
+
+
 def test_samples_are_given_ahead_and_the_use_is_summed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     result = run(llm_pytester, workers)
     assert result.ret == 0
@@ -89,6 +104,7 @@ def test_samples_are_given_ahead_and_the_use_is_summed(llm_pytester: pytest.Pyte
         "cost": 10.0,
         "left_out": [],
         "ended": [],
+        "replicas": {},
     }
     result.stdout.fnmatch_lines(
         [

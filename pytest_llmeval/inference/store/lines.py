@@ -63,7 +63,7 @@ Reply: TypeAlias = Response | EngineUse
 
 _AUDIT = "audit"
 _DISTRIBUTION = "pytest-llmeval-suites"
-_MEASURED_ANEW = ("self_test",)
+_MEASURED_ANEW = ("self_test", "replicas")
 _OF_A_PLACE = ("urls",)
 
 

@@ -248,6 +248,10 @@ class StoredBackgroundModel(StoredModel):
     def num_concurrent(self) -> int:
         return self._model.num_concurrent
 
+    @property
+    def _submitting(self) -> BackgroundModel:
+        return cast("BackgroundModel", self._answerer)
+
     def submit(self, requests: Sequence[Request], /) -> list[Future[Response | Failed]]:
         """See ``BackgroundModel``. A reply is in the store before its future has it."""
         questions = [Question(self._fingerprint, request) for request in requests]
@@ -257,7 +261,7 @@ class StoredBackgroundModel(StoredModel):
             if name not in found:
                 sharing.setdefault(name, []).append(place)
         missing = [places[0] for places in sharing.values()]
-        sent = self._model.submit([requests[place] for place in missing]) if missing else ()
+        sent = self._submitting.submit([requests[place] for place in missing]) if missing else ()
         if len(sent) != len(missing):
             return list(sent)  # whoever asked says what is wrong
         futures: list[Future[Response | Failed]] = [Future() for _ in requests]

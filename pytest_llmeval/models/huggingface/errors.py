@@ -11,7 +11,7 @@ from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import describe, model_error
 
-__all__ = ["cause", "explain", "is_out_of_memory", "needs_remote_code"]
+__all__ = ["cause", "explain", "is_device_broken", "is_out_of_memory", "needs_remote_code"]
 
 
 _OUT_OF_MEMORY = (
@@ -22,6 +22,19 @@ _OUT_OF_MEMORY = (
     "CUDNN_STATUS_ALLOC_FAILED",
 )
 
+_BROKEN_DEVICE = (
+    "device-side assert",
+    "an illegal memory access",
+    "illegal instruction was encountered",
+    "misaligned address",
+    "uncorrectable ECC error",
+    "unspecified launch failure",
+    "GPU has fallen off the bus",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "NCCL communicator was aborted",
+)
+"""What CUDA says of errors after which it fails every call of the process ("sticky" errors of its runtime API)."""
+
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` says that a device, or the machine, has no memory left."""
@@ -29,6 +42,12 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and any(words in text for words in _OUT_OF_MEMORY)
+
+
+def is_device_broken(error: BaseException) -> bool:
+    """Whether the process can use its device no more: CUDA fails every call after an error of a kernel."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(words in text for words in _BROKEN_DEVICE)
 
 
 def needs_remote_code(error: BaseException) -> bool:

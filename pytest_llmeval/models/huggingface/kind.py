@@ -41,6 +41,7 @@ class Checkpoint(ModelKind):
     """
 
     needs_device = True
+    takes_replicas = True
     is_identified = True
     model_args = CHECKPOINT_ARGS.keys()
 

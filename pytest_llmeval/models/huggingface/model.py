@@ -242,7 +242,11 @@ class HuggingFaceModel(Backend):
         if found.is_close or self._settings.engine == "tree":
             return self, use if found.num_requests else EngineUse(engine="tree", reason=reason)
         reason = f"the tree differed by {found.largest_difference:.1e} in the audit{note}"
-        return PlainModel(self), dataclasses.replace(use, engine="plain", reason=reason)
+        return self.as_plain(), dataclasses.replace(use, engine="plain", reason=reason)
+
+    def as_plain(self) -> Backend:
+        """The same model, whose log-likelihoods are all computed plain."""
+        return PlainModel(self)
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
         """Score ``requests``; equal inputs are computed once. See ``Backend``."""

@@ -37,6 +37,7 @@ class PythonCode(ModelKind):
     needs_location = False  # split_target says what is expected
     model_args = ("max_connections", "timeout")
     shares_limits = True
+    takes_replicas = True
     imports_from_project = True
     shows_methods = True
 

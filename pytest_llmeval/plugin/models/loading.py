@@ -19,7 +19,7 @@ from pytest_llmeval.models.base import Model, answers_in_background, answers_sam
 from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.models.imports import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
-from pytest_llmeval.models.settings import ModelSettings, merge_model_args
+from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.plugin.models.store import store_of
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
@@ -29,6 +29,7 @@ from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
 
 if TYPE_CHECKING:
+    from pytest_llmeval.models.ray.model import ReplicatedModel
     from pytest_llmeval.scoring.evaluation import Evaluation
 
 __all__ = [
@@ -50,6 +51,9 @@ _PATIENCE_S = 2.0
 _early_key = pytest.StashKey[dict[str, Model]]()
 """Models to be evaluated that were loaded when suites were collected, by name."""
 
+
+_replicated_key: pytest.StashKey[ReplicatedModel] = pytest.StashKey()
+"""The model whose replicas run now, where they run on Ray."""
 
 _OUR_FIXTURES = "pytest_llmeval.plugin.models.fixtures"
 
@@ -93,6 +97,7 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
     check_model_args(settings.all_specs, model_settings)
+    _check_ray(settings, model_settings)
     if loads:
         for spec in settings.all_specs:
             with _of_role(spec):
@@ -100,6 +105,19 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
         for spec in settings.all_specs:
             with _of_role(spec), calling(spec.kind, "connect"), _asking(spec):
                 spec.kind.connect(spec, model_settings)
+
+
+def _check_ray(settings: Settings, model_settings: ModelSettings) -> None:
+    """Refuse ``--llm-ray`` where there can be no replicas, and options that mean nothing without it."""
+    if settings.ray is None:
+        for name in ("replicas", "replica_cpus", "replica_gpus"):
+            if getattr(settings, name) is not None:
+                flag = f"--llm-{name.replace('_', '-')}"
+                raise OptionError(f"{flag} is about replicas on Ray: give --llm-ray as well (local, or an address)")
+        return
+    from pytest_llmeval.models.ray.loading import check_replicas
+
+    check_replicas(settings.model_specs, model_settings)
 
 
 @contextlib.contextmanager
@@ -140,9 +158,14 @@ def describe_models(settings: Settings, specs: Sequence[ModelSpec]) -> list[str]
 
 def make_importable(config: pytest.Config) -> None:
     """Let ``python:MODULE:NAME`` find modules in the current folder, as ``python -m pytest`` does, and the rootdir."""
-    for folder in (str(config.rootpath), str(config.invocation_params.dir)):
+    for folder in project_folders(config):
         if folder not in sys.path:
             sys.path.insert(0, folder)
+
+
+def project_folders(config: pytest.Config) -> tuple[str, ...]:
+    """Where modules of the user's are found."""
+    return str(config.rootpath), str(config.invocation_params.dir)
 
 
 def device_for(request: pytest.FixtureRequest, spec: ModelSpec) -> str:
@@ -152,6 +175,8 @@ def device_for(request: pytest.FixtureRequest, spec: ModelSpec) -> str:
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
     """The device that models are put on; workers take GPUs in turn. One that does not exist ends the session."""
+    if settings.ray is not None:
+        return settings.device or "auto"  # each replica finds its own
     with importing_torch():
         from pytest_llmeval.models.huggingface.device import device_of_worker, resolve_device
 
@@ -185,11 +210,39 @@ def load_configured(
     return load_model(spec, replace(model_options(settings, device), shared_folder=shared, findings=findings))
 
 
+def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, device: str) -> Model:
+    """Load replicas of the model on Ray; those of the model before it make room. Raises ``LLMEvalError``."""
+    from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
+    from pytest_llmeval.models.ray.loading import load_replicas
+
+    assert settings.ray is not None
+    if (before := config.stash.get(_replicated_key, None)) is not None:
+        before.close()
+    model = config.stash[_replicated_key] = load_replicas(
+        spec,
+        model_options(settings, device),
+        ReplicaSettings(
+            address=settings.ray,
+            count=settings.replicas,
+            cpus=settings.replica_cpus,
+            gpus=settings.replica_gpus,
+        ),
+        chunk_size=settings.batch_size or DEFAULT_CHUNK_SIZE,
+        import_paths=project_folders(config) if spec.kind.imports_from_project else (),
+    )
+    return model
+
+
 def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
     """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
     if spec.role is None and (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
         return known
-    loaded = load_configured(config.stash[settings_key], spec, device, shared_folder(config), findings_of(config))
+    settings = config.stash[settings_key]
+    loaded = (
+        load_configured(settings, spec, device, shared_folder(config), findings_of(config))
+        if settings.ray is None or spec.role is not None or not spec.kind.takes_replicas
+        else _load_replicas(config, settings, spec, device)
+    )
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     if (store := store_of(config)) is None:

@@ -74,6 +74,19 @@ def positive(value: str) -> int:
     return int(value)
 
 
+def gpus(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,4}|0?\.[0-9]{1,4}", value):
+        raise ValueError("expected a whole number, or a part of one GPU, such as 0.5")
+    return float(value)
+
+
+def address(value: str) -> str:
+    found = text(value).strip()
+    if not re.fullmatch(r"local|auto|(ray://)?[^\s/:]+:[0-9]{1,5}|(ray://)?\[[0-9a-fA-F:]+\]:[0-9]{1,5}", found):
+        raise ValueError("expected local, auto, HOST:PORT or ray://HOST:PORT")
+    return found
+
+
 def limit(value: str) -> Limit:
     prefix, colon, count = value.rpartition(":")
     if (colon and prefix != "first") or not re.fullmatch(r"[0-9]{1,9}", count) or int(count) == 0:

@@ -70,6 +70,10 @@ class Settings:
     device: str | None = None
     dtype: str | None = None
     batch_size: int | None = None
+    ray: str | None = None
+    replicas: int | None = None
+    replica_cpus: int | None = None
+    replica_gpus: float | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
     model_arg: tuple[ModelArg, ...] = ()

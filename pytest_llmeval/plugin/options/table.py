@@ -113,6 +113,36 @@ OPTIONS: tuple[Option, ...] = (
         help="Requests in one forward pass, and samples computed ahead. Default: chosen by the number of tokens.",
     ),
     Option(
+        name="ray",
+        metavar="ADDRESS",
+        parse=parsers.address,
+        help="Let replicas (copies) of the model share the work on a Ray cluster: local (one that is started on this "
+        "machine for the session), auto (one that runs here) or the address of its head. For checkpoints and "
+        "python:MODULE:NAME.",
+    ),
+    Option(
+        name="replicas",
+        metavar="N",
+        kind="number",
+        parse=parsers.positive,
+        help="How many replicas --llm-ray starts. Default: one for each GPU of the cluster; without GPUs one for each "
+        "machine.",
+    ),
+    Option(
+        name="replica_cpus",
+        metavar="N",
+        kind="number",
+        parse=parsers.positive,
+        help="CPUs, and so threads, of a replica. Default: 1 beside a GPU, else those of the machine, shared among its "
+        "replicas.",
+    ),
+    Option(
+        name="replica_gpus",
+        metavar="N",
+        parse=parsers.gpus,
+        help="GPUs of a replica: a whole number, or a part of one, such as 0.5. Default: 1 where the cluster has GPUs.",
+    ),
+    Option(
         name="trust_remote_code",
         kind="flag",
         help="Allow a model to run Python code that comes with its checkpoint.",

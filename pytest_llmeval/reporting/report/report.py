@@ -287,7 +287,8 @@ def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
     if not isinstance(use, Mapping):
         return None
     try:
-        return ServerUse(**{field.name: use[field.name] for field in fields(ServerUse)})
+        known = {"replicas": {}, **use}  # which earlier versions did not know
+        return ServerUse(**{field.name: known[field.name] for field in fields(ServerUse)})
     except KeyError:
         return None
 

@@ -194,10 +194,14 @@ def server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
             continue
         role = f"{printable(str(model['role']))} " if "role" in model else ""
         name = f"{role}{printable(str(model['name']))}: " if role or len(models) > 1 else ""
+        requests = f"{name}{use.num_requests:,} request{'' if use.num_requests == 1 else 's'}"
         parts = [
-            f"{name}{use.num_requests:,} request{'' if use.num_requests == 1 else 's'} to the server",
+            f"{requests} to the server",
             f"{use.num_prompt_tokens:,} prompt tokens and {use.num_tokens:,} generated as it counts them",
         ]
+        if use.replicas:
+            shares = ", ".join(f"{printable(where)} {count:,}" for where, count in sorted(use.replicas.items()))
+            parts = [f"{requests} to {len(use.replicas)} replica{'' if len(use.replicas) == 1 else 's'} ({shares})"]
         if use.retries:
             reasons = ", ".join(f"{printable(reason)}: {count:,}" for reason, count in use.retries.items())
             parts.append(f"tried again {sum(use.retries.values()):,} times ({reasons})")
@@ -207,7 +211,8 @@ def server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
             parts.append(f"cost {shown_cost(use.cost)}")
         yield ", ".join(parts)
         for ended in use.ended:
-            yield f"{name}a replica is missing: {printable(ended)}"
+            what = "a replica ended" if use.replicas else "a replica is missing"
+            yield f"{name}{what}: {printable(ended)}"
 
 
 def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:

@@ -1,0 +1,198 @@
+"""Replicas as actors of Ray. The only module that imports it.
+
+An actor is never restarted by Ray, and no call repeated: what was lost is for ``Fleet`` to decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # under -W error, what Ray warns of at its import would end the run
+    # Both are read at the import: no telemetry, and nothing that the processes of Ray log is printed here.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+
+from pytest_llmeval.errors import LLMEvalError, ModelError
+from pytest_llmeval.models.ray.handle import ReplicaLost
+from pytest_llmeval.models.ray.handshake import Handshake
+from pytest_llmeval.models.ray.needs import Needs
+from pytest_llmeval.models.ray.replica import Answer, Loading, Replica
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.types import EngineUse, Request
+
+__all__ = ["ActorHandle", "Cluster"]
+
+_STORE_BYTES = 256 << 20
+"""Memory for Ray's objects on this machine: what crosses is text and numbers."""
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_THREADS = {"model": 1, "control": 1, "watch": 1}
+"""How many calls of each of an actor's methods run at once, by its group."""
+
+
+def _in_thread(group: str) -> Callable[[_F], _F]:
+    decorate: Callable[[_F], _F] = ray.method(concurrency_group=group)
+    return decorate
+
+
+class _Actor(Replica):
+    """A replica as Ray calls it: chunks one after another, and beside them what asks for one back."""
+
+    def __init__(self, loading: Loading) -> None:
+        super().__init__(loading, f" ({ray.get_runtime_context().get_node_id()[:6]})")
+
+    @_in_thread("control")
+    def where(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+    @_in_thread("model")
+    def load(self) -> Handshake:
+        return super().load()
+
+    @_in_thread("model")
+    def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> list[Answer] | None:
+        return super().answer(number, samples, engine)
+
+    @_in_thread("model")
+    def audit(self, requests: Sequence[Request]) -> EngineUse:
+        return super().audit(requests)
+
+    @_in_thread("control")
+    def withdraw(self, number: int) -> bool:
+        return super().withdraw(number)
+
+    @_in_thread("watch")
+    def watch(self) -> None:
+        threading.Event().wait()
+
+
+class ActorHandle:
+    """A replica's actor; see ``Handle``. ``actor`` is Ray's own handle."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def where(self) -> Future[str]:
+        return _translated(self._actor.where.remote())
+
+    def load(self) -> Future[Handshake]:
+        return _translated(self._actor.load.remote())
+
+    def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> Future[Any]:
+        return _translated(self._actor.answer.remote(number, samples, engine))
+
+    def withdraw(self, number: int) -> Future[bool]:
+        return _translated(self._actor.withdraw.remote(number))
+
+    def audit(self, requests: Sequence[Request]) -> Future[EngineUse]:
+        return _translated(self._actor.audit.remote(requests))
+
+    def watch(self) -> Future[None]:
+        return _translated(self._actor.watch.remote())
+
+    def end(self) -> None:
+        with contextlib.suppress(Exception):  # it has ended, or the cluster has
+            ray.kill(self._actor, no_restart=True)
+
+
+class Cluster:
+    """The Ray cluster that replicas run on: one that is started here (``local``), or one at an address.
+
+    Raises ``ModelError`` where there is none at the address.
+    """
+
+    def __init__(self, address: str, *, num_cpus: int | None = None) -> None:
+        """``num_cpus``: how many replicas' CPUs a cluster that is started here is to have."""
+        self._is_ours = not ray.is_initialized()
+        if not self._is_ours:
+            return
+        options: dict[str, Any] = {"address": address, "log_to_driver": False, "configure_logging": False}
+        if address == "local":
+            options |= {"include_dashboard": False, "num_cpus": num_cpus, "object_store_memory": _STORE_BYTES}
+            # By default 15: the replicas would wait for everything else that this machine does.
+            options["_system_config"] = {"worker_niceness": 0}
+        try:
+            with _undisturbed():
+                ray.init(**options)
+        except Exception as error:  # Ray raises what its parts raise
+            self.close()
+            raise ModelError(f"--llm-ray {address}: cannot use this cluster: {describe(error)}") from None
+
+    def nodes(self) -> list[Mapping[str, float]]:
+        """What each machine of the cluster has, by Ray's names (``CPU``, ``GPU``)."""
+        return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+    def start(self, loading: Loading, needs: Needs) -> ActorHandle:
+        """Begin one replica, as far from the others as there is room. Does not wait."""
+        actor = ray.remote(
+            num_cpus=needs.cpus,
+            num_gpus=needs.gpus,
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
+            concurrency_groups=_THREADS,
+        )(_Actor)
+        return ActorHandle(actor.remote(loading))
+
+    def close(self) -> None:
+        """End the cluster, or the session's connection to it, unless somebody else made that."""
+        if self._is_ours and ray.is_initialized():
+            with _undisturbed():
+                ray.shutdown()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ray's log lines and warnings stay out of pytest's output, and its signal handlers out of the session."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(max(level, logging.ERROR))
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _translated(reference: Any) -> Future[Any]:
+    """The future of a call, which raises ``ReplicaLost`` or an ``LLMEvalError``."""
+    future: Future[Any] = Future()
+
+    def take(done: Future[Any]) -> None:
+        error = done.exception()
+        if error is None:
+            future.set_result(done.result())
+        elif isinstance(error, RayTaskError):
+            cause = getattr(error, "cause", None)
+            known = isinstance(cause, LLMEvalError)
+            future.set_exception(ModelError(str(cause) if known else describe(cause or error)))
+        elif isinstance(error, RayError):
+            future.set_exception(ReplicaLost(_reason(error)))
+        else:
+            future.set_exception(error)
+
+    reference.future().add_done_callback(take)
+    return future
+
+
+def _reason(error: RayError) -> str:
+    """One line of the many that Ray says: where the actor could not be made, why."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1] if "creation task" in lines[0] else lines[0].rstrip(".")

@@ -1,0 +1,359 @@
+"""The replicas of one model: they are started, load, are asked, end and are started again.
+
+One thread does all of it, event by event. What it knows of Ray is what ``Handle`` says; tests put others in its place.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Literal, TypeVar
+
+from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
+from pytest_llmeval.models.ray.handle import Handle, Limits, ReplicaLost
+from pytest_llmeval.models.ray.handshake import Handshake, disagreement
+from pytest_llmeval.models.ray.replica import Answer
+from pytest_llmeval.models.ray.schedule import Chunk, Entry, Schedule
+from pytest_llmeval.types import EngineUse, Request
+
+__all__ = ["Fleet"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """The place of one replica, and who is in it now. ``reason`` says why it is empty for good, or has been."""
+
+    number: int
+    handle: Handle | None = None
+    state: Literal["starting", "waiting", "loading", "ready", "ended"] = "starting"
+    node: str = ""
+    place: str = ""
+    num_failed_starts: int = 0
+
+
+class Fleet:
+    """Keeps ``num_replicas`` replicas of the model ``name`` at work. ``start`` begins one and does not wait.
+
+    Of replicas on one machine the first to be there loads alone, so that the others find the files in its caches.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[], Handle],
+        *,
+        num_replicas: int,
+        chunk_size: int,
+        limits: Limits | None = None,
+    ) -> None:
+        self._name = name
+        self._start = start
+        self._limits = limits or Limits()
+        self._schedule = Schedule(chunk_size=chunk_size)
+        self._slots = [_Slot(number) for number in range(1, num_replicas + 1)]
+        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._numbers = count()
+        self._added_at = 0.0
+        self._any_at = time.monotonic()
+        self._num_restarts = 0
+        self._loaded_nodes: set[str] = set()
+        self._error: ModelStoppedError | None = None
+        self._closed = threading.Event()
+        self._counts: Counter[str] = Counter()
+        self._open: set[Entry] = set()
+        self._lost: list[str] = []
+        self._audits: list[tuple[Sequence[Request], Future[EngineUse], int]] = []
+        """Those that wait for a replica."""
+        self.first: Future[Handshake] = Future()
+        """What the first replica says of itself; raises what keeps the model from being loaded."""
+        self._thread = threading.Thread(target=self._run, name="llmeval-replicas", daemon=True)
+
+    def begin(self) -> None:
+        """Start all replicas."""
+        for slot in self._slots:
+            self._events.put(lambda slot=slot: self._start_slot(slot))  # type: ignore[misc]
+        self._thread.start()
+
+    def submit(self, samples: Sequence[tuple[Sequence[Request], Hashable]], engine: str | None = None) -> list[Entry]:
+        """Take samples in, each its requests and its header, and return at once what is promised for each."""
+        if self._closed.is_set():
+            raise ModelStoppedError(f"model {self._name}: its replicas were ended")
+        entries = [
+            Entry(
+                number=next(self._numbers),
+                requests=requests,
+                futures=[Future() for _ in requests],
+                header=header,
+                engine=engine,
+            )
+            for requests, header in samples
+        ]
+        for entry in entries:
+            self._open.add(entry)
+            entry.futures[-1].add_done_callback(lambda _, entry=entry: self._open.discard(entry))  # type: ignore[misc]
+        self._events.put(lambda: self._add(entries))
+        return entries
+
+    def audit(self, requests: Sequence[Request]) -> Future[EngineUse]:
+        """What one of the replicas finds when it audits these requests."""
+        found: Future[EngineUse] = Future()
+        self._events.put(lambda: self._audit(requests, found, 0))
+        return found
+
+    def close(self) -> None:
+        """End all replicas; what was not answered is cancelled."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._events.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def num_open(self) -> int:
+        """How many samples were given to the replicas, or wait for one."""
+        return len(self._open)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many requests each replica has answered, by its number and machine."""
+        return dict(self._counts)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The replicas that ended, each with the reason."""
+        return tuple(self._lost)
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                event = self._events.get(timeout=self._wait_s())
+                if event is not None:
+                    event()
+                while not self._closed.is_set():
+                    event = self._events.get_nowait()
+                    if event is not None:
+                        event()
+            except queue.Empty:
+                pass
+            except Exception as defect:  # in a thread it would be lost, and the wait for replies have no end
+                self._stop(f"{type(defect).__name__}: {defect}")
+                raise
+            if not self._closed.is_set():
+                self._check_patience()
+                self._give()
+        for entry in self._schedule.remaining():
+            for future in entry.futures:
+                future.cancel()
+        self.first.cancel()
+        for slot in self._slots:
+            if slot.handle is not None:
+                slot.handle.end()
+
+    def _wait_s(self) -> float:
+        """Until the next thing to do of its own accord (s)."""
+        if self._schedule.num_waiting and not self._is_quiet():
+            return max(0.0, self._added_at + self._limits.linger_s - time.monotonic())
+        return 1.0
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._added_at >= self._limits.linger_s
+
+    def _on(self, future: Future[_T], then: Callable[[Future[_T]], None]) -> None:
+        """Let an outcome be an event."""
+        future.add_done_callback(lambda done: self._events.put(lambda: then(done)))
+
+    def _stop(self, reason: str) -> None:
+        """The model answers nothing more."""
+        if self._error is None:
+            self._error = ModelStoppedError(reason)
+            if not self.first.done():
+                self.first.set_exception(ModelError(reason))
+        for entry in self._schedule.remaining():
+            entry.fail(self._error)
+        self._audit_waiting()
+
+    # Starting
+
+    def _start_slot(self, slot: _Slot) -> None:
+        if self._error is not None:
+            return
+        slot.state, slot.node, slot.place = "starting", "", ""
+        handle = slot.handle = self._start()
+        self._on(handle.watch(), lambda done: self._on_lost(slot, handle, done.exception()))
+        self._on(handle.where(), lambda done: self._on_placed(slot, handle, done))
+
+    def _on_placed(self, slot: _Slot, handle: Handle, done: Future[str]) -> None:
+        if slot.handle is not handle:
+            return
+        if (error := done.exception()) is not None:
+            self._on_lost(slot, handle, error)
+            return
+        slot.node, slot.state = done.result(), "waiting"
+        self._load_next(slot.node)
+
+    def _load_next(self, node: str) -> None:
+        """On a machine where one has loaded all may; else one may, while no other does."""
+        here = [slot for slot in self._slots if slot.node == node]
+        waiting = [slot for slot in here if slot.state == "waiting"]
+        if node not in self._loaded_nodes:
+            waiting = [] if any(slot.state == "loading" for slot in here) else waiting[:1]
+        for slot in waiting:
+            slot.state = "loading"
+            handle = slot.handle
+            assert handle is not None
+            self._on(handle.load(), lambda done, slot=slot, handle=handle: self._on_loaded(slot, handle, done))  # type: ignore[misc]
+
+    def _on_loaded(self, slot: _Slot, handle: Handle, done: Future[Handshake]) -> None:
+        if slot.handle is not handle:
+            return
+        error = done.exception()
+        if isinstance(error, ReplicaLost):
+            self._on_lost(slot, handle, error)
+            return
+        if error is not None:
+            self._stop(str(error) if isinstance(error, LLMEvalError) else f"model {self._name}: {error}")
+            return
+        handshake = done.result()
+        slot.place = handshake.place
+        if not self.first.done():
+            self.first.set_result(handshake)
+        elif (differing := disagreement(self.first.result(), handshake)) is not None:
+            self._stop(
+                f"model {self._name}: its replicas are not the same: {differing}; install one version, and put the "
+                "same files, on all machines"
+            )
+            return
+        slot.state, slot.num_failed_starts = "ready", 0
+        self._loaded_nodes.add(slot.node)
+        self._schedule.join(handle)
+        self._load_next(slot.node)
+        self._audit_waiting()
+
+    def _check_patience(self) -> None:
+        now = time.monotonic()
+        if any(slot.state in ("loading", "ready") for slot in self._slots):
+            self._any_at = now
+        elif now - self._any_at > self._limits.patience_s and self._error is None:
+            self._stop(
+                f"model {self._name}: for {self._limits.patience_s:.0f} s the cluster has had no room for a replica"
+            )
+
+    # Asking
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        if self._error is not None:
+            for entry in entries:
+                entry.fail(self._error)
+            return
+        self._schedule.add(entries)
+        self._added_at = time.monotonic()
+
+    def _give(self) -> None:
+        if self._error is not None:
+            return
+        for chunk in self._schedule.give(is_quiet=self._is_quiet()):
+            self._ask(chunk)
+        for chunk in self._schedule.ask_back():
+            handle: Any = chunk.replica
+            self._on(handle.withdraw(chunk.number), lambda done, chunk=chunk: self._on_asked_back(chunk, done))  # type: ignore[misc]
+
+    def _ask(self, chunk: Chunk) -> None:
+        handle: Any = chunk.replica
+        samples = [entry.requests for entry in chunk.entries]
+        self._on(
+            handle.answer(chunk.number, samples, chunk.entries[0].engine), lambda done: self._on_answered(chunk, done)
+        )
+
+    def _on_asked_back(self, chunk: Chunk, done: Future[bool]) -> None:
+        self._schedule.settle_asked_back(chunk, was_given=done.exception() is None and done.result())
+
+    def _on_answered(self, chunk: Chunk, done: Future[list[Answer] | None]) -> None:
+        slot = next((slot for slot in self._slots if slot.handle is chunk.replica), None)
+        handle: Any = chunk.replica
+        error = done.exception()
+        if isinstance(error, ReplicaLost):
+            if slot is not None:
+                self._on_lost(slot, handle, error)
+            return
+        self._schedule.answered(chunk)
+        if error is not None:
+            for entry in chunk.entries:
+                entry.fail(ModelError(f"model {self._name}: {error}"))
+            return
+        answers = done.result()
+        if answers is None:  # it was withdrawn, and is elsewhere
+            return
+        for entry, answer in zip(chunk.entries, answers, strict=True):
+            entry.resolve(answer)
+        where = f"replica {slot.number} on {slot.place}" if slot is not None else "a replica that has ended"
+        self._counts[where] += sum(len(entry.requests) for entry in chunk.entries)
+
+    def _audit(self, requests: Sequence[Request], found: Future[EngineUse], num_lost: int) -> None:
+        if self._error is not None:
+            found.set_exception(self._error)
+            return
+        ready = [slot for slot in self._slots if slot.state == "ready"]
+        if not ready:
+            self._audits.append((requests, found, num_lost))
+            return
+        slot = min(ready, key=lambda slot: self._schedule.load_of(slot.handle))
+        assert slot.handle is not None
+        self._on(slot.handle.audit(requests), lambda done: self._on_audited(requests, found, num_lost, done))
+
+    def _audit_waiting(self) -> None:
+        """For those that had no replica: there is one now, or there will be none."""
+        waiting, self._audits = self._audits, []
+        for requests, found, num_lost in waiting:
+            self._audit(requests, found, num_lost)
+
+    def _on_audited(
+        self,
+        requests: Sequence[Request],
+        found: Future[EngineUse],
+        num_lost: int,
+        done: Future[EngineUse],
+    ) -> None:
+        error = done.exception()
+        if error is None:
+            found.set_result(done.result())
+        elif isinstance(error, ReplicaLost) and num_lost == 0:
+            self._audit(requests, found, num_lost + 1)
+        elif isinstance(error, LLMEvalError):
+            found.set_exception(error)
+        else:
+            found.set_exception(ModelError(f"model {self._name}: two replicas ended in the audit: {error}"))
+
+    # Ending
+
+    def _on_lost(self, slot: _Slot, handle: Handle, error: BaseException | None) -> None:
+        """A replica has ended, and another takes its place."""
+        if slot.handle is not handle or self._closed.is_set():
+            return
+        reason = f"replica {slot.number}{f' on {slot.place}' if slot.place else ''}: {error}"
+        self._lost.append(reason)
+        slot.handle = None
+        handle.end()
+        slot.num_failed_starts += slot.state != "ready"
+        for entry in self._schedule.leave(handle):
+            problem = RequestError(f"two replicas of {self._name} ended while they worked on it alone ({error})")
+            entry.resolve([problem for _ in entry.requests])
+        node, slot.node = slot.node, ""
+        self._num_restarts += 1
+        too_many = self._num_restarts > self._limits.restarts_per_replica * len(self._slots)
+        if too_many or slot.num_failed_starts >= self._limits.max_failed_starts:
+            slot.state = "ended"
+            if all(one.state == "ended" for one in self._slots):
+                self._stop(f"model {self._name}: all replicas have ended; the last was {reason}")
+        else:
+            self._start_slot(slot)
+        self._load_next(node)

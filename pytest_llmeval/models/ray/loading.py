@@ -1,0 +1,94 @@
+"""The way from ``--llm-ray`` to a model that is ready to be asked."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_llmeval.errors import ModelError, OptionError
+from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
+from pytest_llmeval.models.ray.fleet import Fleet
+from pytest_llmeval.models.ray.model import AuditedReplicatedModel, ReplicatedModel
+from pytest_llmeval.models.ray.needs import Needs, find_needs
+from pytest_llmeval.models.ray.replica import Loading
+from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
+from pytest_llmeval.models.specs import ModelSpec
+
+__all__ = ["check_replicas", "load_replicas"]
+
+
+def check_replicas(specs: Sequence[ModelSpec], settings: ModelSettings) -> None:
+    """Refuse, within milliseconds, a session without a model that can have replicas on Ray.
+
+    Raises ``OptionError`` and ``ModelError``.
+    """
+    if not any(spec.kind.takes_replicas for spec in specs):
+        names = ", ".join(spec.name for spec in specs) or "no --llm-model"
+        raise OptionError(f"--llm-ray is for checkpoints and python:MODULE:NAME; found {names}")
+    if settings.device is not None and ":" in settings.device:
+        raise OptionError(f"--llm-device {settings.device}: with --llm-ray, Ray chooses the GPUs: give cuda")
+    if importlib.util.find_spec("ray") is None:
+        raise ModelError("--llm-ray needs the package ray: pip install 'pytest-llmeval-suites[ray]'")
+
+
+def load_replicas(
+    spec: ModelSpec,
+    settings: ModelSettings,
+    replicas: ReplicaSettings,
+    *,
+    chunk_size: int,
+    import_paths: tuple[str, ...] = (),
+) -> ReplicatedModel:
+    """Start the replicas and wait for the first. Raises ``ModelError`` and ``OptionError``.
+
+    ``chunk_size`` is the most samples that a replica is asked for together. ``import_paths`` are where Python code of
+    the user's is found.
+    """
+    from pytest_llmeval.models.ray.actors import Cluster
+
+    if replicas.address == "local":
+        needs = find_needs(replicas, [this_machine()], device=settings.device)
+        _check_gpus(needs)
+        cluster = Cluster("local", num_cpus=max(_num_cores(), needs.count * needs.cpus))
+    else:
+        cluster = Cluster(replicas.address)
+        needs = find_needs(replicas, cluster.nodes(), device=settings.device)
+    device = "cpu" if not needs.gpus and settings.device in (None, "auto") else settings.device
+    loading = Loading(
+        spec=spec,
+        settings=replace(settings, device=device, num_workers=None, shared_folder=None),
+        folder=os.getcwd(),
+        import_paths=import_paths,
+    )
+    fleet = Fleet(spec.name, lambda: cluster.start(loading, needs), num_replicas=needs.count, chunk_size=chunk_size)
+    try:
+        fleet.begin()
+        first = fleet.first.result()
+    except BaseException:
+        fleet.close()
+        cluster.close()
+        raise
+    kind = AuditedReplicatedModel if first.has_audit else ReplicatedModel
+    return kind(fleet, first, num_replicas=needs.count, chunk_size=chunk_size, on_close=cluster.close)
+
+
+def this_machine() -> dict[str, float]:
+    """What this machine has, by Ray's names of resources."""
+    return {"CPU": _num_cores(), "GPU": num_visible_gpus(os.environ)}
+
+
+def _num_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def _check_gpus(needs: Needs) -> None:
+    """Replicas without room would be waited for in vain."""
+    found = this_machine()["GPU"]
+    if needs.count * needs.gpus > found:
+        raise OptionError(
+            f"--llm-ray local: {needs.count} replicas with {needs.gpus:g} GPUs each need {needs.count * needs.gpus:g}, "
+            f"and this machine has {found:g}"
+        )
