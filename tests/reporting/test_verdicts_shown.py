@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.terminal.sample_text import sample_lines
 from pytest_llmeval.types import JSON
+from tests.reporting.reports import make_record
 
 
 def verdict_lines(details: dict[str, JSON]) -> list[str]:
@@ -35,3 +38,33 @@ def test_verdicts_of_a_panel_are_shown_by_judge() -> None:
 @pytest.mark.parametrize("details", [{"verdicts": None}, {"verdicts": [None, 3]}, {"judges": [None]}, {"judges": [{}]}])
 def test_details_of_another_shape_are_no_verdicts(details: dict[str, JSON]) -> None:
     assert verdict_lines(details) == []
+
+
+def test_what_a_search_found_and_what_an_answer_was_written_from() -> None:
+    details: dict[str, Any] = {
+        "documents": [["d1", 2.5], ["d\x1b2", None], "d3"],
+        "contexts": ["Oslo is\nthe capital.", 7],
+        "relevant": [{"id": "d3", "grade": 1, "rank": 3}],
+    }
+    record = make_record(details=details)
+    assert [*sample_lines(record, whole=True, prompt=False)][1:] == [
+        "  relevant: d3 (grade 1) at 3",
+        "  documents: d1 (2.5)",
+        "    d\\x1b2",
+        "    d3",
+        "  contexts: Oslo is",
+        "    the capital.",
+        "",
+        "    7",
+        "  scores: accuracy 1",
+    ]
+    short = "\n".join(sample_lines(record, whole=False, prompt=False))
+    assert "context" not in short
+    many = make_record(details={"documents": [f"d{number}" for number in range(200)], "contexts": "no list"})
+    lines = [*sample_lines(many, whole=True, prompt=False)]
+    assert "    … (200)" in lines
+    assert len(lines) < 110
+    twice = make_record(details={"outputs": ["a", "b"], "documents": [[["d1", 1.0]], None], "contexts": [None, ["x"]]})
+    lines = [*sample_lines(twice, whole=True, prompt=False)]
+    assert {"  documents of output 1: d1 (1)", "  contexts of output 2: x"} <= {*lines}
+    assert not [line for line in lines if "contexts of output 1" in line or "documents of output 2" in line]

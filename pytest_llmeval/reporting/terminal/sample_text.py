@@ -29,6 +29,8 @@ _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
 _MAX_RELEVANT = 20
 _MAX_STEPS = 20
+_MAX_FOUND = 100
+_MAX_CONTEXTS = 20
 _MAX_REPLY = 1500
 """Of one reply where a sample was asked several times."""
 
@@ -128,6 +130,8 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     if record.target is not None and record.target != []:
         yield "expected", as_text(record.target)
     yield from _relevant(record)
+    if whole:
+        yield from _found(record)
     yield from _verdicts(record)
     if record.values:
         scores = (f"{name} {value:.4g}" for name, value in record.values.items() if not math.isnan(value))
@@ -163,6 +167,29 @@ def _relevant(record: Record) -> Iterator[tuple[str, str]]:
     if told:
         more = f", … ({len(told)})" if len(told) > _MAX_RELEVANT else ""
         yield "relevant", f"{', '.join(told[:_MAX_RELEVANT])}{more}"
+
+
+def _found(record: Record) -> Iterator[tuple[str, str]]:
+    """What a search found, best first, with the scores that it gave; and the contexts an answer was written from.
+
+    Of a sample that was asked several times, those of each reply.
+    """
+    outputs = record.details.get("outputs")
+    for name, limit in (("documents", _MAX_FOUND), ("contexts", _MAX_CONTEXTS)):
+        found = record.details.get(name)
+        several = isinstance(outputs, list) and isinstance(found, list) and len(outputs) == len(found)
+        for number, own in enumerate(found if several and isinstance(found, list) else [found], 1):
+            if isinstance(own, list) and own:
+                texts = [_document(one) if name == "documents" else as_text(one) for one in own[:limit]]
+                more = [f"… ({len(own)})"] if len(own) > limit else []
+                of_reply = f" of output {number}" if several else ""
+                yield f"{name}{of_reply}", ("\n" if name == "documents" else "\n\n").join([*texts, *more])
+
+
+def _document(one: JSON) -> str:
+    """``d1 (2.5)``: an id, with its score where it has one."""
+    name, *score = one if isinstance(one, list) and one else [one]
+    return as_text(name) + (f" ({score[0]:.4g})" if score and isinstance(score[0], int | float) else "")
 
 
 def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
