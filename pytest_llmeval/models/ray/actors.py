@@ -37,6 +37,8 @@ __all__ = ["ActorHandle", "Cluster"]
 _STORE_BYTES = 256 << 20
 """Memory for Ray's objects on this machine: what crosses is text and numbers."""
 _CONNECT_S = 10.0
+_TOKEN = "; if the cluster has a token, set RAY_AUTH_MODE=token"
+"""Ray gives the token of ``~/.ray/auth_token`` to no address that somebody names, unless it is told so."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -132,7 +134,8 @@ class Cluster:
                 ray.init(**options)
         except Exception as error:  # Ray raises what its parts raise
             self.close()
-            raise ModelError(f"--llm-ray {address}: cannot use this cluster: {describe(error)}") from None
+            token = "" if address == "local" or os.environ.get("RAY_AUTH_MODE") else _TOKEN
+            raise ModelError(f"--llm-ray {address}: cannot use this cluster: {describe(error)}{token}") from None
 
     def nodes(self) -> list[Mapping[str, float]]:
         """What each machine of the cluster has, by Ray's names (``CPU``, ``GPU``)."""
