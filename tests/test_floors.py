@@ -52,7 +52,7 @@ NETWORK_LIBRARIES = {
     "huggingface_hub",
     "datasets",
 }
-NETWORK_ROOMS = re.compile(r"models\.(servers|huggingface)(\..*)?|data\.hub\w*")
+NETWORK_ROOMS = re.compile(r"models\.(servers|huggingface|ray)(\..*)?|data\.hub\w*")
 
 DISTRIBUTIONS = {
     "yaml": "pyyaml",

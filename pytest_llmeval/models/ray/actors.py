@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,9 @@ __all__ = ["ActorHandle", "Cluster"]
 
 _STORE_BYTES = 256 << 20
 """Memory for Ray's objects on this machine: what crosses is text and numbers."""
+_CONNECT_S = 10.0
+_TOKEN = "; if the cluster has a token, set RAY_AUTH_MODE=token"
+"""Ray gives the token of ``~/.ray/auth_token`` to no address that somebody names, unless it is told so."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -123,12 +127,15 @@ class Cluster:
             options |= {"include_dashboard": False, "num_cpus": num_cpus, "object_store_memory": _STORE_BYTES}
             # By default 15: the replicas would wait for everything else that this machine does.
             options["_system_config"] = {"worker_niceness": 0}
+        if address not in ("local", "auto"):
+            _check_reachable(address)
         try:
             with _undisturbed():
                 ray.init(**options)
         except Exception as error:  # Ray raises what its parts raise
             self.close()
-            raise ModelError(f"--llm-ray {address}: cannot use this cluster: {describe(error)}") from None
+            token = "" if address == "local" or os.environ.get("RAY_AUTH_MODE") else _TOKEN
+            raise ModelError(f"--llm-ray {address}: cannot use this cluster: {describe(error)}{token}") from None
 
     def nodes(self) -> list[Mapping[str, float]]:
         """What each machine of the cluster has, by Ray's names (``CPU``, ``GPU``)."""
@@ -151,6 +158,17 @@ class Cluster:
         if self._is_ours and ray.is_initialized():
             with _undisturbed():
                 ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Raise ``ModelError`` where nothing listens: Ray would wait for a minute, and then end the whole process."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        raise ModelError(
+            f"--llm-ray {address}: nothing listens there ({describe(error)}); `ray start --head` prints the address"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -82,8 +82,8 @@ def gpus(value: str) -> float:
 
 def address(value: str) -> str:
     found = text(value).strip()
-    if not re.fullmatch(r"local|auto|(ray://)?[^\s/:]+:[0-9]{1,5}|(ray://)?\[[0-9a-fA-F:]+\]:[0-9]{1,5}", found):
-        raise ValueError("expected local, auto, HOST:PORT or ray://HOST:PORT")
+    if not re.fullmatch(r"local|auto|[^\s/:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}", found):
+        raise ValueError("expected local, auto or HOST:PORT")
     return found
 
 

@@ -281,3 +281,9 @@ def test_machines_come_and_go(project: Project) -> None:
     (model,) = project.report["models"]
     assert len(model["use"]["replicas"]) == 3
     assert len(model["use"]["ended"]) >= 1
+
+
+def test_an_address_without_a_cluster_ends_the_session_with_one_line(project: Project) -> None:
+    project.write(["q"])
+    output = project.run("--llm-ray=127.0.0.1:9", "echo.yaml", code=1)
+    assert "--llm-ray 127.0.0.1:9: nothing listens there" in output
