@@ -34,8 +34,8 @@ def test_folders_that_exist_are_targets_without_a_slash(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("a.xml", "--junitxml=FILE.xml is pytest's own"),
-        ("a.txt", "ends in .json, .md, .csv, .jsonl, or a folder"),
-        ("report", "ends in .json, .md, .csv, .jsonl, or a folder"),
+        ("a.txt", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
+        ("report", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
         ("new.json/", "a folder called new.json must exist"),
         (" ", "expected the name"),
         ("a\0.json", "expected the name"),
