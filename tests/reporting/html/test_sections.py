@@ -620,7 +620,6 @@ USE: dict[str, JSON] = {
 }
 
 
-@pytest.mark.xfail(reason="what stands in mappings is beside the rest before ``use`` is left out", strict=True)
 def test_use_stands_in_its_own_line_alone() -> None:
     judges = ({"name": "gpt", "role": "judge", "use": USE, "fingerprint": "aa"},)
     found = by_title(sections.environment_tables(report(judges=judges), ONE))["Judges and embedders"]

@@ -453,7 +453,7 @@ def _suite_cells(suite: SuiteReport) -> list[str]:
 
 
 def _facts(model: Mapping[str, JSON]) -> str:
-    facts = {name: value for name, value in _flat(model).items() if name not in ("name", "use")}
+    facts = _flat({name: value for name, value in model.items() if name not in ("name", "use")})
     return ", ".join(f"{name} {_as_cell(value)}" for name, value in facts.items() if value not in (None, [], {}, ""))
 
 
