@@ -556,6 +556,13 @@ def test_what_samples_took_also_of_one_model_alone() -> None:
     assert not [*sections.price_tables(report([of_suite("quick")]), ONE)]
 
 
+def test_what_samples_took_of_one_model_whose_cost_is_not_known() -> None:
+    took = PerSample(n=37, num_prompt_tokens=243.0, num_tokens=0.0, seconds=0.0314)
+    (found,) = sections.price_tables(report([of_suite(per_sample=took)]), ONE)
+    assert found.title == "A sample took, in the mean"
+    assert cells(found) == [["suite", "n", "prompt tokens", "time"], ["sums", "37", "243", "31.4 ms"]]
+
+
 # Problems
 
 
