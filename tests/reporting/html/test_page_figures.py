@@ -1,0 +1,64 @@
+"""Figures in a page: which, what is said where some are missing, and that no label of theirs is more than text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.reporting.figures import catalogue
+from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.writers.html import page as page_module
+from tests.reporting.html.conftest import unavailable
+from tests.reporting.html.pages import page_of
+from tests.reporting.reports import make_record, make_report
+
+
+def of_suites(*names: str) -> Report:
+    records = [
+        make_record(suite=name, id_=f"s{number}", values={"accuracy": float(number % 2), "brier": 0.1})
+        for name in names
+        for number in range(4)
+    ]
+    return make_report(records)
+
+
+def test_figures_are_in_the_page(tmp_path: Path) -> None:
+    page = page_of(of_suites("a", "</script><b>"), tmp_path)
+    titles = [one.text for one in page.all("figcaption")]
+    assert titles == ["accuracy by suite", "brier by suite"]
+    drawings = page.all("svg")
+    assert len(drawings) == 2
+    assert all(one.attributes["role"] == "img" for one in drawings)
+    assert not page.all("b")
+    assert "Figures of further metrics (1)" in page.text
+
+
+def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = of_suites("a", "b")
+    with monkeypatch.context() as patch:
+        patch.setattr(page_module, "figures_of", unavailable)
+        page = page_of(report, tmp_path)
+    assert not page.all("figure")
+    assert "without figures: figures need matplotlib: pip install 'pytest-llmeval-suites[report]'" in page.text
+
+    def few(given: Report, *arguments: Any, **options: Any) -> catalogue.ReportFigures:
+        return catalogue.figures_of(given, *arguments, **{**options, "limit": 0})
+
+    monkeypatch.setattr(page_module, "figures_of", few)
+    assert "more figures: llmeval plot REPORT -o FOLDER/ draws all" in page_of(report, tmp_path).text
+
+
+def test_a_figure_that_fails_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(figure: catalogue.ReportFigure) -> str:
+        if figure.name == "forest-accuracy":
+            raise RuntimeError("no room")
+        return catalogue.svg_text(figure)
+
+    monkeypatch.setattr(page_module, "svg_text", broken)
+    page = page_of(replace(of_suites("a", "b")), tmp_path)
+    assert "figures that could not be drawn: forest-accuracy (" in page.text
+    assert "no room" in page.text
+    assert [one.text for one in page.all("figcaption")] == ["brier by suite"]
