@@ -123,7 +123,19 @@ def test_metadata(wheel: Path) -> None:
     for needed in ("pytest", "pytest-xdist", "transformers", "torch", "pyyaml", "tabulate"):
         assert any(re.split(r"[\[>]", line)[0] == needed for line in plain), f"a plain install must bring {needed}"
     assert set(metadata.get_all("Provides-Extra", [])) == {
-        *("accelerate", "datasets", "dev", "embeddings", "math", "metrics", "pandas", "peft", "quantization", "report")
+        *(
+            "accelerate",
+            "datasets",
+            "dev",
+            "embeddings",
+            "math",
+            "metrics",
+            "pandas",
+            "peft",
+            "quantization",
+            "ray",
+            "report",
+        )
     }
     assert metadata.get_payload(), "the README is the long description"
 
