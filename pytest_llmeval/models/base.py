@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, as_completed
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast, overload, runtime_checkable
 
@@ -206,6 +206,26 @@ class Backend:
             return _ignore
         self._listener = None
         return listener
+
+    def await_all(self, futures: Sequence[Future[Response | Failed]], listener: Listener) -> list[Response | Failed]:
+        """The futures' results, in order; each goes to ``listener`` and counts in ``on_progress`` once it is there.
+
+        Raises what a future raises. Then, and when the call is interrupted, the listener is given what has come
+        meanwhile, and the rest is cancelled.
+        """
+        places = {future: place for place, future in enumerate(futures)}
+        try:
+            for done, future in enumerate(as_completed(places), start=1):
+                listener({places[future]: future.result()})
+                if self.on_progress is not None:
+                    self.on_progress(done, len(futures))
+        except BaseException:
+            done_too = (future for future in futures if future.done() and not future.cancelled())
+            listener({places[future]: future.result() for future in done_too if future.exception() is None})
+            for future in futures:
+                future.cancel()
+            raise
+        return [future.result() for future in futures]
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
         """What ``loglikelihood`` returns for a sequence of requests."""

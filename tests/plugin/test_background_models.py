@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from pytest_llmeval.reporting.terminal.summary import server_lines
+from pytest_llmeval.types import ServerUse
 
 MODEL = '''
 """Answers each sum after others, as a server would, and counts what it is sent."""
@@ -88,6 +92,25 @@ def test_replicas_on_ray_are_told_by_what_they_answered(llm_pytester: pytest.Pyt
     )
     (model,) = report_of(llm_pytester.path)["models"]
     assert model["use"]["replicas"] == {"replica 1 on a": 30, "replica 2 on b": 10}
+
+
+@pytest.mark.parametrize(
+    ("num_replicas", "counts", "expected"),
+    [
+        (2, {}, "m: 0 requests to 2 replicas"),  # all was in the store: and there is no server
+        (1, {}, "m: 0 requests to 1 replica"),
+        (2, {"replica 2 on a": 5}, "m: 5 requests to 1 of 2 replicas (replica 2 on a 5)"),
+        (
+            2,
+            {"replica 10 on a": 5, "replica 2 on a": 1},
+            "m: 6 requests to 2 replicas (replica 2 on a 1, replica 10 on a 5)",
+        ),
+    ],
+)
+def test_replicas_that_answered_nothing(num_replicas: int, counts: dict[str, int], expected: str) -> None:
+    use = ServerUse(num_requests=sum(counts.values()), replicas=counts, ended=("replica 1 on a: killed",))
+    model: dict[str, Any] = {"name": "m", "details": {"replicas": num_replicas}, "use": asdict(use)}
+    assert list(server_lines([model, {"name": "n"}])) == [expected, "m: a replica ended: replica 1 on a: killed"]
 
 
 def test_samples_are_given_ahead_and_the_use_is_summed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

@@ -22,6 +22,7 @@ SUITE = {"suite": "sums", "samples": [{"id": "a", "question": "1 + 1", "target":
             ["--llm-model=demo", "--llm-ray=local", "--llm-replica-gpus=1.5"],
             "expected a whole number, or a part of one",
         ),
+        (["--llm-model=demo", "--llm-ray=127.0.0.1:9"], "--llm-ray 127.0.0.1:9: nothing listens there"),
         (["--llm-model=demo", "--llm-ray=local", "--llm-replicas=0"], "expected a whole number above 0"),
         (
             ["--llm-model=demo", "--llm-ray=local", "-n2"],

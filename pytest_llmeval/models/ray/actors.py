@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,18 +24,22 @@ with warnings.catch_warnings():
     from ray.exceptions import RayError, RayTaskError
 
 from pytest_llmeval.errors import LLMEvalError, ModelError
+from pytest_llmeval.models.ray.address import check_reachable
 from pytest_llmeval.models.ray.handle import ReplicaLost
 from pytest_llmeval.models.ray.handshake import Handshake
 from pytest_llmeval.models.ray.needs import Needs
 from pytest_llmeval.models.ray.replica import Answer, Loading, Replica
-from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.redaction import describe, one_line
 from pytest_llmeval.types import EngineUse, Request
 
 __all__ = ["ActorHandle", "Cluster"]
 
 _STORE_BYTES = 256 << 20
 """Memory for Ray's objects on this machine: what crosses is text and numbers."""
-_CONNECT_S = 10.0
+_NONE_HERE = (
+    "--llm-ray auto: no Ray cluster runs on this machine; start one with `ray start --head`, or give --llm-ray local "
+    "or the address of another machine's"
+)
 _TOKEN = "; if the cluster has a token, set RAY_AUTH_MODE=token"
 """Ray gives the token of ``~/.ray/auth_token`` to no address that somebody names, unless it is told so."""
 
@@ -128,14 +131,20 @@ class Cluster:
             # By default 15: the replicas would wait for everything else that this machine does.
             options["_system_config"] = {"worker_niceness": 0}
         if address not in ("local", "auto"):
-            _check_reachable(address)
+            check_reachable(address)
         try:
             with _undisturbed():
                 ray.init(**options)
         except Exception as error:  # Ray raises what its parts raise
             self.close()
             token = "" if address == "local" or os.environ.get("RAY_AUTH_MODE") else _TOKEN
-            raise ModelError(f"--llm-ray {address}: cannot use this cluster: {describe(error)}{token}") from None
+            reason = describe(error).rstrip(".")
+            if address == "auto" and "any running Ray instance" in reason:
+                raise ModelError(_NONE_HERE) from None
+            raise ModelError(f"--llm-ray {address}: cannot use this cluster: {reason}{token}") from None
+        except BaseException:
+            self.close()
+            raise
 
     def nodes(self) -> list[Mapping[str, float]]:
         """What each machine of the cluster has, by Ray's names (``CPU``, ``GPU``)."""
@@ -160,25 +169,26 @@ class Cluster:
                 ray.shutdown()
 
 
-def _check_reachable(address: str) -> None:
-    """Raise ``ModelError`` where nothing listens: Ray would wait for a minute, and then end the whole process."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-    except OSError as error:
-        raise ModelError(
-            f"--llm-ray {address}: nothing listens there ({describe(error)}); `ray start --head` prints the address"
-        ) from None
-
-
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ray's log lines and warnings stay out of pytest's output, and its signal handlers out of the session."""
+    """Ray's log lines and warnings stay out of pytest's output, and its signal handlers out of the session.
+
+    Ctrl-C waits for the end: Ray that is half begun crashes as the process ends. The second one does not wait.
+    """
     logger = logging.getLogger("ray")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
     handlers = {number: signal.getsignal(number) for number in numbers}
+    held: list[int] = []
+
+    def hold(number: int, frame: object) -> None:
+        if held:
+            raise KeyboardInterrupt
+        held.append(number)
+
+    if numbers:
+        signal.signal(signal.SIGINT, hold)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -187,6 +197,8 @@ def _undisturbed() -> Iterator[None]:
         logger.setLevel(max(level, logging.ERROR))
         for number, handler in handlers.items():
             signal.signal(number, handler)
+    if held:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _translated(reference: Any) -> Future[Any]:
@@ -213,4 +225,4 @@ def _translated(reference: Any) -> Future[Any]:
 def _reason(error: RayError) -> str:
     """One line of the many that Ray says: where the actor could not be made, why."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[-1] if "creation task" in lines[0] else lines[0].rstrip(".")
+    return one_line(lines[-1] if "creation task" in lines[0] else lines[0].rstrip("."))

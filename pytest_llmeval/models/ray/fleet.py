@@ -5,24 +5,29 @@ One thread does all of it, event by event. What it knows of Ray is what ``Handle
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal, TypeVar
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
+from pytest_llmeval.models.ray.audits import Audit, Audits
 from pytest_llmeval.models.ray.handle import Handle, Limits, ReplicaLost
 from pytest_llmeval.models.ray.handshake import Handshake, disagreement
 from pytest_llmeval.models.ray.replica import Answer
 from pytest_llmeval.models.ray.schedule import Chunk, Entry, Schedule
+from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import EngineUse, Request
 
 __all__ = ["Fleet"]
+
+_LOG = logging.getLogger("pytest_llmeval")
 
 _T = TypeVar("_T")
 
@@ -43,6 +48,7 @@ class Fleet:
     """Keeps ``num_replicas`` replicas of the model ``name`` at work. ``start`` begins one and does not wait.
 
     Of replicas on one machine the first to be there loads alone, so that the others find the files in its caches.
+    ``room`` says what a replica takes and what the cluster has, for a message.
     """
 
     def __init__(
@@ -53,15 +59,19 @@ class Fleet:
         num_replicas: int,
         chunk_size: int,
         limits: Limits | None = None,
+        room: Callable[[], str] = str,
     ) -> None:
         self._name = name
         self._start = start
+        self._room = room
         self._limits = limits or Limits()
         self._schedule = Schedule(chunk_size=chunk_size)
         self._slots = [_Slot(number) for number in range(1, num_replicas + 1)]
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._numbers = count()
         self._added_at = 0.0
+        self._was_quiet = True
+        """When chunks were given last."""
         self._any_at = time.monotonic()
         self._num_restarts = 0
         self._loaded_nodes: set[str] = set()
@@ -69,9 +79,8 @@ class Fleet:
         self._closed = threading.Event()
         self._counts: Counter[str] = Counter()
         self._open: set[Entry] = set()
+        self._audits = Audits(name)
         self._lost: list[str] = []
-        self._audits: list[tuple[Sequence[Request], Future[EngineUse], int]] = []
-        """Those that wait for a replica."""
         self.first: Future[Handshake] = Future()
         """What the first replica says of itself; raises what keeps the model from being loaded."""
         self._thread = threading.Thread(target=self._run, name="llmeval-replicas", daemon=True)
@@ -100,13 +109,17 @@ class Fleet:
             self._open.add(entry)
             entry.futures[-1].add_done_callback(lambda _, entry=entry: self._open.discard(entry))  # type: ignore[misc]
         self._events.put(lambda: self._add(entries))
+        if self._closed.is_set():  # since the look above: the thread may not have seen them
+            _cancel(future for entry in entries for future in entry.futures)
         return entries
 
     def audit(self, requests: Sequence[Request]) -> Future[EngineUse]:
         """What one of the replicas finds when it audits these requests."""
-        found: Future[EngineUse] = Future()
-        self._events.put(lambda: self._audit(requests, found, 0))
-        return found
+        if self._closed.is_set():
+            raise ModelStoppedError(f"model {self._name}: its replicas were ended")
+        audit = self._audits.begin(requests)
+        self._events.put(lambda: self._audit(audit))
+        return audit.found
 
     def close(self) -> None:
         """End all replicas; what was not answered is cancelled."""
@@ -145,15 +158,16 @@ class Fleet:
                         event()
             except queue.Empty:
                 pass
-            except Exception as defect:  # in a thread it would be lost, and the wait for replies have no end
-                self._stop(f"{type(defect).__name__}: {defect}")
-                raise
+            except Exception as defect:
+                self._stop_for(defect)
             if not self._closed.is_set():
-                self._check_patience()
-                self._give()
-        for entry in self._schedule.remaining():
-            for future in entry.futures:
-                future.cancel()
+                try:
+                    self._check_patience()
+                    self._give()
+                except Exception as defect:
+                    self._stop_for(defect)
+        _cancel(future for entry in list(self._open) for future in entry.futures)
+        self._audits.cancel()
         self.first.cancel()
         for slot in self._slots:
             if slot.handle is not None:
@@ -161,7 +175,7 @@ class Fleet:
 
     def _wait_s(self) -> float:
         """Until the next thing to do of its own accord (s)."""
-        if self._schedule.num_waiting and not self._is_quiet():
+        if self._schedule.num_waiting and not self._was_quiet:
             return max(0.0, self._added_at + self._limits.linger_s - time.monotonic())
         return 1.0
 
@@ -180,7 +194,12 @@ class Fleet:
                 self.first.set_exception(ModelError(reason))
         for entry in self._schedule.remaining():
             entry.fail(self._error)
-        self._audit_waiting()
+        self._audits.fail(self._error)
+
+    def _stop_for(self, defect: Exception) -> None:
+        """Of a defect the thread must not end: whoever waits for a reply, or asks later, would wait for ever."""
+        _LOG.debug("the replicas' thread failed", exc_info=defect)
+        self._stop(f"model {self._name}: {describe(defect)}")
 
     # Starting
 
@@ -237,16 +256,17 @@ class Fleet:
         self._loaded_nodes.add(slot.node)
         self._schedule.join(handle)
         self._load_next(slot.node)
-        self._audit_waiting()
+        for audit in self._audits.take_waiting():
+            self._audit(audit)
 
     def _check_patience(self) -> None:
         now = time.monotonic()
         if any(slot.state in ("loading", "ready") for slot in self._slots):
             self._any_at = now
         elif now - self._any_at > self._limits.patience_s and self._error is None:
-            self._stop(
-                f"model {self._name}: for {self._limits.patience_s:.0f} s the cluster has had no room for a replica"
-            )
+            reason = f"for {self._limits.patience_s:.0f} s the cluster has had no room for a replica"
+            room = self._room()
+            self._stop(f"model {self._name}: {reason}{room and f': {room}'}")
 
     # Asking
 
@@ -259,9 +279,10 @@ class Fleet:
         self._added_at = time.monotonic()
 
     def _give(self) -> None:
+        self._was_quiet = self._is_quiet()
         if self._error is not None:
             return
-        for chunk in self._schedule.give(is_quiet=self._is_quiet()):
+        for chunk in self._schedule.give(is_quiet=self._was_quiet):
             self._ask(chunk)
         for chunk in self._schedule.ask_back():
             handle: Any = chunk.replica
@@ -285,53 +306,42 @@ class Fleet:
             if slot is not None:
                 self._on_lost(slot, handle, error)
             return
+        if error is None and done.result() is None:  # withdrawn; this may be heard before what `withdraw` returned
+            self._schedule.take_back(chunk)
+            return
         self._schedule.answered(chunk)
         if error is not None:
             for entry in chunk.entries:
                 entry.fail(ModelError(f"model {self._name}: {error}"))
             return
-        answers = done.result()
-        if answers is None:  # it was withdrawn, and is elsewhere
-            return
+        answers: Any = done.result()
         for entry, answer in zip(chunk.entries, answers, strict=True):
             entry.resolve(answer)
         where = f"replica {slot.number} on {slot.place}" if slot is not None else "a replica that has ended"
         self._counts[where] += sum(len(entry.requests) for entry in chunk.entries)
 
-    def _audit(self, requests: Sequence[Request], found: Future[EngineUse], num_lost: int) -> None:
+    def _audit(self, audit: Audit) -> None:
+        if audit.found.done():
+            return
         if self._error is not None:
-            found.set_exception(self._error)
+            audit.found.set_exception(self._error)
             return
         ready = [slot for slot in self._slots if slot.state == "ready"]
         if not ready:
-            self._audits.append((requests, found, num_lost))
+            self._audits.let_wait(audit)
             return
         slot = min(ready, key=lambda slot: self._schedule.load_of(slot.handle))
-        assert slot.handle is not None
-        self._on(slot.handle.audit(requests), lambda done: self._on_audited(requests, found, num_lost, done))
+        handle = slot.handle
+        assert handle is not None
 
-    def _audit_waiting(self) -> None:
-        """For those that had no replica: there is one now, or there will be none."""
-        waiting, self._audits = self._audits, []
-        for requests, found, num_lost in waiting:
-            self._audit(requests, found, num_lost)
+        def then(done: Future[EngineUse]) -> None:
+            error = done.exception()
+            if isinstance(error, ReplicaLost):  # it may be heard of here first, and is not to be asked again
+                self._on_lost(slot, handle, error)
+            if self._audits.settle(audit, done):
+                self._audit(audit)
 
-    def _on_audited(
-        self,
-        requests: Sequence[Request],
-        found: Future[EngineUse],
-        num_lost: int,
-        done: Future[EngineUse],
-    ) -> None:
-        error = done.exception()
-        if error is None:
-            found.set_result(done.result())
-        elif isinstance(error, ReplicaLost) and num_lost == 0:
-            self._audit(requests, found, num_lost + 1)
-        elif isinstance(error, LLMEvalError):
-            found.set_exception(error)
-        else:
-            found.set_exception(ModelError(f"model {self._name}: two replicas ended in the audit: {error}"))
+        self._on(handle.audit(audit.requests), then)
 
     # Ending
 
@@ -357,3 +367,8 @@ class Fleet:
         else:
             self._start_slot(slot)
         self._load_next(node)
+
+
+def _cancel(futures: Iterable[Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()

@@ -28,6 +28,7 @@ class Handshake:
         identity = self.identity
         found: dict[str, str | None] = {
             **self.versions,
+            "name": identity.name,
             "backend": identity.backend,
             "revision": identity.revision,
             "dtype": identity.dtype,

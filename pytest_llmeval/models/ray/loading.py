@@ -11,10 +11,11 @@ from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
 from pytest_llmeval.models.ray.fleet import Fleet
 from pytest_llmeval.models.ray.model import AuditedReplicatedModel, ReplicatedModel
-from pytest_llmeval.models.ray.needs import Needs, find_needs
+from pytest_llmeval.models.ray.needs import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.replica import Loading
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
 from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.text.redaction import describe
 
 __all__ = ["check_replicas", "load_replicas"]
 
@@ -46,7 +47,10 @@ def load_replicas(
     ``chunk_size`` is the most samples that a replica is asked for together. ``import_paths`` are where Python code of
     the user's is found.
     """
-    from pytest_llmeval.models.ray.actors import Cluster
+    try:
+        from pytest_llmeval.models.ray.actors import Cluster
+    except ImportError as error:  # it is there, as `check_replicas` has seen, but not whole
+        raise ModelError(f"--llm-ray: the package ray cannot be imported: {describe(error)}") from None
 
     if replicas.address == "local":
         needs = find_needs(replicas, [this_machine()], device=settings.device)
@@ -62,7 +66,13 @@ def load_replicas(
         folder=os.getcwd(),
         import_paths=import_paths,
     )
-    fleet = Fleet(spec.name, lambda: cluster.start(loading, needs), num_replicas=needs.count, chunk_size=chunk_size)
+    fleet = Fleet(
+        spec.name,
+        lambda: cluster.start(loading, needs),
+        num_replicas=needs.count,
+        chunk_size=chunk_size,
+        room=lambda: f"each takes {needs.of_each}; the cluster has {machines_in_words(cluster.nodes())}",
+    )
     try:
         fleet.begin()
         first = fleet.first.result()
@@ -89,6 +99,6 @@ def _check_gpus(needs: Needs) -> None:
     found = this_machine()["GPU"]
     if needs.count * needs.gpus > found:
         raise OptionError(
-            f"--llm-ray local: {needs.count} replicas with {needs.gpus:g} GPUs each need {needs.count * needs.gpus:g}, "
-            f"and this machine has {found:g}"
+            f"--llm-ray local: GPUs needed: {needs.count * needs.gpus:g} (replicas: {needs.count}, GPUs of each: "
+            f"{needs.gpus:g}), on this machine: {found:g}"
         )

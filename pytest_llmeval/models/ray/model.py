@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import Future
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Failed, UniformBackend
@@ -93,18 +93,7 @@ class ReplicatedModel(UniformBackend):
         """See ``Backend``. Each request is a sample of its own."""
         listener = self.take_listener()
         samples: list[tuple[Sequence[Request], Hashable]] = [([request], header_of(request)) for request in requests]
-        futures = [entry.futures[0] for entry in self._fleet.submit(samples, self._engine)]
-        places = {future: place for place, future in enumerate(futures)}
-        try:
-            for done, future in enumerate(as_completed(places), start=1):
-                listener({places[future]: future.result()})
-                if self.on_progress is not None:
-                    self.on_progress(done, len(futures))
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-        return [future.result() for future in futures]
+        return self.await_all([entry.futures[0] for entry in self._fleet.submit(samples, self._engine)], listener)
 
     def close(self) -> None:
         """End the replicas, and what was started for them."""

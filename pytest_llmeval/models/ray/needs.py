@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.models.settings import ReplicaSettings
 
-__all__ = ["Needs", "find_needs"]
+__all__ = ["Needs", "find_needs", "machines_in_words"]
+
+_NUM_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,11 @@ class Needs:
     count: int
     cpus: int
     gpus: float
+
+    @property
+    def of_each(self) -> str:
+        """What each replica takes, in words."""
+        return _in_words(self.cpus, self.gpus)
 
 
 def find_needs(given: ReplicaSettings, machines: Sequence[Mapping[str, float]], *, device: str | None) -> Needs:
@@ -36,3 +44,15 @@ def find_needs(given: ReplicaSettings, machines: Sequence[Mapping[str, float]], 
     if cpus is None:
         cpus = 1 if gpus else max(1, int(min(cpus_of)) // math.ceil(count / len(cpus_of)))
     return Needs(count, cpus, gpus)
+
+
+def machines_in_words(machines: Sequence[Mapping[str, float]]) -> str:
+    """What machines have, by Ray's names of resources: one line, the largest first."""
+    found = Counter((machine.get("GPU", 0), machine.get("CPU", 0)) for machine in machines)
+    parts = [f"{num} with {_in_words(cpus, gpus)}" for (gpus, cpus), num in sorted(found.items(), reverse=True)]
+    return ", ".join(parts[:_NUM_SHOWN]) + (", …" if len(parts) > _NUM_SHOWN else "") if parts else "no machine"
+
+
+def _in_words(cpus: float, gpus: float) -> str:
+    words = f"{cpus:g} CPU{'' if cpus == 1 else 's'}"
+    return f"{words} and {gpus:g} GPU{'' if gpus == 1 else 's'}" if gpus else words

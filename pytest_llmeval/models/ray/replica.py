@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelError, RequestError
+from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.base import Failed, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.ray.handshake import Handshake
 from pytest_llmeval.models.registry import load_model
@@ -43,7 +43,7 @@ _METHODS = {
     GenerateRequest: "generate",
     EmbeddingRequest: "embed",
 }
-_DISTRIBUTIONS = ("pytest-llmeval-suites", "torch", "transformers")
+_DISTRIBUTIONS = ("pytest-llmeval-suites", "torch", "transformers", "tokenizers")
 _BROKEN_DEVICE_EXIT = 70
 
 
@@ -126,7 +126,7 @@ class Replica:
         except Exception as error:
             failure = self._failure(error)
             if len(samples) == 1:
-                return [failure]
+                return [[_sendable(error) for _ in samples[0]] if isinstance(error, RequestError) else failure]
             return [answer for sample in samples for answer in self._answers([sample], model)]
         return [[next(responses) for _ in sample] for sample in samples]
 
@@ -136,7 +136,7 @@ class Replica:
             _LOG.error("the device is broken: %s", describe(error))
             os._exit(_BROKEN_DEVICE_EXIT)
         if isinstance(error, ModelError):
-            return ModelError(str(error))
+            return ModelStoppedError(str(error)) if isinstance(error, ModelStoppedError) else ModelError(str(error))
         _LOG.debug("a replica's model failed", exc_info=error)
         return ModelError(f"model {self._loading.spec.name}: {describe(error)} (on {self._place})")
 

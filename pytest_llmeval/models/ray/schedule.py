@@ -224,7 +224,12 @@ class Schedule:
     def settle_asked_back(self, chunk: Chunk, *, was_given: bool) -> None:
         """A replica has given a chunk back, or has begun it, or has ended."""
         self._num_asked_back -= 1
-        if was_given and self._remove(chunk):
+        if was_given:
+            self.take_back(chunk)
+
+    def take_back(self, chunk: Chunk) -> None:
+        """The samples of a chunk that was not answered wait again, unless they do already."""
+        if self._remove(chunk):
             self.add(chunk.entries)
 
     def answered(self, chunk: Chunk) -> bool:

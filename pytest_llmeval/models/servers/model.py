@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
@@ -166,20 +166,7 @@ class ServerModel(UniformBackend):
 
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
         listener = self.take_listener()
-        futures = self.submit(requests)
-        places = {future: place for place, future in enumerate(futures)}
-        try:
-            for done, future in enumerate(as_completed(places), start=1):
-                listener({places[future]: future.result()})
-                if self.on_progress is not None:
-                    self.on_progress(done, len(futures))
-        except BaseException:
-            done_too = (future for future in futures if future.done() and not future.cancelled())
-            listener({places[future]: future.result() for future in done_too if future.exception() is None})
-            for future in futures:
-                future.cancel()
-            raise
-        return [future.result() for future in futures]
+        return self.await_all(self.submit(requests), listener)
 
     async def _answer(self, requests: Sequence[Request], futures: Sequence[Future[Response | Failed]]) -> None:
         """Encode portion by portion, and ask what each comes to while the next is encoded."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, ModelStoppedError, RequestError
+from pytest_llmeval.models.ray import fleet as fleet_module
 from pytest_llmeval.models.ray.fleet import Fleet
 from pytest_llmeval.models.ray.handle import Limits, ReplicaLost
 from pytest_llmeval.models.ray.handshake import Handshake
 from pytest_llmeval.models.ray.model import ReplicatedModel, header_of
+from pytest_llmeval.models.ray.schedule import Entry
 from pytest_llmeval.types import EngineUse, GenerateRequest, GenerateResponse, Message, ModelIdentity, Request
 from tests.properties import examples
 
@@ -84,7 +87,7 @@ class FakeReplica:
 
     def die(self) -> None:
         self.is_dead = True
-        for future in [self.watched, *self.open]:
+        for future in [self.watched, *self.open][:: 1 if self.number % 2 else -1]:  # heard of in any order
             if not future.done():
                 future.set_exception(ReplicaLost("killed"))
 
@@ -195,6 +198,7 @@ def test_every_sample_is_answered_once_whatever_ends(
         assert sum(fleet.counts.values()) == len(set(prompts) - set(kills))
         assert all(machines.noted("died of").count(prompt) <= 3 for prompt in kills)
         assert fleet.num_open == 0
+        assert len(fleet.lost) == len(machines.noted("died of")), "each is heard of in several ways"
     finally:
         fleet.close()
 
@@ -281,6 +285,42 @@ def test_replicas_that_end_before_they_are_ready_are_given_up(fleets: list[Fleet
     assert len(machines.made) == 6
 
 
+def test_failed_starts_are_counted_in_a_row(fleets: list[Fleet]) -> None:
+    lost = ReplicaLost("out of memory")
+    machines = Machines(handshakes=(lost, lost, SHAKEN, lost, lost, SHAKEN))
+    fleets.append(begun(machines, num_replicas=1))
+    assert replies(fleets[0], ["a"]) == ["reply to a"]
+    machines.made[2].die()
+    assert replies(fleets[0], ["b"]) == ["reply to b"]
+    assert len(machines.made) == 6
+
+
+def test_restarts_are_bounded(fleets: list[Fleet]) -> None:
+    machines = Machines()
+    limits = Limits(linger_s=0.0, restarts_per_replica=2)
+    fleets.append(begun(machines, num_replicas=1, limits=limits))
+    for place in range(3):
+        assert replies(fleets[0], [f"p{place}"]) == [f"reply to p{place}"]
+        machines.made[place].die()
+    _wait_for(lambda: len(fleets[0].lost) == 3)
+    (error,) = replies(fleets[0], ["q"])
+    assert isinstance(error, ModelStoppedError)
+    assert str(error) == "model m: all replicas have ended; the last was replica 1 on here: killed"
+    assert len(machines.made) == 3
+    assert sorted(machines.noted("end")) == ["0", "1", "2"]
+
+
+def test_once_one_has_loaded_the_others_of_its_machine_load_together(fleets: list[Fleet]) -> None:
+    machines = Machines()
+    machines.start = lambda: _slow_to_load(machines)  # type: ignore[method-assign]
+    fleets.append(begun(machines, num_replicas=3))
+    _wait_for(lambda: machines.noted("load"))
+    machines.made[0].gate.set()  # type: ignore[attr-defined]
+    _wait_for(lambda: len(machines.noted("load")) == 3)
+    for made in machines.made:
+        made.gate.set()  # type: ignore[attr-defined]
+
+
 def test_without_room_for_a_replica_the_model_stops(fleets: list[Fleet]) -> None:
     class Nowhere(FakeReplica):
         def where(self) -> Future[str]:
@@ -288,9 +328,12 @@ def test_without_room_for_a_replica_the_model_stops(fleets: list[Fleet]) -> None
 
     machines = Machines()
     machines.start = lambda: Nowhere(machines, 0)  # type: ignore[method-assign]
-    fleets.append(begun(machines, num_replicas=1, limits=Limits(patience_s=0.0)))
-    with pytest.raises(ModelError, match="the cluster has had no room for a replica"):
+    limits = Limits(patience_s=0.0)
+    fleets.append(Fleet("m", machines.start, num_replicas=1, chunk_size=4, limits=limits, room=lambda: "each takes 9"))
+    fleets[0].begin()
+    with pytest.raises(ModelError) as caught:
         fleets[0].first.result(timeout=30)
+    assert str(caught.value) == "model m: for 0 s the cluster has had no room for a replica: each takes 9"
 
 
 def test_an_audit_is_repeated_where_its_replica_ends(fleets: list[Fleet]) -> None:
@@ -301,6 +344,39 @@ def test_an_audit_is_repeated_where_its_replica_ends(fleets: list[Fleet]) -> Non
     machines.made[0].die()
     _wait_for(lambda: len(machines.made) == 2)
     assert fleets[0].audit([]).result(timeout=30).reason == "audited by 1"
+
+
+@pytest.mark.parametrize("num_deaths", [1, 2])
+def test_an_audit_that_ends_its_replica_is_asked_once_more(fleets: list[Fleet], num_deaths: int) -> None:
+    class Mortal(FakeReplica):
+        def audit(self, requests: Sequence[Request]) -> Future[EngineUse]:
+            def call() -> EngineUse:
+                if self.number < num_deaths:
+                    raise ReplicaLost("killed")
+                return EngineUse(engine="tree", reason=f"audited by {self.number}")
+
+            return self._called(call)
+
+    machines = Machines()
+    machines.start = lambda: _kept(machines, Mortal(machines, len(machines.made)))  # type: ignore[method-assign]
+    fleets.append(begun(machines, num_replicas=1))
+    found = fleets[0].audit([])
+    if num_deaths == 1:
+        assert found.result(timeout=30).reason == "audited by 1"
+    else:
+        with pytest.raises(ModelError, match="model m: two replicas ended in the audit: killed"):
+            found.result(timeout=30)
+    assert replies(fleets[0], ["p"]) == ["reply to p"]
+
+
+def test_the_others_go_on_where_one_is_given_up(fleets: list[Fleet]) -> None:
+    machines = Machines()
+    fleets.append(begun(machines, num_replicas=2, limits=Limits(linger_s=0.0, restarts_per_replica=0)))
+    _wait_for(lambda: len(machines.made) == 2)
+    machines.made[0].die()
+    _wait_for(lambda: fleets[0].lost)
+    assert replies(fleets[0], ["p"]) == ["reply to p"]
+    assert len(machines.made) == 2
 
 
 def test_closing_ends_all_replicas_and_cancels_what_is_open(fleets: list[Fleet]) -> None:
@@ -317,6 +393,151 @@ def test_closing_ends_all_replicas_and_cancels_what_is_open(fleets: list[Fleet])
         fleet.submit([([GenerateRequest("p")], None)])
     for made in machines.made:
         made.gate.set()  # type: ignore[attr-defined]
+
+
+def test_a_chunk_that_was_withdrawn_is_asked_elsewhere_whichever_is_heard_first(fleets: list[Fleet]) -> None:
+    """A replica passes a chunk over, and says so, before its word that it gave the chunk back has arrived."""
+    machines = Machines()
+    begun_at, told = threading.Event(), []
+
+    class Slow(FakeReplica):
+        def _reply(self, request: Any) -> GenerateResponse:
+            if self.number == 0 and not begun_at.is_set():
+                begun_at.set()
+                assert go_on.wait(30)
+            return super()._reply(request)
+
+        def withdraw(self, number: int) -> Future[bool]:
+            given = super().withdraw(number)
+            held: Future[bool] = Future()
+            told.append((held, given.result()))
+            return held
+
+        def load(self) -> Future[Handshake]:
+            return super().load() if self.number == 0 else _translated_from(super().load(), may_join)
+
+    go_on, may_join = threading.Event(), threading.Event()
+    machines.start = lambda: _kept(machines, Slow(machines, len(machines.made)))  # type: ignore[method-assign]
+    fleets.append(begun(machines, num_replicas=2, chunk_size=4))
+    fleets[0].first.result(timeout=30)
+    entries = fleets[0].submit([([GenerateRequest(f"p{number}")], None) for number in range(4)])
+    assert begun_at.wait(30)
+    may_join.set()
+    _wait_for(lambda: told)
+    go_on.set()
+    assert [entry.futures[0].result(timeout=30) for entry in entries] == [
+        GenerateResponse(text=f"reply to p{number}") for number in range(4)
+    ]
+    for held, was_given in told:
+        assert was_given
+        held.set_result(was_given)
+    assert replies(fleets[0], ["last"]) == ["reply to last"]
+    assert sorted(machines.noted("answered")) == ["last", "p0", "p1", "p2", "p3"]
+
+
+def _kept(machines: Machines, made: FakeReplica) -> FakeReplica:
+    machines.made.append(made)
+    return made
+
+
+def _translated_from(future: Future[Any], gate: threading.Event) -> Future[Any]:
+    """The same, once the gate is open."""
+    later: Future[Any] = Future()
+
+    def take() -> None:
+        assert gate.wait(30)
+        later.set_result(future.result(timeout=30))
+
+    threading.Thread(target=take, daemon=True).start()
+    return later
+
+
+@pytest.mark.parametrize("method", ["start", "answer", "audit"])
+def test_an_error_of_the_session_s_own_part_is_said_to_all_who_wait(fleets: list[Fleet], method: str) -> None:
+    machines = Machines()
+
+    def fail(*arguments: object) -> Any:
+        raise TypeError("cannot pickle it")
+
+    if method == "start":
+        machines.start = fail  # type: ignore[method-assign]
+    else:
+        machines.start = lambda: _kept(machines, _with(FakeReplica(machines, 0), method, fail))  # type: ignore[method-assign]
+    fleets.append(begun(machines, num_replicas=1))
+    if method == "start":
+        with pytest.raises(ModelError, match="model m: TypeError: cannot pickle it"):
+            fleets[0].first.result(timeout=30)
+    elif method == "audit":
+        with pytest.raises(ModelStoppedError, match="cannot pickle it"):
+            fleets[0].audit([]).result(timeout=30)
+    for prompt in ("before", "after"):
+        (error,) = replies(fleets[0], [prompt])
+        assert isinstance(error, ModelStoppedError)
+        assert str(error) == "model m: TypeError: cannot pickle it"
+
+
+def _with(made: FakeReplica, method: str, function: Any) -> FakeReplica:
+    setattr(made, method, function)
+    return made
+
+
+def test_closing_ends_the_wait_for_audits_and_what_was_not_seen(fleets: list[Fleet]) -> None:
+    machines = Machines()
+    machines.start = lambda: _slow_to_load(machines)  # type: ignore[method-assign]
+    fleet = begun(machines, num_replicas=1)
+    _wait_for(lambda: machines.noted("load"))
+    audit = fleet.audit([])
+    gate = threading.Event()
+    fleet._events.put(lambda: gate.wait(30) and None)  # type: ignore[arg-type]  # the thread is busy, and what follows waits
+    (entry,) = fleet.submit([([GenerateRequest("p")], None)])
+    closing = threading.Thread(target=fleet.close)
+    closing.start()
+    _wait_for(fleet._closed.is_set)
+    gate.set()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert audit.cancelled()
+    assert entry.futures[0].cancelled()
+    with pytest.raises(ModelStoppedError, match="its replicas were ended"):
+        fleet.audit([])
+    machines.made[0].gate.set()  # type: ignore[attr-defined]
+
+
+def test_a_replica_that_loads_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(fleet_module, "time", SimpleNamespace(monotonic=lambda: now))
+    fleet = Fleet("m", Machines().start, num_replicas=1, chunk_size=4, limits=Limits(patience_s=300.0))
+    (slot,) = fleet._slots
+    slot.state = "loading"
+    now += 1000.0
+    fleet._check_patience()
+    slot.state = "starting"
+    now += 299.0
+    fleet._check_patience()
+    assert not fleet.first.done()
+    now += 2.0
+    fleet._check_patience()
+    with pytest.raises(ModelError, match="for 300 s the cluster has had no room"):
+        fleet.first.result(timeout=0)
+
+
+def test_the_end_of_the_wait_for_more_samples_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came between the look at what to give, and the look at how long to wait."""
+    now = 100.0
+    monkeypatch.setattr(fleet_module, "time", SimpleNamespace(monotonic=lambda: now))
+    machines = Machines()
+    fleet = Fleet("m", machines.start, num_replicas=1, chunk_size=4, limits=Limits(linger_s=0.01))
+    handle = machines.start()
+    fleet._schedule.join(handle)
+    fleet._add([Entry(number=0, requests=[GenerateRequest("p")])])
+    now += 0.009
+    fleet._give()
+    assert fleet._schedule.num_waiting == 1, "more may come"
+    now += 0.002
+    assert fleet._wait_s() == 0.0
+    fleet._give()
+    assert fleet._schedule.num_waiting == 0
+    assert fleet._wait_s() == 1.0
 
 
 # The model that is made of them

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import pickle
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +14,26 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.errors import ContextLengthError, LeftOutError, ModelError, OptionError, RequestError
+from pytest_llmeval.errors import (
+    ContextLengthError,
+    LeftOutError,
+    ModelError,
+    ModelStoppedError,
+    OptionError,
+    RequestError,
+)
 from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.ray import loading as loading_module
 from pytest_llmeval.models.ray import replica as replica_module
 from pytest_llmeval.models.ray.handshake import Handshake, disagreement
-from pytest_llmeval.models.ray.loading import check_replicas, this_machine
-from pytest_llmeval.models.ray.needs import Needs, find_needs
+from pytest_llmeval.models.ray.loading import check_replicas, load_replicas, this_machine
+from pytest_llmeval.models.ray.needs import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.replica import Loading, Replica
 from pytest_llmeval.models.registry import parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.types import (
+    EngineUse,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
@@ -107,6 +118,21 @@ def test_a_sample_that_fails_the_call_is_found(model: Scripted, tmp_path: Path) 
     assert model.calls == [3, 1, 1, 1]
 
 
+def test_errors_that_a_model_raises_stay_what_they_are(model: Scripted, tmp_path: Path) -> None:
+    """As in one process: a request's own error is its sample's, and a model that has stopped is not asked again."""
+    replica = made(model, tmp_path)
+    replica.load()
+
+    def fail(requests: Sequence[GenerateRequest]) -> list[Any]:
+        prompts = {str(request.prompt) for request in requests}
+        raise RequestError("too odd") if "odd" in prompts else ModelStoppedError("no key")
+
+    model.generate = fail  # type: ignore[method-assign]
+    answers: Any = pickle.loads(pickle.dumps(replica.answer(0, texts("odd", "even"), None)))
+    assert [(type(one), str(one)) for one in answers[0]] == [(RequestError, "too odd")]
+    assert (type(answers[1]), str(answers[1])) == (ModelStoppedError, "no key")
+
+
 def test_answers_survive_the_way_to_the_session(model: Scripted, tmp_path: Path) -> None:
     replica = made(model, tmp_path)
     handshake = replica.load()
@@ -170,12 +196,58 @@ def test_replicas_have_to_agree_on_all_that_decides_numbers() -> None:
         "dtype (float32 on a, bfloat16 on b)": replace(identity, dtype="bfloat16"),
         "device (cuda on a, cpu on b)": replace(identity, device="cpu"),
         "weights and settings (aaaaaaaaaaaa on a, bbbbbbbbbbbb on b)": replace(identity, fingerprint="b" * 64),
+        "name (m on a, m2 on b)": replace(identity, name="m2"),
+        "backend (huggingface on a, test on b)": replace(identity, backend="test"),
         "revision (none on a, 12ab on b)": replace(identity, revision="12ab"),
     }
     for text, other in others.items():
         assert disagreement(one, replace(one, place="b", identity=other)) == text
     without = replace(one, place="b", versions={"torch": "2.13.0", "transformers": None})
     assert disagreement(one, without) == "transformers (5.23.0 on a, none on b)"
+    more = replace(one, place="b", versions={**one.versions, "numpy": "3.0"})
+    assert disagreement(one, more) == "numpy (none on a, 3.0 on b)"
+
+
+def test_the_handshake_tells_versions_of_all_that_decides_numbers(model: Scripted, tmp_path: Path) -> None:
+    versions = made(model, tmp_path).load().versions
+    assert set(versions) == {"pytest-llmeval-suites", "torch", "transformers", "tokenizers"}
+    assert versions["torch"] == importlib.metadata.version("torch")
+
+
+def test_code_is_found_where_the_session_finds_it(
+    model: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    there = tmp_path / "there"
+    there.mkdir()
+    spec = ModelSpec(name="m", kind=Kind(model), location="")
+    paths = (str(there), sys.path[0], str(tmp_path))
+    Replica(Loading(spec=spec, settings=ModelSettings(), folder=str(there), import_paths=paths)).load()
+    assert Path.cwd() == there
+    assert sys.path[:2] == [str(there), str(tmp_path)]
+    Replica(Loading(spec=spec, settings=ModelSettings(), folder=str(tmp_path / "nowhere"))).load()
+    assert Path.cwd() == there
+
+
+def test_a_model_tells_that_it_audits_itself_and_scores_plain_where_that_is_asked(
+    model: Scripted, tmp_path: Path
+) -> None:
+    assert not made(model, tmp_path).load().has_audit
+    plain = Scripted()
+    model.audit = lambda requests: (plain, EngineUse(engine="plain", reason=f"{len(requests)} differ"))  # type: ignore[attr-defined]
+    model.as_plain = lambda: plain  # type: ignore[attr-defined]
+    replica = made(model, tmp_path)
+    assert replica.load().has_audit
+    assert replica.audit([GenerateRequest("a")]).reason == "1 differ"
+    replica.answer(0, texts("a"), None)
+    replica.answer(1, texts("b", "c"), "plain")
+    assert (model.calls, plain.calls) == ([1], [2])
+
+
+def test_a_package_ray_that_is_not_whole_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytest_llmeval.models.ray.actors", None)
+    with pytest.raises(ModelError, match=r"^--llm-ray: the package ray cannot be imported: \w+Error: "):
+        load_replicas(parse_model_spec("demo"), ModelSettings(), ReplicaSettings(address="local"), chunk_size=4)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +270,26 @@ def test_what_is_not_given_is_found(
     given: dict[str, Any], machines: list[dict[str, float]], device: str | None, expected: Needs
 ) -> None:
     assert find_needs(ReplicaSettings(address="auto", **given), machines, device=device) == expected
+
+
+def test_needs_and_machines_in_words() -> None:
+    assert Needs(2, 1, 0.0).of_each == "1 CPU"
+    assert Needs(2, 8, 0.5).of_each == "8 CPUs and 0.5 GPUs"
+    machines = [{"CPU": 4.0}, {"CPU": 4.0}, {"CPU": 64.0, "GPU": 1.0}]
+    assert machines_in_words(machines) == "1 with 64 CPUs and 1 GPU, 2 with 4 CPUs"
+    assert machines_in_words([{"CPU": float(count)} for count in range(4)]) == (
+        "1 with 3 CPUs, 1 with 2 CPUs, 1 with 1 CPU, …"
+    )
+    assert machines_in_words([]) == "no machine"
+
+
+def test_more_gpus_than_this_machine_has_are_refused_before_ray_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr(loading_module, "this_machine", lambda: {"CPU": 2, "GPU": 1})
+    replicas = ReplicaSettings(address="local", count=2, gpus=1.0)
+    with pytest.raises(OptionError) as caught:
+        load_replicas(parse_model_spec("demo"), ModelSettings(), replicas, chunk_size=4)
+    assert str(caught.value) == ("--llm-ray local: GPUs needed: 2 (replicas: 2, GPUs of each: 1), on this machine: 1")
 
 
 def test_this_machine_has_a_core() -> None:

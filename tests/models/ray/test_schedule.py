@@ -221,6 +221,45 @@ def test_an_idle_replica_takes_over_what_another_has_not_begun() -> None:
     assert (taken.replica, numbers(taken)) == ("b", [4, 5, 6, 7])
 
 
+def test_the_largest_chunk_that_was_not_begun_is_taken_over_and_then_the_next() -> None:
+    schedule = schedule_of("ab", chunk_size=16)
+    schedule.add(entry(number) for number in range(20))
+    chunks = schedule.give(is_quiet=True)
+    later = chunks[2:]
+    assert [len(chunk.entries) for chunk in chunks] == [5, 4, 3, 2]
+    assert not list(schedule.ask_back()), "samples wait, and nobody is idle"
+    schedule.join("c")
+    assert not list(schedule.ask_back()), "samples wait: the idle one gets those"
+    while schedule.num_waiting:
+        for chunk in schedule.give(is_quiet=True):
+            schedule.answered(chunk)
+    for place in (0, 1):
+        (asked,) = schedule.ask_back()
+        assert asked is later[place]
+        schedule.settle_asked_back(asked, was_given=False)
+
+
+def test_beside_a_sample_that_is_alone_there_is_no_other_chunk() -> None:
+    """Were both lost, nobody would know which of them ended the replica."""
+    schedule = schedule_of("a", chunk_size=2)
+    schedule.add(entry(number) for number in range(8))
+    schedule.give(is_quiet=False)
+    schedule.leave("a")
+    schedule.join("b")
+    (alone,) = schedule.give(is_quiet=False)
+    assert (numbers(alone), alone.is_alone) == ([0], True)
+
+
+def test_a_replica_remembers_more_than_its_last_header() -> None:
+    schedule = schedule_of("a", chunk_size=1)
+    for number, header in enumerate(["h0", "h1"]):
+        schedule.add([entry(number, header)])
+        (chunk,) = schedule.give(is_quiet=True)
+        schedule.answered(chunk)
+    schedule.add([entry(2, "new"), entry(3, "h0")])
+    assert [numbers(chunk) for chunk in schedule.give(is_quiet=True)] == [[3], [2]]
+
+
 def test_a_chunk_that_was_begun_is_not_asked_for_again() -> None:
     schedule = schedule_of("a", chunk_size=64)
     schedule.add(entry(number) for number in range(8))
