@@ -10,26 +10,27 @@ questions, and the header is computed anew each time; medians are compared. ``ra
 with; ``ratio_cpu`` the same of the processor's seconds, for machines that do other things too. ``passes`` counts
 forward passes, ``tokens`` what they read, padding included. The texts must be the same. With ``--before`` the way
 without refill also has the calls of 64 requests and half of the memory for keys and values that it had before there
-were refilled rows: the ratio is then that of both versions.
+were refilled rows: the ratio is then that of both versions. With ``--only`` one way runs alone, and ``peak_mib`` is the
+largest resident set of its process, ``loaded_mib`` what it was before the first text; the shape should have been made
+before (``--work``), which takes memory too.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
+import resource
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.ended_texts import end_ours
-from tests.bench.models_for_bench import SHAPES, make_model, token_counter
-from tests.bench.works_for_bench import DATA, STOP, Sizes, Work, data_problem, make_work
+from tests.bench.in_process import loaded_models, parser_of
+from tests.bench.measured_process import KIB_PER_UNIT
+from tests.bench.models_for_bench import token_counter
+from tests.bench.works_for_bench import STOP, Sizes, Work, make_work
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
@@ -97,62 +98,50 @@ class Way:
         }
 
 
-def measure(model: HuggingFaceModel, work: Work, *, repeat: int, before: bool) -> dict[str, object]:
+def measure(
+    model: HuggingFaceModel, work: Work, *, repeat: int, before: bool, only: str | None = None
+) -> dict[str, object]:
     """The line of one model."""
     with_refill = Way(refill=True)
     without = Way(refill=False, num_together=64, memory_share=0.5) if before else Way(refill=False)
+    ways = {"batches": without, "refilled": with_refill}
+    chosen = {name: way for name, way in ways.items() if only in (None, name)}
+    loaded_mib = _peak_mib()
     for _ in range(repeat):
-        for way in (without, with_refill):
+        for way in chosen.values():
             way.run(model, work)
-    return {
-        "questions": len(work.prompts),
-        "runs": repeat,
-        **{f"refilled_{name}": value for name, value in with_refill.line.items()},
-        **{f"batches_{name}": value for name, value in without.line.items()},
+    line: dict[str, object] = {"questions": len(work.prompts), "runs": repeat}
+    line |= {f"{name}_{key}": value for name, way in chosen.items() for key, value in way.line.items()}
+    if only is not None:
+        return line | {"loaded_mib": loaded_mib, "peak_mib": _peak_mib()}
+    return line | {
         "ratio": round(statistics.median(without.seconds) / statistics.median(with_refill.seconds), 3),
         "ratio_cpu": round(statistics.median(without.cpu_seconds) / statistics.median(with_refill.cpu_seconds), 3),
         "equal_texts": sum(a == b for a, b in zip(with_refill.texts, without.texts, strict=True)),
     }
 
 
+def _peak_mib() -> int:
+    """The largest resident set of this process so far."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB_PER_UNIT / 1024)
+
+
 def main(given: Sequence[str] | None = None) -> int:
     """Measure each model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--work", type=Path, metavar="DIR", help="where models are made and kept; default: a temporary folder"
-    )
-    parser.add_argument("--model", action="append", choices=list(SHAPES), help="default: gpt2 and llama")
+    parser = parser_of(__doc__)
     parser.add_argument("--questions", type=int, metavar="N", default=128)
-    parser.add_argument("--threads", type=int, metavar="N", default=2)
-    parser.add_argument("--repeat", type=int, metavar="N", default=3, help="runs of each way")
     parser.add_argument("--before", action="store_true", help="calls and memory without refill as they were before")
+    parser.add_argument("--only", choices=("refilled", "batches"), help="one way, without comparison")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     arguments = parser.parse_args(given)
-    if (problem := data_problem()) is not None:
-        raise SystemExit(problem)
-
-    os.environ |= {"OMP_NUM_THREADS": str(arguments.threads), "TOKENIZERS_PARALLELISM": "false"}
-    import torch
-
-    from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-    from pytest_llmeval.models.registry import load_model, parse_model_spec
-    from pytest_llmeval.models.settings import ModelSettings
-
-    torch.set_num_threads(arguments.threads)
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in arguments.model or ("gpt2", "llama"):
-            shape = SHAPES[name]
-            folder = make_model(shape, (arguments.work or Path(temporary)) / "models", DATA)
-            settings = ModelSettings(device=arguments.device, dtype=arguments.dtype)
-            model = load_model(parse_model_spec(str(folder.resolve())), settings)
-            if not isinstance(model, HuggingFaceModel):
-                raise TypeError(type(model))
-            sizes = Sizes(max_length=shape.max_length, num_questions=arguments.questions)
-            work = make_work("gsm8k_ended", sizes, token_counter(folder))
-            end_ours({prompt.context: prompt.ends_after or work.max_new_tokens for prompt in work.prompts})
-            head = {"measured": "generation", "model": name, "device": arguments.device, "threads": arguments.threads}
-            print(json.dumps(head | measure(model, work, repeat=arguments.repeat, before=arguments.before)), flush=True)
+    for loaded in loaded_models(arguments, device=arguments.device, dtype=arguments.dtype):
+        sizes = Sizes(max_length=loaded.shape.max_length, num_questions=arguments.questions)
+        work = make_work("gsm8k_ended", sizes, token_counter(loaded.folder))
+        end_ours({prompt.context: prompt.ends_after or work.max_new_tokens for prompt in work.prompts})
+        line = measure(loaded.model, work, repeat=arguments.repeat, before=arguments.before, only=arguments.only)
+        head = {"measured": "generation", "model": loaded.shape.name, "device": arguments.device}
+        print(json.dumps(head | {"threads": arguments.threads} | line), flush=True)
     return 0
 
 

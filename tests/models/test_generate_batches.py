@@ -187,6 +187,16 @@ def test_kept_headers_are_not_mistaken_for_each_other() -> None:
         assert together == alone(model, batch)
 
 
+def test_a_prompt_that_is_a_kept_header_has_a_token_of_its_own() -> None:
+    model = build("gpt2")
+    texts(model, [GenerateRequest(HEADER + q, max_tokens=2) for q in QUESTIONS])
+    (kept, *_) = rows_writer(model).kept
+    header = model.tokenizer.decode(kept.tokens)
+    assert model._encoder.prompt(header) == kept.tokens
+    requests = [GenerateRequest(header, max_tokens=6), GenerateRequest(header[:-9], max_tokens=6)]
+    assert texts(model, requests[:1]) + texts(model, requests[1:]) == alone(model, requests)
+
+
 def test_a_model_that_disagrees_with_itself_shares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An attention that forgets the header, as a class might whose code does something else than it says."""
     attend = huggingface_generate_cache.attend

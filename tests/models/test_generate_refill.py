@@ -60,13 +60,13 @@ def num_prompt_tokens(model: HuggingFaceModel, requests: Sequence[GenerateReques
         min_size=1,
         max_size=10,
     ),
-    model_type=st.sampled_from(["gpt2", "llama", "mistral", "gemma3_text"]),
+    model_type=st.sampled_from(["gpt2", "llama", "mistral", "gemma3_text", "llama4_text"]),
     batch_size=st.integers(1, 4),
 )
 def test_any_number_of_rows_writes_what_single_requests_write(
     chosen: list[GenerateRequest], model_type: str, batch_size: int
 ) -> None:
-    """Windows of 8 tokens in mistral, and in every other layer of gemma3."""
+    """Windows of 8 tokens in mistral, and in every other layer of gemma3; chunks of 8 in one of llama4."""
     assert texts(build(model_type, batch_size), chosen) == alone(build(model_type), chosen)
 
 
@@ -76,6 +76,7 @@ def test_any_number_of_rows_writes_what_single_requests_write(
         "gpt2",
         "llama",
         "mistral",
+        pytest.param("llama4_text", marks=pytest.mark.slow),
         pytest.param("gptj", marks=pytest.mark.slow),
         pytest.param("deepseek_v3", marks=pytest.mark.slow),
     ],
@@ -133,6 +134,50 @@ def test_who_waits_longest_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = [len(model._encoder.prompt(request.prompt)) for request in requests]
     assert sorted(begun[:2]) == sorted([lengths[6], max(lengths)])
     assert begun[2:] == sorted(lengths[:6], reverse=True)[1:]
+
+
+@pytest.mark.parametrize("num_short", [1, 40])
+def test_long_prompts_that_come_late_find_room(num_short: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts that might have been the longest end soon: at once, or after columns have moved back for them."""
+    letters = tuple("abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    requests = [GenerateRequest(f"{n}", max_tokens=60, stop=letters) for n in range(num_short)]
+    requests += [GenerateRequest(f"{n} " + "a b " * 12, max_tokens=5 + n) for n in range(3)]
+    model = endless("gpt2", 1)
+    order: list[int] = []
+    add = Rows.add
+
+    def recorded(self: Rows, prompts: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        order.extend(map(len, prompts))
+        return add(self, prompts)
+
+    expected = alone(model, requests)
+    monkeypatch.setattr(Rows, "add", recorded)
+    assert texts(model, requests) == expected
+    assert max(order[:num_short]) < min(order[num_short:])
+
+
+def test_newcomers_are_in_order_of_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one is the longest, up to whose beginning the other rows are cleared; those read at once are alike."""
+    added: list[list[int]] = []
+    add = Rows.add
+
+    def recorded(self: Rows, prompts: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        added.append(list(map(len, prompts)))
+        return add(self, prompts)
+
+    monkeypatch.setattr(Rows, "add", recorded)
+    texts(endless("gpt2", 6), asked())
+    assert len(set(added[0])) > 2
+    assert added == [sorted(lengths) for lengths in added]
+
+
+def test_the_last_that_wait_begin_in_the_first_free_rows(rows_of_passes: list[tuple[int, int]]) -> None:
+    """They are fewer than the rows that are refilled at once while many wait."""
+    requests = [GenerateRequest(f"{n + 10}!", max_tokens=limit) for n, limit in enumerate([20] * 15 + [6, 1])]
+    texts(endless("gpt2", 16), requests)
+    first, second = (place for place, (_, columns) in enumerate(rows_of_passes) if columns > 1)
+    assert rows_of_passes[second][0] == 1
+    assert {rows for rows, _ in rows_of_passes[first:second]} == {16}
 
 
 def test_a_header_is_read_once_for_all_that_come_later(rows_of_passes: list[tuple[int, int]]) -> None:

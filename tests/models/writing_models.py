@@ -9,7 +9,7 @@ from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
-from tests.models.architectures_for_tests import make_random
+from tests.models.architectures_for_tests import ARCHITECTURES, make_random
 
 __all__ = [
     "CONFIGS",
@@ -28,14 +28,9 @@ HEADER = "Question: is the quick brown fox 7?\nAnswer: no.\n\nQuestion: 1 + 2?\n
 OTHER_HEADER = "The capital of France is Paris, of Italy Rome; def add(a, b): the lazy dog jumps.\n\n"
 QUESTIONS = ["A", "The capital of France is", "is that so?", "One, two, three, four, five, six; the quick", "B?"]
 
-_COMMON = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-}
+_NAMED_SO = ("gpt2", "llama", "qwen2", "gptj", "deepseek_v3", "mamba", "bloom")
+_NAMES = {"mistral": "mistral_window_8", "gemma3_text": "gemma3_window_8", "llama4_text": "llama4_chunk_8"}
+"""What ``ARCHITECTURES`` calls the others: their layers read windows or chunks of 8 tokens."""
 _LONG_ROPE: dict[str, Any] = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -45,39 +40,11 @@ _LONG_ROPE: dict[str, Any] = {
     "original_max_position_embeddings": 96,
 }
 CONFIGS: dict[str, dict[str, Any]] = {
-    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256},
-    "llama": _COMMON,
-    "long_rope": {**_COMMON, "rope_parameters": _LONG_ROPE},
-    "qwen2": _COMMON,
-    "mistral": {**_COMMON, "sliding_window": 8},
-    "gemma3_text": {
-        **_COMMON,
-        "head_dim": 8,
-        "sliding_window": 8,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
-    "gptj": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256, "rotary_dim": 4},
-    "deepseek_v3": {
-        **_COMMON,
-        "num_key_value_heads": 4,
-        "q_lora_rank": 16,
-        "kv_lora_rank": 16,
-        "qk_rope_head_dim": 8,
-        "v_head_dim": 8,
-        "qk_nope_head_dim": 8,
-        "n_routed_experts": 4,
-        "n_group": 1,
-        "topk_group": 1,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 32,
-        "first_k_dense_replace": 1,
-        "n_shared_experts": 1,
-    },
-    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
-    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4},
+    **{model_type: ARCHITECTURES[_NAMES.get(model_type, model_type)][2] for model_type in (*_NAMED_SO, *_NAMES)},
+    "long_rope": {**ARCHITECTURES["llama"][2], "rope_parameters": _LONG_ROPE},
 }
 SHARING = {"gpt2", "llama", "long_rope", "qwen2"}
-IN_LOOP = {*SHARING, "mistral", "gemma3_text", "gptj", "deepseek_v3"}
+IN_LOOP = {*SHARING, "mistral", "gemma3_text", "llama4_text", "gptj", "deepseek_v3"}
 
 
 @functools.cache

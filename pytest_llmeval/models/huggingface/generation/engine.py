@@ -72,8 +72,8 @@ class TextEngine:
         self._device = runner.model.device
         self._refill = refill
         self._max_rows = _MAX_ROWS_ON_CPU if self._device.type == "cpu" else _MAX_ROWS
-        self.max_tokens = _max_tokens_written(runner.model)
         self.rows_writer = RowsWriter(runner, attention) if can_drive(runner, attention) else None
+        self.max_tokens = _max_tokens_written(runner.model, is_driven=self.rows_writer is not None)
 
     def write(
         self,
@@ -98,9 +98,11 @@ class TextEngine:
                 num_rows = min(num_rows, len(waiting))
                 if self._fits(texts, replace(batch, members=waiting, num_rows=num_rows), finish):
                     break
-                if num_rows == 1:
-                    finish(next(i for i in waiting if i not in results), too_little_memory(self._device))
-                num_rows = max(1, num_rows // 2)
+                if num_rows > 1:
+                    num_rows //= 2
+                    continue
+                finish(next(i for i in waiting if i not in results), too_little_memory(self._device))
+                num_rows = batch.num_rows  # it was that text; the others may fit together
         return [results[i] for i in range(len(texts))]
 
     def _fits(
@@ -163,7 +165,7 @@ class TextEngine:
         batches: list[_Batch] = []
         for i in sorted(members, key=lambda i: -lengths[i]):
             fitting = self.max_tokens // num_columns(lengths[i], refilled=True)
-            num_rows = self._runner.batch_size or max(1, min(self._max_rows, fitting))
+            num_rows = max(1, min(self._runner.batch_size or self._max_rows, fitting))
             if batches and num_rows < 2 * batches[-1].num_rows:
                 batches[-1].members.append(i)
             else:
@@ -201,14 +203,31 @@ def _of_equal_lengths(texts: Sequence[Text], members: Sequence[int]) -> list[lis
     return [by_length[length] for length in sorted(by_length, reverse=True)]
 
 
-def _max_tokens_written(model: Any) -> int:
+def _max_tokens_written(model: Any, *, is_driven: bool) -> int:
     """Tokens whose keys and values a batch may hold: 2 GiB on the CPU, elsewhere three times what may be kept."""
     limit = _MAX_CACHE_BYTES_ON_CPU if model.device.type == "cpu" else 3 * kept_bytes(model.device)
-    return max(1, limit // _bytes_per_token(model))
+    return max(1, limit // ((_bytes_found(model) if is_driven else None) or _bytes_by_config(model)))
 
 
-def _bytes_per_token(model: Any) -> int:
-    """Memory that the keys and values of one token take in all layers; at least one byte."""
+def _bytes_found(model: Any) -> int | None:
+    """Memory that the keys and values of one token take, found by reading one; None where there is none for it.
+
+    Not every config says it: heads may share one key, or what is kept may be smaller than keys and values are.
+    """
+    try:
+        with torch.inference_mode(), quiet():
+            token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+            layers = model(input_ids=token, use_cache=True).past_key_values.layers
+            kept: list[torch.Tensor] = [one for layer in layers for one in (layer.keys, layer.values)]
+            return sum(one.numel() * one.element_size() for one in kept)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    return None
+
+
+def _bytes_by_config(model: Any) -> int:
+    """Memory that the keys and values of one token take in all layers, as they mostly are; at least one byte."""
     config = model.config.get_text_config()
     hidden = getattr(config, "hidden_size", None) or 1024
     layers = getattr(config, "num_hidden_layers", None) or 32

@@ -20,7 +20,7 @@ import torch
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
-from pytest_llmeval.models.huggingface.generation.cache import Header, RowsCache, reading_headers
+from pytest_llmeval.models.huggingface.generation.cache import Header, RowsCache, UnsupportedHeader, reading_headers
 from pytest_llmeval.models.huggingface.generation.rows import Rows, num_columns
 from pytest_llmeval.models.huggingface.generation.seconds import Seconds
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
@@ -59,6 +59,81 @@ def _least_refilled(num_rows: int) -> int:
     return max(1, num_rows // _REFILLED_PART)
 
 
+class _Call:
+    """The texts of one call, by their indices: which wait, which have a row, and what those that ended say.
+
+    ``owns`` are their prompts after the header.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        owns: Sequence[tuple[int, ...]],
+        writers: Sequence[Writer],
+        *,
+        num_rows: int,
+        seconds: Seconds,
+        on_finished: Callable[[int, Generated], None] | None,
+    ) -> None:
+        self.results: dict[int, Generated] = {}
+        self._rows = rows
+        self._owns = owns
+        self._writers = writers
+        self._num_rows = num_rows
+        self._seconds = seconds
+        self._on_finished = on_finished
+        self._waiting = deque(range(len(owns)))
+        self._written: list[int] = []
+        """Who has each row."""
+        self._tokens: list[int] = []
+        """The next token of each row."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a text is waited for."""
+        return bool(self._waiting or self._written)
+
+    def step(self) -> None:
+        """One token for each row; or, where enough rows are free, the first one of those that get them."""
+        num_free = self._num_rows - len(self._written)
+        if self._waiting and num_free >= min(_least_refilled(self._num_rows), len(self._waiting)):
+            self._begin(min(num_free, len(self._waiting)))
+        else:
+            self._tokens = self._choose(self._rows.read(self._tokens), self._written)
+        self._end()
+
+    def _begin(self, num_newcomers: int) -> None:
+        self._seconds.write()
+        newcomers = [self._waiting.popleft() for _ in range(num_newcomers)]
+        newcomers.sort(key=lambda i: len(self._owns[i]))
+        tokens = self._choose(self._rows.add([self._owns[i] for i in newcomers]), newcomers)
+        self._seconds.read(newcomers)  # tokens are numbers: the device has done what it was asked to do
+        self._rows.longest_to_come = max((len(self._owns[i]) for i in self._waiting), default=0)
+        self._written += newcomers
+        self._tokens += tokens
+
+    def _choose(self, logits: torch.Tensor, members: Sequence[int]) -> list[int]:
+        writers = [self._writers[i] for i in members]
+        tokens = choose_tokens(logits, writers)
+        for writer, token in zip(writers, tokens, strict=True):
+            writer.add(token)
+        return tokens
+
+    def _end(self) -> None:
+        """Texts that are done leave their rows; the last row takes the place of each, as ``Rows.drop`` does it."""
+        places = [place for place in reversed(range(len(self._written))) if self._writers[self._written[place]].is_done]
+        for place in places:
+            i = self._written[place]
+            self.results[i] = self._writers[i].result(*self._seconds.end(i))
+            if self._on_finished is not None:
+                self._on_finished(i, self.results[i])
+            self._written[place], self._tokens[place] = self._written[-1], self._tokens[-1]
+            self._written.pop()
+            self._tokens.pop()
+        if places:
+            self._rows.drop(places)
+
+
 class RowsWriter:
     """Writes the texts of one model that ``can_drive`` allows, and keeps the headers that it has computed last.
 
@@ -83,13 +158,21 @@ class RowsWriter:
 
     def plan(self, prompts: Sequence[tuple[int, ...]]) -> list[HeaderGroup]:
         """Which of ``prompts`` are written after which header: one that they share, or one that is kept."""
+        together = [HeaderGroup(0, tuple(range(len(prompts))))]
         if not self.shares_headers:
-            return [HeaderGroup(0, tuple(range(len(prompts))))]
+            return together
         groups = plan_headers(prompts, min_tokens=MIN_HEADER_TOKENS)
         shared = [group for group in groups if group.num_tokens]
-        if shared and not self._agrees([prompts[i] for i in shared[0].members], shared[0].num_tokens):
-            self.shares_headers = False
-            return self.plan(prompts)
+        if shared and not self._is_checked:
+            try:
+                self.shares_headers = self._agrees([prompts[i] for i in shared[0].members], shared[0].num_tokens)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                return together  # which finds out whose text has no room; the next call checks again
+            self._is_checked = True
+            if not self.shares_headers:
+                return together
         alone = [i for group in groups if not group.num_tokens for i in group.members]
         by_header = group_by((prompts[i][: self._num_kept_tokens(prompts[i])], i) for i in alone)
         return [*shared, *(HeaderGroup(len(header), tuple(members)) for header, members in by_header.items())]
@@ -116,8 +199,7 @@ class RowsWriter:
         """
         seconds = Seconds()
         header = self._header(prompts[0][:num_header_tokens]) if num_header_tokens else None
-        skip = len(header.tokens) if header is not None else 0
-        owns = [prompt[skip:] for prompt in prompts]
+        owns = [prompt[num_header_tokens:] for prompt in prompts]
         writers = [
             Writer(self.runner.tokenizer, prompt, plan, self.runner.ends)
             for prompt, plan in zip(prompts, plans, strict=True)
@@ -131,52 +213,14 @@ class RowsWriter:
             num_columns=num_columns(longest, refilled=num_rows < len(prompts)),
             longest_prompt=max(map(len, owns)),
         )
-        results: dict[int, Generated] = {}
-        waiting = deque(range(len(prompts)))
-        written: list[int] = []
-        tokens: list[int] = []
-        """The next token of each that is written."""
-
-        def choose(logits: torch.Tensor, members: Sequence[int]) -> list[int]:
-            chosen = choose_tokens(logits, [writers[i] for i in members])
-            for i, token in zip(members, chosen, strict=True):
-                writers[i].add(token)
-            return chosen
-
-        def end_rows() -> None:
-            places = [place for place in reversed(range(len(written))) if writers[written[place]].is_done]
-            for place in places:
-                i = written[place]
-                results[i] = writers[i].result(*seconds.end(i))
-                if on_finished is not None:
-                    on_finished(i, results[i])
-                written[place], tokens[place] = written[-1], tokens[-1]
-                written.pop()
-                tokens.pop()
-            if places:
-                rows.drop(places)
-
+        call = _Call(rows, owns, writers, num_rows=num_rows, seconds=seconds, on_finished=on_finished)
         with reading_headers(self.runner) if header is not None else contextlib.nullcontext():
-            while waiting or written:
-                num_free = num_rows - len(written)
-                if waiting and num_free >= min(_least_refilled(num_rows), len(waiting)):
-                    seconds.write()
-                    newcomers = [waiting.popleft() for _ in range(min(num_free, len(waiting)))]
-                    newcomers.sort(key=lambda i: len(owns[i]))
-                    chosen = choose(rows.add([owns[i] for i in newcomers]), newcomers)
-                    seconds.read(newcomers)  # tokens are numbers: the device has done what it was asked to do
-                    rows.longest_to_come = max((len(owns[i]) for i in waiting), default=0)
-                    written += newcomers
-                    tokens += chosen
-                else:
-                    tokens[:] = choose(rows.read(tokens), written)
-                end_rows()
-        return [results[i] for i in range(len(prompts))]
+            while call.has_more:
+                call.step()
+        return [call.results[i] for i in range(len(prompts))]
 
     def _agrees(self, prompts: Sequence[tuple[int, ...]], num_header_tokens: int) -> bool:
-        """Whether the beginnings of two prompts give the same with a header and without; computed once."""
-        if self._is_checked:
-            return True
+        """Whether the beginnings of two prompts give the same with a header and without."""
         header_tokens = prompts[0][: min(num_header_tokens, 24)]
         own = [prompt[num_header_tokens:][:size] for prompt, size in zip(prompts, (3, 7), strict=False)]
         rests = [(*tokens, *header_tokens[:2]) for tokens in own]
@@ -187,11 +231,11 @@ class RowsWriter:
         except Exception as error:  # the model's code met what only we give it
             if is_out_of_memory(error):
                 raise
-            _LOG.warning("texts are written without a shared header: its check failed", exc_info=error)
+            is_known = isinstance(error, UnsupportedHeader)
+            _LOG.warning("texts are written without a shared header: %s", error, exc_info=None if is_known else error)
             return False
         alone = torch.cat([self._two_steps([(*header_tokens, *rest)], None) for rest in rests])
         tolerance = 1e-3 if self.model.dtype == torch.float32 else 0.1
-        self._is_checked = True
         return torch.allclose(shared, alone, atol=tolerance)
 
     def _two_steps(self, rests: list[tuple[int, ...]], header: Header | None) -> torch.Tensor:
