@@ -54,7 +54,7 @@ class Findings:
         try:
             lock = FileLock(path.with_suffix(".lock"), thread_local=False)
             lock.acquire()
-        except OSError:  # the folder has gone, or its file system has no locks
+        except (OSError, NotImplementedError):  # the folder has gone, or its file system has no locks
             return find()
         try:
             try:
@@ -73,5 +73,5 @@ def _write(path: Path, text: str) -> None:
     try:
         unfinished.write_text(text, encoding="utf-8")
         os.replace(unfinished, path)
-    except OSError:
+    except (OSError, ValueError):  # or the text holds half of a surrogate pair
         return

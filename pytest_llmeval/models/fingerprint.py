@@ -29,30 +29,31 @@ def fingerprint_files(
     files: Iterable[tuple[str, Path]],
     settings: JSON = None,
     *,
-    full_read_bytes: int = FULL_READ_BYTES,
     digests: Digests | None = None,
 ) -> str:
     """SHA-256 (hex) over labelled files' content and ``settings`` (anything that JSON can hold).
 
-    A label takes the place of the path, so that a copy in another folder has the same fingerprint. Files beyond
-    ``full_read_bytes`` are sampled at blocks that depend on the size alone: a change that misses every block is not
-    seen. ``digests`` has what was hashed already.
+    A label takes the place of the path, so that a copy in another folder has the same fingerprint. Large files are
+    sampled at blocks that depend on the size alone: a change that misses every block is not seen. ``digests`` has what
+    was hashed already. Raises ``OSError``.
     """
+    digests = digests or Digests()
     total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for label, path in sorted(files):
-        digest = _hash_file(path, full_read_bytes) if digests is None else digests.of(path)
-        total.update(f"\n{label}\n{path.stat().st_size}\n{digest}".encode())
+        total.update(f"\n{label}\n{path.stat().st_size}\n{digests.of(path)}".encode())
     return total.hexdigest()
 
 
 class Digests:
     """The hashes of files, which ``begin`` starts to find in a thread of its own.
 
-    A file that has changed since (by its size, its times or its inode) is hashed again.
+    A file that has changed since (by its size, its times or its inode) is hashed again. Files beyond
+    ``full_read_bytes`` are sampled.
     """
 
-    def __init__(self, findings: Findings | None = None) -> None:
+    def __init__(self, findings: Findings | None = None, *, full_read_bytes: int = FULL_READ_BYTES) -> None:
         self._findings = findings or Findings()
+        self._full_read_bytes = full_read_bytes
         self._known: dict[str, str] = {}
         self._thread: threading.Thread | None = None
 
@@ -82,8 +83,9 @@ class Digests:
 
     def _hash_once(self, path: Path, state: str) -> str:
         if path.stat().st_size < _LARGE:
-            return _hash_file(path, FULL_READ_BYTES)
-        return self._findings.once(f"sha256 {state}", lambda: _hash_file(path, FULL_READ_BYTES))
+            return _hash_file(path, self._full_read_bytes)
+        name = f"sha256 {self._full_read_bytes} {state}"
+        return self._findings.once(name, lambda: _hash_file(path, self._full_read_bytes))
 
 
 def _state(path: Path) -> str:

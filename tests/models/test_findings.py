@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import filelock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,20 @@ def test_who_fails_leaves_it_to_the_next(tmp_path: Path) -> None:
         Findings(folder=tmp_path).once("x", fail)
     assert Findings(folder=tmp_path).once("x", lambda: "found") == "found"
     assert Findings(folder=tmp_path / "no folder").once("x", lambda: "found") == "found"
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, OSError])
+def test_a_file_system_without_locks(error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def acquire(lock: filelock.FileLock) -> None:
+        raise error("FileSystem does not appear to support flock")
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
+    assert Findings(folder=tmp_path).once("x", lambda: "found") == "found"
+
+
+def test_what_cannot_be_written_is_found_again(tmp_path: Path) -> None:
+    for found in ("\udc80", "other"):
+        assert Findings(folder=tmp_path).once("x", lambda it=found: it) == found  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("problem", "kept"), [(None, ["key"]), ("it differs", [])])

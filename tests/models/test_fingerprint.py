@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_llmeval.models.fingerprint import fingerprint_files
+import pytest
+
+from pytest_llmeval.models import fingerprint
+from pytest_llmeval.models.findings import Findings
+from pytest_llmeval.models.fingerprint import Digests, fingerprint_files
 
 
 def write(folder: Path, content: bytes) -> Path:
@@ -37,11 +41,22 @@ def test_large_files_are_sampled(tmp_path: Path) -> None:
     """Size, first and last bytes of a file past the limit count."""
     mib = 1 << 20
     content = bytes(5 * mib)
+    digests = Digests(full_read_bytes=3 * mib)
     found = set()
     for change in (None, 0, len(content) - 1):
         changed = bytearray(content)
         if change is not None:
             changed[change] = 1
-        found.add(fingerprint_files([("w", write(tmp_path / str(change), bytes(changed)))], full_read_bytes=3 * mib))
-    found.add(fingerprint_files([("w", write(tmp_path / "longer", content + b"\0"))], full_read_bytes=3 * mib))
+        found.add(fingerprint_files([("w", write(tmp_path / str(change), bytes(changed)))], digests=digests))
+    found.add(fingerprint_files([("w", write(tmp_path / "longer", content + b"\0"))], digests=digests))
     assert len(found) == 4
+
+
+def test_a_file_hashed_whole_is_not_taken_for_a_sampled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that share hashes may sample from different sizes on."""
+    mib = 1 << 20
+    monkeypatch.setattr(fingerprint, "_LARGE", mib)
+    path = write(tmp_path / "file", bytes(5 * mib))
+    sizes = (3 * mib, 4 * mib, 6 * mib)
+    found = {Digests(Findings(folder=tmp_path), full_read_bytes=size).of(path) for size in sizes}
+    assert len(found) == 3

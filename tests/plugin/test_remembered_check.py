@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,13 +78,28 @@ def test_workers_check_once(project: pytest.Pytester) -> None:
     assert num_checks(project, "-n2") == 0, "what workers found is kept"
 
 
-@pytest.mark.parametrize(
-    "content", ["{", *(pytest.param(one, marks=pytest.mark.slow) for one in ('{"a": 1}', "[1, null]", "\udcff", ""))]
+_DAMAGED = (
+    *("{", "[" * 100_000),
+    *(pytest.param(one, marks=pytest.mark.slow) for one in ('{"a": 1}', "[1, null]", "\udcff", "")),
 )
+
+
+@pytest.mark.parametrize("content", _DAMAGED)
 def test_a_damaged_cache_is_ignored(project: pytest.Pytester, content: str) -> None:
     cached(project).parent.mkdir(parents=True)
     cached(project).write_bytes(content.encode("utf-8", "surrogateescape"))
     assert num_checks(project) == 1
+    assert num_checks(project) == 0
+
+
+def test_of_a_cache_the_newest_keys_are_kept(project: pytest.Pytester) -> None:
+    """Others than hashes are dropped: halves of a surrogate pair could not be written again."""
+    keys = [f"{number:064x}" for number in range(400)]
+    cached(project).parent.mkdir(parents=True)
+    cached(project).write_text(json.dumps([*keys, "short", "\ud800" * 64, "A" * 64]), encoding="ascii")
+    assert num_checks(project) == 1
+    kept = json.loads(cached(project).read_text(encoding="utf-8"))
+    assert kept[:-1] == keys[-255:]
     assert num_checks(project) == 0
 
 

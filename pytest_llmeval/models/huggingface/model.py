@@ -19,6 +19,7 @@ from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.device import Threads
+from pytest_llmeval.models.huggingface.errors import explain
 from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
 from pytest_llmeval.models.huggingface.generation.transformers_generate import clean_generation_config
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
@@ -156,7 +157,7 @@ class HuggingFaceModel(Backend):
     def _fingerprint(self) -> str | None:
         """SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
 
-        None where the weights lie in files of other names than transformers gives them.
+        None where the weights lie in files of other names than transformers gives them. Raises ``ModelError``.
         """
         folder = self._loaded.folder
         files = [("config", folder / CONFIG), ("generation_config", folder / "generation_config.json")]
@@ -184,7 +185,10 @@ class HuggingFaceModel(Backend):
             },
         }
         present = [(label, path) for label, path in files if path.is_file()]
-        return fingerprint_files(present, settings, digests=self._loaded.digests)
+        try:
+            return fingerprint_files(present, settings, digests=self._loaded.digests)
+        except OSError as error:  # a file has gone since it was loaded, or its disk fails
+            raise explain(error, self._spec, self._settings) from error
 
     # Log-likelihoods
 

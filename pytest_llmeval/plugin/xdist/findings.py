@@ -6,6 +6,7 @@ reads and writes. A worker gets it with its input, and hands on what is new with
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -22,6 +23,8 @@ _CACHED = "llmeval/trees_that_are_right"
 _INPUT = _OUTPUT = "llmeval_trees_that_are_right"
 _MOST = 256
 """Keys that are kept: the newest."""
+_KEY = re.compile("[0-9a-f]{64}")
+"""A hash. What else a damaged file holds could perhaps not be written again."""
 
 _findings_key = pytest.StashKey[Findings]()
 
@@ -65,9 +68,16 @@ def _keep(config: pytest.Config, new: Iterable[str]) -> None:
 
 def _read(config: pytest.Config) -> list[str]:
     cache: pytest.Cache | None = getattr(config, "cache", None)
-    return [] if cache is None else _keys(cache.get(_CACHED, None))
+    if cache is None:
+        return []
+    try:
+        return _keys(cache.get(_CACHED, None))
+    except RecursionError:  # the JSON of a damaged file may be nested deeply; of other damage pytest makes the default
+        return []
 
 
 def _keys(found: object) -> list[str]:
-    """The keys in what was read; a damaged value has none."""
-    return [key for key in found if isinstance(key, str)] if isinstance(found, list) else []
+    """The newest keys in what was read, or in what a worker sent; a damaged value has none."""
+    if not isinstance(found, list):
+        return []
+    return [key for key in found if isinstance(key, str) and _KEY.fullmatch(key)][-_MOST:]

@@ -46,14 +46,15 @@ def compare(
     In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood where that is more.
     In coarser dtypes padding alone makes a difference, and the tree may make three times as much, or as much as one
     rounding of every logprob: padding may by chance make no difference at all. A request that has a number on one path
-    alone is as far off as can be; one that has none on either is not compared.
+    alone is as far off as can be, and says nothing of what padding makes; one that has none on either is not compared.
     """
     by_tree = engine.score(pairs)
     plain = engine.score(pairs, plain=True) if plain is None else plain
     noise, rounding = 0.0, 1e-5
     if dtype != torch.float32:
         alone = engine.score(pairs, plain=True, alone=True)
-        noise = 3 * max((_difference(plain[key], alone[key]) for key in plain), default=0.0)
+        gaps = (_difference(plain[key], alone[key]) for key in plain)
+        noise = 3 * max((gap for gap in gaps if math.isfinite(gap)), default=0.0)
         rounding = max(rounding, float(torch.finfo(dtype).eps))
         plain = alone
     found = [
@@ -96,11 +97,14 @@ def self_check(engine: Engine, model: Any, *, max_length: int | None) -> str | N
     try:
         plain = engine.score(pairs, plain=True)
         found = compare(engine, pairs, model.dtype, plain)
-        if found.is_close:  # once more as in a large call, where a header is cached and attention comes in blocks
+        if found.is_close and found.num_requests == len(pairs):
+            # once more as in a large call, where a header is cached and attention comes in blocks
             with engine.in_small_steps(max(8, depth // 2 - 2)):
                 found = compare(engine, pairs, model.dtype, plain)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError, NotImplementedError) as error:
         return f"the tree cannot be run on it ({type(error).__name__})"
+    if found.is_close and found.num_requests < len(pairs):
+        return "in a check at loading, the device had too little memory for a small tree"
     if not found.is_close:
         return f"in a check at loading, the tree differed by {found.largest_difference:.1e}"
     return None
