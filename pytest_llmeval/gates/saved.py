@@ -44,6 +44,7 @@ def decide_saved(report: Report, options: GateOptions, baseline: Report | None =
     A suite that the baseline has and the report has not is missing, unless the report says of itself that it is of a
     selection.
     """
+    from pytest_llmeval.data.garbage import without_collection
     from pytest_llmeval.gates.decide import decide
     from pytest_llmeval.gates.options import Selection
 
@@ -52,4 +53,5 @@ def decide_saved(report: Report, options: GateOptions, baseline: Report | None =
             report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
         )
     is_partial = bool({"limit", "shard"} & report.options.keys()) or any(suite.is_selection for suite in report.suites)
-    return decide(report, options, baseline=baseline, selection=Selection(is_partial=is_partial))
+    with without_collection():
+        return decide(report, options, baseline=baseline, selection=Selection(is_partial=is_partial))

@@ -19,7 +19,7 @@ from pytest_llmeval.plugin.models.fixtures import llm_device, llm_embedder, llm_
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
-from pytest_llmeval.plugin.stash import collected_suites_key, num_deselected_key, recorder_key
+from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, num_deselected_key, recorder_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.running.recording import Recorder
@@ -132,6 +132,8 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None, None, N
         _check_overrides(session)
     if has_suites and runs_tests(session.config):
         startup.begin(session)
+    if lasting_objects_key in session.config.stash:
+        session.config.stash[lasting_objects_key].leave_out()
 
 
 def _check_overrides(session: pytest.Session) -> None:

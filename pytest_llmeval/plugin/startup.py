@@ -10,7 +10,7 @@ from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session, take_collected
 from pytest_llmeval.plugin.options.settings import Settings, check_rules, read_settings, settings_key
 from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
-from pytest_llmeval.plugin.stash import process_key
+from pytest_llmeval.plugin.stash import lasting_objects_key, process_key
 
 __all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected"]
 
@@ -50,6 +50,12 @@ def configure(config: pytest.Config) -> None:
     except LLMEvalError as error:
         raise pytest.UsageError(str(error)) from None
     _register_helpers(config, settings)
+    config.add_cleanup(lambda: _close_lasting_objects(config))  # before pytest's own, and so called after them
+
+
+def _close_lasting_objects(config: pytest.Config) -> None:
+    if lasting_objects_key in config.stash:
+        config.stash[lasting_objects_key].close()
 
 
 def _check(config: pytest.Config, settings: Settings) -> None:
@@ -154,7 +160,7 @@ def _replicas(settings: Settings) -> str | None:
     if settings.ray is None:
         return None
     if settings.replicas is None:
-        return f"{settings.ray} (as many replicas as it has room for)"
+        return f"{settings.ray} (a replica for each GPU, or for each machine if it has none)"
     return f"{settings.ray} ({settings.replicas} replica{'' if settings.replicas == 1 else 's'})"
 
 

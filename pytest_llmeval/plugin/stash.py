@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_llmeval.data.garbage import LastingObjects
     from pytest_llmeval.inference.judging import Judging
     from pytest_llmeval.inference.lookahead import Lookahead
     from pytest_llmeval.reporting.report.records import Record
@@ -20,6 +21,7 @@ __all__ = [
     "has_model_key",
     "is_sample_key",
     "judging_key",
+    "lasting_objects_key",
     "llm_session_key",
     "lookahead_key",
     "model_key",
@@ -54,6 +56,9 @@ has_collected_key = pytest.StashKey[bool]()
 
 has_model_key = pytest.StashKey[bool]()
 """Whether there is a model for any suite, be it that of a conftest.py; once suites were collected."""
+
+lasting_objects_key: pytest.StashKey[LastingObjects] = pytest.StashKey()
+"""From the first suite on that is collected."""
 
 process_key = pytest.StashKey[int]()
 """The process that pytest was configured in."""

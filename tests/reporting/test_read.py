@@ -182,6 +182,12 @@ def test_schema_1() -> None:
 NEWER = "a newer version of pytest-llmeval-suites wrote it: install that"
 
 
+def test_a_page_is_no_report(path: Path) -> None:
+    path.write_text("\n<!doctype html>\n<title>A report</title>\n", encoding="utf-8")
+    expected = "it is a page, not JSON; name the report (.json) that it was made from"
+    assert refused(path) == f"cannot read the report out.json: {expected}"
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [

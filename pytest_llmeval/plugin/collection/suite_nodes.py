@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import gc
 import hashlib
 import json
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.data.garbage import LastingObjects
 from pytest_llmeval.errors import LLMEvalError, ModelError, SuiteError
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.judging import Models, are_same
@@ -32,7 +31,7 @@ from pytest_llmeval.plugin.models.loading import check_abilities, check_replies,
 from pytest_llmeval.plugin.models.several import compared_models
 from pytest_llmeval.plugin.options.settings import settings_key, was_given
 from pytest_llmeval.plugin.process import warn_once_of_suite
-from pytest_llmeval.plugin.stash import collected_suites_key, suite_paths_key
+from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.samples_for_models import whole_suite
@@ -95,6 +94,8 @@ class SuiteNode(PlainFailures):
 
     def collect(self) -> Iterator[SampleItem | SuiteModel]:
         """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
+        if lasting_objects_key not in self.config.stash:
+            self.config.stash[lasting_objects_key] = LastingObjects()
         settings = self.config.stash[settings_key]
         suite = self.load(settings.set, RegisteredScorers(self))
         paths = self.session.stash.setdefault(suite_paths_key, {})
@@ -192,9 +193,8 @@ class SuiteNode(PlainFailures):
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
         """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
         items: list[SampleItem] = []
-        with _collecting_no_garbage():
-            for number, sample in enumerate(self.evaluation.suite.samples, 1):
-                items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
+        for number, sample in enumerate(self.evaluation.suite.samples, 1):
+            items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
         yield from items
 
     def _take_responses(self, suite: Suite) -> None:
@@ -320,18 +320,6 @@ class NotASuite(pytest.File):
             f"{self.nodeid}: not a suite: its first key must be `suite`, "
             "and `score` with `samples` or `dataset` must stand at the start of a line"
         )
-
-
-@contextmanager
-def _collecting_no_garbage() -> Iterator[None]:
-    """No passes of the garbage collector: all items stay, and each pass would look at all of them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _marks_with_meaning(config: pytest.Config) -> set[str]:

@@ -99,6 +99,10 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     check_model_args(settings.all_specs, model_settings)
     _check_ray(settings, model_settings)
     if loads:
+        if settings.ray is not None and ":" in settings.ray:
+            from pytest_llmeval.models.ray.address import check_reachable
+
+            check_reachable(settings.ray)
         for spec in settings.all_specs:
             with _of_role(spec):
                 check_model(spec, model_settings)

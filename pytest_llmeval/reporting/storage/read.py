@@ -111,6 +111,9 @@ def _whole(path: Path, file: BinaryIO) -> Report:
         head = DECODER.decode(text)
     except json.JSONDecodeError as error:
         whole = text.rstrip()
+        if whole.lstrip().startswith("<"):
+            hint = "it is a page, not JSON; name the report (.json) that it was made from"
+            raise ReportError(f"cannot read the report {path}: {hint}") from None
         if whole.lstrip().startswith("{") and (error.pos >= len(whole) or not whole.endswith("}")):
             raise ReportError(_cut_off(path, whole.count("\n") + 1)) from None
         raise ReportError(f"cannot read the report {path}:{error.lineno}: it is not JSON ({error.msg})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 )
 from pytest_llmeval.reporting.terminal.tables import Coloured, columns_of, joined_lines, wrapped_lines
 from pytest_llmeval.text.escaping import printable, without_commands
-from pytest_llmeval.types import JSON, EngineUse
+from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = ["Terminal", "engine_lines", "model_texts", "server_lines", "speed_lines", "summary_lines", "write_summary"]
 
@@ -199,9 +200,9 @@ def server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
             f"{requests} to the server",
             f"{use.num_prompt_tokens:,} prompt tokens and {use.num_tokens:,} generated as it counts them",
         ]
-        if use.replicas:
-            shares = ", ".join(f"{printable(where)} {count:,}" for where, count in sorted(use.replicas.items()))
-            parts = [f"{requests} to {len(use.replicas)} replica{'' if len(use.replicas) == 1 else 's'} ({shares})"]
+        num_replicas = _num_replicas(model, use)
+        if num_replicas:
+            parts = [f"{requests} to {_shares(use, num_replicas)}"]
         if use.retries:
             reasons = ", ".join(f"{printable(reason)}: {count:,}" for reason, count in use.retries.items())
             parts.append(f"tried again {sum(use.retries.values()):,} times ({reasons})")
@@ -211,8 +212,29 @@ def server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
             parts.append(f"cost {shown_cost(use.cost)}")
         yield ", ".join(parts)
         for ended in use.ended:
-            what = "a replica ended" if use.replicas else "a replica is missing"
+            what = "a replica ended" if num_replicas else "a replica is missing"
             yield f"{name}{what}: {printable(ended)}"
+
+
+def _num_replicas(model: Mapping[str, JSON], use: ServerUse) -> int:
+    """How many replicas on Ray ``model`` was to have; 0 for a server."""
+    details = model.get("details")
+    asked_for = details.get("replicas") if isinstance(details, Mapping) else None
+    return max(len(use.replicas), asked_for if isinstance(asked_for, int) else 0)
+
+
+def _by_number(share: tuple[str, int]) -> list[str | int]:
+    """So that ``replica 10`` comes after ``replica 2``."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", share[0]))]
+
+
+def _shares(use: ServerUse, num_replicas: int) -> str:
+    """The replicas that answered, of those that were to: the others loaded too late, or were not needed."""
+    told = f"{num_replicas} replica{'' if num_replicas == 1 else 's'}"
+    if not use.replicas:
+        return told
+    shares = ", ".join(f"{printable(where)} {count:,}" for where, count in sorted(use.replicas.items(), key=_by_number))
+    return f"{'' if len(use.replicas) == num_replicas else f'{len(use.replicas)} of '}{told} ({shares})"
 
 
 def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> Iterator[str]:

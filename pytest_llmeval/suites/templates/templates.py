@@ -122,8 +122,9 @@ class Templates:
         return found
 
     def _context(self, template: Template, variables: Mapping[str, object]) -> Context:
-        # "shared" skips Jinja2's own merging with the globals, which takes longer than most templates.
-        return template.new_context({**self._sandbox.globals, **variables}, shared=True)
+        # Jinja2 would merge with the globals, or list their names: either takes longer than most templates.
+        everything = {**self._sandbox.globals, **variables}
+        return self._sandbox.context_class(self._sandbox, everything, template.name, template.blocks)
 
     def _expression(self, source: str) -> Template | None:
         tree = self._sandbox.parse_restricted(source.strip())

@@ -1,0 +1,146 @@
+"""A session's items are left out of the garbage collector's passes, and nothing of that is left when it has ended."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_llmeval.data.garbage import LastingObjects
+from tests.support import fake_model_conftest
+
+SUITE = """\
+suite: capitals
+prompt: {template: "{{ question }}"}
+score: exact
+samples:
+  - {id: q1, question: France?, target: none}
+"""
+STATE = """\
+import gc
+import pytest
+
+
+def test_state():
+    with open("state.txt", "w") as file:
+        file.write(f"{gc.isenabled()} {gc.get_threshold()} {gc.get_freeze_count() > 0}")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_before(preloaded: None) -> Iterator[None]:
+    """As in a process of its own: that of the tests has left objects out for itself."""
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    before = gc.isenabled(), gc.get_threshold(), 0
+    assert before[0]
+    yield
+    assert (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()) == before
+    if frozen:
+        gc.freeze()
+
+
+def run(llm_pytester: pytest.Pytester, *arguments: str, hook: str = "", code: int = 0) -> str:
+    """What a test of the session saw: whether cycles are looked for, how often, and whether objects are left out."""
+    llm_pytester.makepyfile(test_state=STATE)
+    llm_pytester.makeconftest(fake_model_conftest(default_reply="none") + hook)
+    assert llm_pytester.inline_run("-p", "no:xdist", *arguments).ret == code
+    return (llm_pytester.path / "state.txt").read_text(encoding="utf-8")
+
+
+def test_items_are_left_out_while_tests_run(llm_pytester: pytest.Pytester) -> None:
+    (llm_pytester.path / "capitals.yaml").write_text(SUITE, encoding="utf-8")
+    for _ in range(2):  # also in a process that has had such a session
+        assert run(llm_pytester) == f"True {gc.get_threshold()} True"
+
+
+def test_without_suites_nothing_is(llm_pytester: pytest.Pytester) -> None:
+    assert run(llm_pytester) == f"True {gc.get_threshold()} False"
+
+
+def test_a_broken_suite_changes_nothing_of_that(llm_pytester: pytest.Pytester) -> None:
+    (llm_pytester.path / "capitals.yaml").write_text(SUITE.replace("target: none", "target: []"), encoding="utf-8")
+    assert run(llm_pytester, "--continue-on-collection-errors", code=1) == f"True {gc.get_threshold()} True"
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "RuntimeError", "pytest.UsageError"])
+def test_a_session_that_does_not_get_so_far_leaves_nothing_behind(llm_pytester: pytest.Pytester, error: str) -> None:
+    (llm_pytester.path / "capitals.yaml").write_text(SUITE, encoding="utf-8")
+    llm_pytester.makeconftest(f"import pytest\n\ndef pytest_collection_modifyitems():\n    raise {error}('no')\n")
+    assert llm_pytester.inline_run("-p", "no:xdist", no_reraise_ctrlc=True).ret != 0
+
+
+def test_a_conftest_that_switches_the_collector_off_keeps_it_off(llm_pytester: pytest.Pytester) -> None:
+    (llm_pytester.path / "capitals.yaml").write_text(SUITE, encoding="utf-8")
+    hook = "\nimport gc\n\ndef pytest_collection_modifyitems():\n    gc.disable()\n"
+    try:
+        assert run(llm_pytester, hook=hook).startswith("False ")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_garbage_is_freed_before_it_would_be_left_out() -> None:
+    class Node:
+        pass
+
+    lasting = LastingObjects()
+    node = Node()
+    node.itself = node  # type: ignore[attr-defined]
+    there = weakref.ref(node)
+    del node
+    lasting.leave_out()
+    assert there() is None
+    lasting.close()
+
+
+def test_of_two_the_first_decides() -> None:
+    first, second = LastingObjects(), LastingObjects()
+    second.leave_out()
+    second.close()
+    assert not gc.get_freeze_count()
+    first.leave_out()
+    assert gc.get_freeze_count() > 0
+    third = LastingObjects()
+    third.leave_out()
+    third.close()
+    assert gc.get_freeze_count() > 0
+    first.close()
+
+
+def test_who_has_left_objects_out_keeps_that() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        lasting = LastingObjects()
+        lasting.leave_out()
+        lasting.close()
+        assert gc.get_freeze_count() == count
+    finally:
+        gc.unfreeze()
+
+
+def test_who_has_switched_it_off_keeps_it_off() -> None:
+    gc.disable()
+    try:
+        lasting = LastingObjects()
+        lasting.leave_out()
+        lasting.close()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_thresholds_that_somebody_sets_meanwhile_stay() -> None:
+    before = gc.get_threshold()
+    lasting = LastingObjects()
+    assert gc.get_threshold() != before
+    try:
+        gc.set_threshold(123, 4, 5)
+        lasting.leave_out()
+        lasting.close()
+        assert gc.get_threshold() == (123, 4, 5)
+    finally:
+        gc.set_threshold(*before)
