@@ -15,6 +15,7 @@ from pytest_llmeval.text.escaping import printable
 __all__ = ["add_parser", "run"]
 
 _HEAD_BYTES = 4096
+_PAGE_SUFFIXES = (".html", ".htm")
 
 
 def add_parser(commands: Any) -> None:
@@ -40,9 +41,11 @@ def run(options: argparse.Namespace) -> int:
         if not _is_whole(page):
             raise LLMEvalError(f"cannot view {page}: the file ends before the page does: it was cut off; copy it again")
     else:
+        if options.report.suffix.lower() in _PAGE_SUFFIXES and options.report.is_file():
+            raise LLMEvalError(f"cannot view {options.report}: it is no page of a report; name a report (.json)")
         page = options.output or _beside(options.report)
         check_no_input(page, [options.report])
-        if page.suffix.lower() not in (".html", ".htm"):
+        if page.suffix.lower() not in _PAGE_SUFFIXES:
             raise LLMEvalError(f"--output {page}: expected a name that ends in .html")
         if options.output is None and page.exists() and not _is_page(page):
             raise LLMEvalError(f"{page} exists, and is no page of a report: name another file with --output")
@@ -62,9 +65,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _beside(report: Path) -> Path:
-    """The report's name, or that of the report whose journal it is, with the suffix of a page."""
+    """The report's name, or that of the report whose journal it is, as a page; ``r.json.2.journal`` keeps the 2."""
     name = report.name.removesuffix(".journal")
-    return report.with_name(name).with_suffix(".html")
+    return report.with_name(f"{name.removesuffix('.json')}.html")
 
 
 def _is_whole(page: Path) -> bool:

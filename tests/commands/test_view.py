@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import webbrowser
 from pathlib import Path
 
@@ -55,6 +56,15 @@ def test_the_page_of_a_journal_has_the_name_of_its_report(tmp_path: Path, opened
     assert opened == [(tmp_path / "out.html").as_uri()]
     assert [row["id"] for row in read_page(tmp_path / "out.html").samples] == ["q1", "q2"]
     assert journal.path.read_bytes() == before
+
+
+def test_pages_of_numbered_journals_keep_their_numbers(
+    report: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for number in (2, 3):
+        shutil.copy(report, tmp_path / f"out.json.{number}.journal")
+        assert main(["view", str(tmp_path / f"out.json.{number}.journal"), "--no-open"]) == 0
+    assert {path.name for path in tmp_path.glob("*.html")} == {"out.json.2.html", "out.json.3.html"}
 
 
 def test_a_page_elsewhere_and_no_browser(report: Path, tmp_path: Path, opened: list[str]) -> None:
@@ -111,6 +121,8 @@ def test_no_browser_is_no_failure(
         (["no.json"], "cannot read the report no.json: there is no such file"),
         (["r.json", "-o", "r.json"], "--output r.json is one of the reports that are read"),
         (["r.json", "-o", "new.json"], "--output new.json: expected a name that ends in .html"),
+        (["mine.html"], "cannot view mine.html: it is no page of a report; name a report (.json)"),
+        (["mine.html", "-o", "mine.html"], "cannot view mine.html: it is no page of a report; name a report (.json)"),
         (["cut.html"], "cannot view cut.html: the file ends before the page does: it was cut off; copy it again"),
     ],
 )
@@ -126,6 +138,7 @@ def test_what_cannot_be_viewed(
     main(["view", "r.json", "-o", "cut.html", "--no-open"])
     cut = Path("cut.html").read_bytes()
     Path("cut.html").write_bytes(cut[: len(cut) * 2 // 3])
+    Path("mine.html").write_text("<html>mine</html>", encoding="utf-8")
     assert main(["view", *arguments]) == 1
     assert message in capsys.readouterr().err
     assert not opened

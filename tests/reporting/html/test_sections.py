@@ -27,6 +27,7 @@ from pytest_llmeval.reporting.report.report import (
 from pytest_llmeval.reporting.report.risk_curves import risk_curves
 from pytest_llmeval.reporting.writers.html import sections
 from pytest_llmeval.reporting.writers.html.sections import Table
+from pytest_llmeval.reporting.writers.html.verdict import problem_texts, verdict
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.movers import Mover, Movers
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
@@ -81,7 +82,7 @@ def test_the_verdict_counts_and_names_five_of_the_gates_that_failed() -> None:
     suites = [of_suite("a"), of_suite("b", num_expected=2400, num_scored=2400, num_unscored=0)]
     passed = gate("passed", reason="well above")
     failed = [gate(name=f"accuracy >= 0.{place}", reason=f"found {place}", suite="a") for place in range(1, 8)]
-    found = sections.verdict(
+    found = verdict(
         report(suites, gates=(passed, *failed, gate("skipped")), seconds=1234.56, exit_code=1, created="some day"), ONE
     )
     assert found.text == "7 of 9 gates failed, 1 skipped; 3 of 2,440 samples could not be scored"
@@ -96,12 +97,12 @@ def test_the_verdict_counts_and_names_five_of_the_gates_that_failed() -> None:
 @pytest.mark.parametrize("count", [0, 1, 5, 6])
 def test_as_many_failed_gates_as_have_room_are_all_named(count: int) -> None:
     failed = tuple(gate(name=f"g{place}", reason="low", suite=None) for place in range(count))
-    found = sections.verdict(report(gates=failed), ONE).failed
+    found = verdict(report(gates=failed), ONE).failed
     assert found == [f"g{place}: low" for place in range(min(count, 5))] + ["and 1 more, see below"] * (count > 5)
 
 
 def test_a_failed_gate_of_several_models_says_which() -> None:
-    found = sections.verdict(report(gates=(gate(model="org/two", reason="low\x1b"),)), TWO)
+    found = verdict(report(gates=(gate(model="org/two", reason="low\x1b"),)), TWO)
     assert found.failed == ["boolq (two): accuracy >= 0.6: low\\x1b"]
 
 
@@ -567,12 +568,12 @@ def test_what_samples_took_of_one_model_whose_cost_is_not_known() -> None:
 
 
 def test_problems_are_said() -> None:
-    assert [*sections.problem_texts(report(stopped="Ctrl-C\x1b", problems=("a worker died\x1b", "another")))] == [
+    assert [*problem_texts(report(stopped="Ctrl-C\x1b", problems=("a worker died\x1b", "another")))] == [
         "stopped early (Ctrl-C\\x1b): these numbers cover only what had run",
         "a worker died\\x1b",
         "another",
     ]
-    assert not [*sections.problem_texts(report())]
+    assert not [*problem_texts(report())]
 
 
 def unscored(reasons: Iterable[str | None]) -> Table | None:

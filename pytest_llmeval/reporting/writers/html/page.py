@@ -27,6 +27,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, sui
 from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.html import sections
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
+from pytest_llmeval.reporting.writers.html.verdict import problem_texts, verdict
 from pytest_llmeval.text.escaping import printable
 
 __all__ = ["GENERATOR", "write_html"]
@@ -74,7 +75,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
         generator=f"{GENERATOR} {version(GENERATOR)}",
         policy=_policy(),
         style=_resource("page.css"),
-        verdict=sections.verdict(report, names),
+        verdict=verdict(report, names),
         gates=list(sections.gate_tables(report, names)),
         suites=list(sections.suite_tables(report, names)),
         averages=list(sections.average_texts(report, names)),
@@ -85,7 +86,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
         num_movers_left_out=sections.num_movers_left_out(report, names),
         calibration=list(sections.calibration_tables(report, names, risks.curves())),
         price=list(sections.price_tables(report, names)),
-        problems=list(sections.problem_texts(report)),
+        problems=list(problem_texts(report)),
         unscored=sections.unscored_table(reasons),
         environment=list(sections.environment_tables(report, names)),
         samples=samples,

@@ -1,4 +1,4 @@
-"""What stands in a page without a script: the verdict, and tables of a report's numbers. Figures are not made here."""
+"""What stands in a page without a script: tables of a report's numbers. Figures are not made here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport
 from pytest_llmeval.reporting.report.risk_curves import points_with_intervals
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
-from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, gate_name, is_better
+from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, is_better
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.movers_table import (
@@ -46,7 +46,6 @@ from pytest_llmeval.types import JSON
 __all__ = [
     "Table",
     "UnscoredReasons",
-    "Verdict",
     "average_texts",
     "calibration_tables",
     "categories_tables",
@@ -56,16 +55,13 @@ __all__ = [
     "movers_tables",
     "num_movers_left_out",
     "price_tables",
-    "problem_texts",
     "suite_counts",
     "suite_tables",
     "unscored_table",
-    "verdict",
 ]
 
 _MAX_UNSCORED = 20
 _MAX_MOVERS = 40
-_MAX_FAILED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,70 +76,6 @@ class Table:
     align: Sequence[str]
     notes: Sequence[str] = ()
     tones: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """``tone`` is ``bad``, ``good`` or empty, where nothing was decided. ``failed`` are the gates that failed first."""
-
-    text: str
-    tone: str
-    failed: Sequence[str]
-    facts: Sequence[str]
-
-
-def verdict(report: Report, names: Mapping[str, str]) -> Verdict:
-    """What a reader has to know first: what failed, else that nothing did; then when, how long and of what."""
-    outcomes = Counter(gate.outcome for gate in report.gates)
-    num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
-    parts, tone = [], ""
-    skipped = f", {outcomes['skipped']:,} skipped" if outcomes["skipped"] else ""
-    if outcomes["failed"]:
-        parts.append(f"{outcomes['failed']:,} of {_counted(len(report.gates), 'gate')} failed{skipped}")
-        tone = "bad"
-    elif outcomes["passed"]:
-        parts.append(f"{_counted(outcomes['passed'], 'gate')} passed{skipped}")
-        tone = "good"
-    elif report.gates:
-        parts.append(f"{_counted(len(report.gates), 'gate')} skipped")
-    if report.stopped:
-        parts.append("stopped early")
-        tone = "bad"
-    if num_unscored:
-        expected = sum(suite.summary.num_expected for suite in report.suites)
-        parts.append(f"{num_unscored:,} of {_counted(expected, 'sample')} could not be scored")
-        tone = "bad"
-    if report.num_failed_tests:
-        parts.append(f"{_counted(report.num_failed_tests, 'test')} failed beside the samples")
-        tone = "bad"
-    if report.problems:
-        parts.append(_counted(len(report.problems), "problem"))
-        tone = "bad"
-    if report.exit_code != 0 and tone != "bad":
-        parts.append(f"the run failed with exit code {report.exit_code}")
-        tone = "bad"
-    text = "; ".join(parts) or "no gates: nothing was decided"
-    num_samples = sum(suite.summary.num_scored for suite in report.suites)
-    facts = [
-        f"{_counted(num_samples, 'sample')} scored in {_counted(len(report.suite_names), 'suite')}",
-        f"started {report.created}",
-        f"took {report.seconds:,.1f} s",
-        f"exit code {report.exit_code}",
-    ]
-    failed = [one for one in report.gates if one.outcome == "failed"]
-    lines = [f"{gate_name(one, names, separator=': ')}: {one.reason}" for one in failed[:_MAX_FAILED]]
-    if len(failed) > _MAX_FAILED:
-        lines.append(f"and {len(failed) - _MAX_FAILED:,} more, see below")
-    return Verdict(
-        text=text[0].upper() + text[1:],
-        tone=tone,
-        failed=[printable(line) for line in lines],
-        facts=[printable(fact) for fact in facts],
-    )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
@@ -368,13 +300,6 @@ def price_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
         if rows:
             align = ["left" if place < num_texts else "right" for place in range(len(headers))]
             yield Table(title=title, headers=headers, rows=rows, align=align)
-
-
-def problem_texts(report: Report) -> Iterator[str]:
-    """What makes the numbers incomplete."""
-    if report.stopped:
-        yield printable(f"stopped early ({report.stopped}): these numbers cover only what had run")
-    yield from map(printable, report.problems)
 
 
 class UnscoredReasons:
