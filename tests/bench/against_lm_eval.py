@@ -1,6 +1,7 @@
 """Whole runs of ``pytest`` with this plugin against whole runs of lm-evaluation-harness, on the same prompts.
 
     python -m tests.bench.against_lm_eval --work DIR            # from the repository; prints JSON lines
+    python -m tests.bench.against_lm_eval --markdown            # and at the end the tables of the README
     python -m tests.bench.against_lm_eval --only gsm8k_generation --model llama --repeat 3
     python -m tests.bench.against_lm_eval --only letters_one_header --questions 12 --pilot 6   # a quick look
 
@@ -31,21 +32,25 @@ import shlex
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
+
+from tabulate import tabulate
 
 from tests.bench.lm_eval_side import run_lm_eval
 from tests.bench.measured_process import CommandFailed, environment
 from tests.bench.models_for_bench import SHAPES, make_model, token_counter
 from tests.bench.our_side import run_pytest
 from tests.bench.side_of_bench import Outcome, equal_texts, largest_difference
-from tests.bench.works_for_bench import DATA, WORKS, Sizes, Work, data_problem, make_work
+from tests.bench.works_for_bench import CHOICE_WORKS, DATA, WORKS, CountTokens, Sizes, Work, data_problem, make_work
 
-__all__ = ["main"]
+__all__ = ["made_works", "main", "markdown", "parsed"]
 
 BATCH_SIZES = (1, 8, 16)
+CHOICE_QUESTIONS = (60, 200)
+"""Of works whose answers are options: few, of which a start-up is a large part, and many."""
 
 
 @dataclass(slots=True)
@@ -78,8 +83,11 @@ class Bench:
         return folder, environment(self.folder, num_threads=self.num_threads)
 
 
-def compare(bench: Bench, work: Work, *, pilot: int, repeat: int, batch_sizes: Sequence[int]) -> None:
-    """Find lm-eval's best batch size on the first ``pilot`` prompts (0: on all), then time both sides; prints lines."""
+def compare(bench: Bench, work: Work, *, pilot: int, repeat: int, batch_sizes: Sequence[int]) -> dict[str, object]:
+    """Find lm-eval's best batch size on the first ``pilot`` prompts (0: on all), then time both sides.
+
+    Prints lines; returns the last one.
+    """
     pilot_work = work.first(pilot) if 0 < pilot < len(work.prompts) and len(batch_sizes) > 1 else work
     tried: dict[int, Outcome] = {}
     for batch_size in batch_sizes:
@@ -102,7 +110,8 @@ def compare(bench: Bench, work: Work, *, pilot: int, repeat: int, batch_sizes: S
         ours.append(bench.ours(work))
         if len(theirs) < len(ours):
             theirs.append(bench.theirs(work, best))
-    _print("against_lm_eval", bench, work, _comparison(work, ours, theirs) | {"lm_eval_batch_size": best})
+    found = _comparison(work, ours, theirs) | {"lm_eval_batch_size": best}
+    return _print("against_lm_eval", bench, work, found)
 
 
 def _comparison(work: Work, ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> dict[str, object]:
@@ -145,19 +154,38 @@ def _rounded(number: float) -> float:
     return round(number, 3)
 
 
-def _print(measured: str, bench: Bench, work: Work, line: dict[str, object]) -> None:
-    head = {"measured": measured, "work": work.name, "model": bench.model_name, "threads": bench.num_threads}
-    print(json.dumps(head | line), flush=True)
+def _print(measured: str, bench: Bench, work: Work, line: dict[str, object]) -> dict[str, object]:
+    head: dict[str, object] = {"measured": measured, "work": work.name}
+    whole = head | {"model": bench.model_name, "threads": bench.num_threads} | line
+    print(json.dumps(whole), flush=True)
+    return whole
 
 
-def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+def markdown(lines: Sequence[dict[str, object]]) -> str:
+    """The tables of the README: a row for each work and number of questions, whole processes in seconds."""
+    headers = ("model", "work", "questions", "lm-eval", "here", "ratio")
+    rows = [
+        [line[name] for name in headers[:3]]
+        + [f"{line['lm_eval_process_s']:.0f} s", f"{line['ours_process_s']:.0f} s", f"{line['ratio_process']:.1f}"]
+        for line in lines
+    ]
+    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
+
+
+def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--work", type=Path, metavar="DIR", help="where models are made and kept; default: a temporary folder"
     )
     parser.add_argument("--only", action="append", choices=list(WORKS), help="this work; can be given several times")
     parser.add_argument("--model", action="append", choices=list(SHAPES), help="default: gpt2 and llama")
-    parser.add_argument("--questions", type=_positive, metavar="N", help="default: 200, and 32 for generation")
+    parser.add_argument(
+        "--questions",
+        type=_positive,
+        nargs="+",
+        metavar="N",
+        help="one number or several; default: 60 and 200 of works with options, 32 for generation",
+    )
     parser.add_argument("--subjects", type=_positive, metavar="N", default=8, help="of letters_several_headers")
     parser.add_argument("--text-tokens", type=_positive, metavar="N", default=20_000, help="of perplexity's text")
     parser.add_argument("--threads", type=_positive, metavar="N", default=2, help="of each side's process")
@@ -170,6 +198,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--pytest-args", metavar="TEXT", default="", help="more options of our side, such as --llm-engine=plain"
     )
+    parser.add_argument("--markdown", action="store_true", help="print the results as a table at the end")
     return parser.parse_args(given)
 
 
@@ -180,8 +209,11 @@ def _positive(text: str) -> int:
     return number
 
 
-def bench_model(name: str, folder: Path, arguments: argparse.Namespace) -> int:
-    """All works on the model called ``name``, with its files under ``folder``; returns how many works failed."""
+def bench_model(name: str, folder: Path, arguments: argparse.Namespace) -> tuple[list[dict[str, object]], int]:
+    """All works on the model called ``name``, with its files under ``folder``.
+
+    Returns the lines of those that were compared, and how many works failed.
+    """
     shape = SHAPES[name]
     bench = Bench(
         model_name=name,
@@ -190,33 +222,41 @@ def bench_model(name: str, folder: Path, arguments: argparse.Namespace) -> int:
         num_threads=arguments.threads,
         arguments=shlex.split(arguments.pytest_args),
     )
-    sizes = Sizes(
-        max_length=shape.max_length,
-        num_questions=arguments.questions,
-        num_subjects=arguments.subjects,
-        num_text_tokens=arguments.text_tokens,
-    )
-    works = [make_work(work, sizes, token_counter(bench.model)) for work in arguments.only or WORKS]
+    sizes = Sizes(max_length=shape.max_length, num_subjects=arguments.subjects, num_text_tokens=arguments.text_tokens)
+    works = list(made_works(arguments, sizes, token_counter(bench.model)))
     bench.ours(works[0].first(1))
-    num_failed = 0
+    lines, num_failed = [], 0
     for work in works:
         try:
-            compare(
+            line = compare(
                 bench,
                 work,
                 pilot=0 if arguments.all_batch_sizes else arguments.pilot,
                 repeat=arguments.repeat,
                 batch_sizes=arguments.batch_size or BATCH_SIZES,
             )
+            lines.append(line)
         except CommandFailed as failure:
             num_failed += 1
             _print("failed", bench, work, {"reason": str(failure)})
-    return num_failed
+    return lines, num_failed
+
+
+def made_works(arguments: argparse.Namespace, sizes: Sizes, count_tokens: CountTokens) -> Iterator[Work]:
+    """The works in each number of questions; one that has no questions once."""
+    for name in arguments.only or WORKS:
+        numbers = arguments.questions or (CHOICE_QUESTIONS if name in CHOICE_WORKS else (None,))
+        made: list[Work] = []
+        for number in numbers:
+            work = make_work(name, replace(sizes, num_questions=number), count_tokens)
+            if work not in made:
+                made.append(work)
+        yield from made
 
 
 def main(given: Sequence[str] | None = None) -> int:
     """Make what is missing under ``--work``, and compare each work on each model; 1 if one of them failed."""
-    arguments = _arguments(given)
+    arguments = parsed(given)
     if (problem := data_problem()) is not None:
         raise SystemExit(problem)
     try:
@@ -227,8 +267,10 @@ def main(given: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (arguments.work or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        num_failed = sum(bench_model(name, folder, arguments) for name in arguments.model or ("gpt2", "llama"))
-    return int(num_failed > 0)
+        found = [bench_model(name, folder, arguments) for name in arguments.model or ("gpt2", "llama")]
+    if arguments.markdown:
+        print(markdown([line for lines, _ in found for line in lines]))
+    return int(any(num_failed for _, num_failed in found))
 
 
 _COMPARED = ("pytest-llmeval-suites", "lm_eval", "torch", "transformers")

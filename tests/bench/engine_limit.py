@@ -15,21 +15,18 @@ so that nothing kept of an earlier one (a header's cache) serves. Time on a mach
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.models_for_bench import SHAPES, make_model, token_counter
-from tests.bench.works_for_bench import DATA, Sizes, Work, data_problem, make_work
+from tests.bench.in_process import loaded_models, parser_of
+from tests.bench.models_for_bench import token_counter
+from tests.bench.works_for_bench import CHOICE_WORKS, Sizes, Work, make_work
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
@@ -37,13 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["count_distinct_positions", "main"]
 
-CHOICE_WORKS = (
-    "letters_one_header",
-    "letters_several_headers",
-    "letters_other_shots",
-    "commonsense_qa_texts",
-    "mmlu_texts",
-)
 TOKENS_PER_BATCH = (256, 512, 1024, 2048, 4096)
 NUM_WARM_UP = 8
 _TOKENS_OF_A_RUN = 8
@@ -159,47 +149,22 @@ def _in_turns(measured: Sequence[Callable[[int], float]], repeat: int) -> list[l
 
 def main(given: Sequence[str] | None = None) -> int:
     """Measure each work on each model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--work", type=Path, metavar="DIR", help="where models are made and kept; default: a temporary folder"
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--only", action="append", choices=CHOICE_WORKS, help="this work; can be given several times")
-    parser.add_argument("--model", action="append", choices=list(SHAPES), help="default: gpt2 and llama")
     parser.add_argument("--questions", type=int, metavar="N", help="default: 200")
-    parser.add_argument("--threads", type=int, metavar="N", default=2)
-    parser.add_argument("--repeat", type=int, metavar="N", default=3, help="runs of each")
     parser.add_argument("--engine", choices=("auto", "tree", "plain"), help="as --llm-engine takes it")
     parser.add_argument(
         "--trial-s", type=float, default=3.0, metavar="S", help="seconds for each size of a dense batch"
     )
     arguments = parser.parse_args(given)
-    if (problem := data_problem()) is not None:
-        raise SystemExit(problem)
-
-    os.environ |= {"OMP_NUM_THREADS": str(arguments.threads), "TOKENIZERS_PARALLELISM": "false"}
-    import torch
-
-    from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-    from pytest_llmeval.models.registry import load_model, parse_model_spec
-    from pytest_llmeval.models.settings import ModelSettings
-
-    torch.set_num_threads(arguments.threads)
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in arguments.model or ("gpt2", "llama"):
-            shape = SHAPES[name]
-            folder = make_model(shape, (arguments.work or Path(temporary)) / "models", DATA)
-            settings: dict[str, Any] = {"device": "cpu", "dtype": "float32"}
-            if arguments.engine is not None:
-                settings["engine"] = arguments.engine
-            model = load_model(parse_model_spec(str(folder.resolve())), ModelSettings(**settings))
-            if not isinstance(model, HuggingFaceModel):
-                raise TypeError(type(model))
-            sizes = Sizes(max_length=shape.max_length - _TOKENS_OF_A_RUN, num_questions=arguments.questions)
-            for work_name in arguments.only or CHOICE_WORKS:
-                work = make_work(work_name, sizes, token_counter(folder))
-                line = measure(model, work, repeat=arguments.repeat, seconds_each=arguments.trial_s)
-                head = {"measured": "engine_limit", "work": work.name, "model": name, "threads": arguments.threads}
-                print(json.dumps(head | line), flush=True)
+    settings = {} if arguments.engine is None else {"engine": arguments.engine}
+    for loaded in loaded_models(arguments, device="cpu", dtype="float32", **settings):
+        sizes = Sizes(max_length=loaded.shape.max_length - _TOKENS_OF_A_RUN, num_questions=arguments.questions)
+        for work_name in arguments.only or CHOICE_WORKS:
+            work = make_work(work_name, sizes, token_counter(loaded.folder))
+            line = measure(loaded.model, work, repeat=arguments.repeat, seconds_each=arguments.trial_s)
+            head = {"measured": "engine_limit", "work": work.name, "model": loaded.shape.name}
+            print(json.dumps(head | {"threads": arguments.threads} | line), flush=True)
     return 0
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CommandFailed", "Measured", "environment", "run_measured"]
+__all__ = ["KIB_PER_UNIT", "CommandFailed", "Measured", "environment", "run_measured"]
 
-_KIB_PER_UNIT = 1 / 1024 if sys.platform == "darwin" else 1  # of ru_maxrss: bytes there, KiB elsewhere
+KIB_PER_UNIT = 1 / 1024 if sys.platform == "darwin" else 1  # of ru_maxrss: bytes there, KiB elsewhere
 
 
 class CommandFailed(Exception):
@@ -63,5 +63,5 @@ def run_measured(command: Sequence[str], *, folder: Path, variables: Mapping[str
         raise CommandFailed(f"{' '.join(command)}: exit status {process.returncode}\n{output[-3000:]}")
     cpu_seconds = usage.ru_utime + usage.ru_stime
     return Measured(
-        seconds=seconds, cpu_seconds=cpu_seconds, peak_mib=usage.ru_maxrss * _KIB_PER_UNIT / 1024, output=output
+        seconds=seconds, cpu_seconds=cpu_seconds, peak_mib=usage.ru_maxrss * KIB_PER_UNIT / 1024, output=output
     )

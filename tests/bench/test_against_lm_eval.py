@@ -60,6 +60,28 @@ def test_both_sides_run_the_same_work(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 @needs_data
+def test_each_number_of_questions_is_a_work_of_its_own() -> None:
+    from tests.bench.against_lm_eval import made_works, parsed
+
+    def numbers(*given: str) -> list[tuple[str, int]]:
+        options = parsed(["--only", "mmlu_texts", "--only", "perplexity", *given])
+        works = made_works(options, Sizes(max_length=600, num_text_tokens=500), lambda text: len(text.split()))
+        return [(work.name, len(work.prompts)) for work in works]
+
+    assert numbers() == [("mmlu_texts", 60), ("mmlu_texts", 200), ("perplexity", 1)]
+    assert numbers("--questions", "5", "3") == [("mmlu_texts", 5), ("mmlu_texts", 3), ("perplexity", 1)]
+
+
+def test_the_table_of_the_readme() -> None:
+    from tests.bench.against_lm_eval import markdown
+
+    line: dict[str, object] = {"model": "gpt2", "work": "mmlu_texts", "questions": 60}
+    times: dict[str, object] = {"lm_eval_process_s": 71.4, "ours_process_s": 23.8, "ratio_process": 2.96}
+    row = markdown([line | times]).splitlines()[-1]
+    assert [cell.strip() for cell in row.split("|")[1:-1]] == ["gpt2", "mmlu_texts", "60", "71 s", "24 s", "3.0"]
+
+
+@needs_data
 def test_works_fit_the_model_and_share_what_they_say() -> None:
     sizes = Sizes(max_length=600, num_questions=20, num_subjects=3)
 

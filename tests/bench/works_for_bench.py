@@ -17,7 +17,10 @@ from typing import Any, Literal, TypeAlias
 
 from tests.support import REPOSITORY
 
-__all__ = ["DATA", "MAX_NEW_TOKENS", "STOP", "WORKS", "Prompt", "Sizes", "Work", "data_problem", "make_work"]
+__all__ = [
+    *("CHOICE_WORKS", "DATA", "MAX_NEW_TOKENS", "STOP", "WORKS", "CountTokens", "Prompt", "Sizes", "Work"),
+    *("data_problem", "make_work"),
+]
 
 DATA = REPOSITORY.parent / "shared" / "data"
 MAX_NEW_TOKENS = 64
@@ -302,3 +305,12 @@ WORKS: Mapping[str, Callable[[Sizes, _Fit], Work]] = {
     "perplexity": _one_text,
 }
 """What makes each work, by its name; called through ``make_work``."""
+
+CHOICE_WORKS = (
+    "letters_one_header",
+    "letters_several_headers",
+    "letters_other_shots",
+    "commonsense_qa_texts",
+    "mmlu_texts",
+)
+"""Those whose prompts have options."""
