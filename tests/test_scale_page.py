@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
     samples = [
         {"id": f"s{n}", "question": f"{n} + 1 =", "choices": [str(n), str(n + 1)], "target": 1} for n in range(12)
     ]
-    suite = {"suite": "sums", "samples": samples, "score": "choice"}
+    suite = {"suite": "sums", "samples": samples, "score": "choice", "gates": ["accuracy >= 0"]}
     tmp_path.joinpath("suites", "sums.yaml").write_text(yaml.safe_dump(suite, sort_keys=False))
     return tmp_path
 
