@@ -42,6 +42,7 @@ class _Slot:
     node: str = ""
     place: str = ""
     num_failed_starts: int = 0
+    has_loaded: bool = False
 
 
 class Fleet:
@@ -239,6 +240,9 @@ class Fleet:
         if isinstance(error, ReplicaLost):
             self._on_lost(slot, handle, error)
             return
+        if error is not None and slot.has_loaded:  # the others go on without this one, or it loads at the next try
+            self._on_lost(slot, handle, error)
+            return
         if error is not None:
             self._stop(str(error) if isinstance(error, LLMEvalError) else f"model {self._name}: {error}")
             return
@@ -252,7 +256,7 @@ class Fleet:
                 "same files, on all machines"
             )
             return
-        slot.state, slot.num_failed_starts = "ready", 0
+        slot.state, slot.num_failed_starts, slot.has_loaded = "ready", 0, True
         self._loaded_nodes.add(slot.node)
         self._schedule.join(handle)
         self._load_next(slot.node)

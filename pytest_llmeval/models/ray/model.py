@@ -82,8 +82,7 @@ class ReplicatedModel(UniformBackend):
 
     def submit(self, requests: Sequence[Request], /) -> list[Future[Response | Failed]]:
         """See ``BackgroundModel``. The requests of one call stay together."""
-        if os.getpid() != self._process:
-            raise ModelError(f"model {self.identity.name}: its replicas cannot be asked from a forked process")
+        self._check_process()
         if not requests:
             return []
         (entry,) = self._fleet.submit([(requests, header_of(requests[0]))], self._engine)
@@ -91,9 +90,15 @@ class ReplicatedModel(UniformBackend):
 
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
         """See ``Backend``. Each request is a sample of its own."""
+        self._check_process()
         listener = self.take_listener()
         samples: list[tuple[Sequence[Request], Hashable]] = [([request], header_of(request)) for request in requests]
         return self.await_all([entry.futures[0] for entry in self._fleet.submit(samples, self._engine)], listener)
+
+    def _check_process(self) -> None:
+        """A forked process has not the thread that asks the replicas: it would wait for ever."""
+        if os.getpid() != self._process:
+            raise ModelError(f"model {self.identity.name}: its replicas cannot be asked from a forked process")
 
     def close(self) -> None:
         """End the replicas, and what was started for them."""
@@ -107,6 +112,7 @@ class AuditedReplicatedModel(ReplicatedModel):
 
     def audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
         """The same model, or one that scores everything plain, as the audit in one of the replicas finds."""
+        self._check_process()
         use = self._fleet.audit(requests).result()
         if use.engine == "tree" or str(self.identity.details.get("engine", "")).startswith("plain"):
             return self, use

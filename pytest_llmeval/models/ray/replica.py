@@ -102,7 +102,7 @@ class Replica:
             if number in self._withdrawn:
                 self._withdrawn.discard(number)
                 return None
-            self._last_begun = number
+            self._last_begun = max(self._last_begun, number)
         return self._answers(samples, self._model.as_plain() if engine == "plain" else self._model)
 
     def withdraw(self, number: int) -> bool:

@@ -310,6 +310,21 @@ def test_restarts_are_bounded(fleets: list[Fleet]) -> None:
     assert sorted(machines.noted("end")) == ["0", "1", "2"]
 
 
+def test_a_replica_that_loads_no_more_does_not_stop_the_others(fleets: list[Fleet]) -> None:
+    gone = ModelError("model m: No space left on device (on here)")
+    machines = Machines(handshakes=(SHAKEN, SHAKEN, gone))
+    fleets.append(begun(machines, num_replicas=2))
+    _wait_for(lambda: len(machines.noted("load")) == 2)
+    assert replies(fleets[0], ["a"]) == ["reply to a"]
+    _wait_for(lambda: all(slot.state == "ready" for slot in fleets[0]._slots))
+    machines.made[0].die()
+    _wait_for(lambda: len(fleets[0].lost) == 4)
+    assert replies(fleets[0], ["b", "c"]) == ["reply to b", "reply to c"]
+    assert [reason.partition(": ")[2] for reason in fleets[0].lost] == ["killed", str(gone), str(gone), str(gone)]
+    machines.made[1].die()
+    _wait_for(lambda: isinstance(replies(fleets[0], ["d"])[0], ModelStoppedError))
+
+
 def test_once_one_has_loaded_the_others_of_its_machine_load_together(fleets: list[Fleet]) -> None:
     machines = Machines()
     machines.start = lambda: _slow_to_load(machines)  # type: ignore[method-assign]
