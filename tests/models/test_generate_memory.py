@@ -60,7 +60,7 @@ def test_memory_of_a_token_is_what_buffers_take(name: str) -> None:
         assert engine._bytes_by_config(model.model) > 0
         return
     header = rows_writer(model)._read_header((1, 2, 3))
-    assert engine._bytes_found(model.model) == header.num_bytes / 3
+    assert engine._bytes_found(model._runner) == header.num_bytes / 3
     assert model.text_engine.max_tokens == (2 << 30) // (header.num_bytes // 3)
 
 

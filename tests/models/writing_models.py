@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from transformers import GPTJForCausalLM
+
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.settings import ModelSettings
@@ -44,6 +46,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "long_rope": {**ARCHITECTURES["llama"][2], "rope_parameters": _LONG_ROPE},
 }
 SHARING = {"gpt2", "llama", "long_rope", "qwen2"}
+if getattr(GPTJForCausalLM, "_supports_attention_backend", False):  # since transformers 5.24
+    SHARING.add("gptj")
 IN_LOOP = {*SHARING, "mistral", "gemma3_text", "llama4_text", "gptj", "deepseek_v3"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -90,10 +91,12 @@ class DemoModel:
         from transformers import DynamicCache
 
         cache = DynamicCache()
+        takes = inspect.signature(self._model.forward).parameters
+        name = "cache" if "cache" in takes else "past_key_values"  # until transformers 5.23
 
         def step(new: Sequence[int]) -> npt.NDArray[np.float64]:
             with self._lock, self._torch.inference_mode():
-                output = self._model(self._torch.tensor([list(new)]), past_key_values=cache, use_cache=True)
+                output = self._model(self._torch.tensor([list(new)]), use_cache=True, **{name: cache})
                 return np.asarray(output.logits[0, -1].double())
 
         if len(tokens) > 1:

@@ -46,6 +46,14 @@ class Runner:
             self.takes_padding = "position_ids" in self.parameters and not getattr(self.model, "_is_stateful", False)
 
     @property
+    def cache_name(self) -> str:
+        """The parameter and the output that hold keys and values; empty where the forward pass has no such parameter.
+
+        transformers 5.24 has renamed ``past_key_values`` to ``cache``.
+        """
+        return next((name for name in ("past_key_values", "cache") if name in self.parameters), "")
+
+    @property
     def takes_attention(self) -> bool:
         """Whether the model's attention function, sdpa, can be replaced by one that reads further arguments."""
         return (

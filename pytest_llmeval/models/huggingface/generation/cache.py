@@ -85,7 +85,7 @@ class RowsCache:
         self._stores: list[_Store] = []
 
     def view(self, rows: slice, first_column: int, num_tokens: int) -> Cache:
-        """The ``past_key_values`` of a forward pass: ``rows`` from ``first_column`` on, with ``num_tokens`` read."""
+        """The cache of a forward pass: ``rows`` from ``first_column`` on, with ``num_tokens`` read."""
         made = 0
 
         def next_layer() -> _Layer:

@@ -73,7 +73,7 @@ class TextEngine:
         self._refill = refill
         self._max_rows = _MAX_ROWS_ON_CPU if self._device.type == "cpu" else _MAX_ROWS
         self.rows_writer = RowsWriter(runner, attention) if can_drive(runner, attention) else None
-        self.max_tokens = _max_tokens_written(runner.model, is_driven=self.rows_writer is not None)
+        self.max_tokens = _max_tokens_written(runner, is_driven=self.rows_writer is not None)
 
     def write(
         self,
@@ -203,21 +203,23 @@ def _of_equal_lengths(texts: Sequence[Text], members: Sequence[int]) -> list[lis
     return [by_length[length] for length in sorted(by_length, reverse=True)]
 
 
-def _max_tokens_written(model: Any, *, is_driven: bool) -> int:
+def _max_tokens_written(runner: Runner, *, is_driven: bool) -> int:
     """Tokens whose keys and values a batch may hold: 2 GiB on the CPU, elsewhere three times what may be kept."""
+    model = runner.model
     limit = _MAX_CACHE_BYTES_ON_CPU if model.device.type == "cpu" else 3 * kept_bytes(model.device)
-    return max(1, limit // ((_bytes_found(model) if is_driven else None) or _bytes_by_config(model)))
+    return max(1, limit // ((_bytes_found(runner) if is_driven else None) or _bytes_by_config(model)))
 
 
-def _bytes_found(model: Any) -> int | None:
+def _bytes_found(runner: Runner) -> int | None:
     """Memory that the keys and values of one token take, found by reading one; None where there is none for it.
 
     Not every config says it: heads may share one key, or what is kept may be smaller than keys and values are.
     """
+    model = runner.model
     try:
         with torch.inference_mode(), quiet():
             token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
-            layers = model(input_ids=token, use_cache=True).past_key_values.layers
+            layers = model(input_ids=token, use_cache=True)[runner.cache_name].layers
             kept: list[torch.Tensor] = [one for layer in layers for one in (layer.keys, layer.values)]
             return sum(one.numel() * one.element_size() for one in kept)
     except Exception as error:

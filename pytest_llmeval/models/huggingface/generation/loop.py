@@ -51,7 +51,8 @@ def can_drive(runner: Runner, attention: Attention) -> bool:
         and type(runner.model).__module__.startswith("transformers.models.")
         and bool(runner.takes_padding)
         and not getattr(runner.model.config, "is_encoder_decoder", False)
-        and {"input_ids", "attention_mask", "past_key_values", "use_cache"} <= set(runner.parameters)
+        and bool(runner.cache_name)
+        and {"input_ids", "attention_mask", "use_cache"} <= set(runner.parameters)
     )
 
 
@@ -293,8 +294,8 @@ class RowsWriter:
             input_ids=input_ids.to(device),
             position_ids=position_ids.to(device),
             attention_mask=mask,
-            past_key_values=cache,
             use_cache=True,
+            **{self.runner.cache_name: cache},
             **self._last_only,
             **({} if header is None else {"shared_header": header}),
         ).logits

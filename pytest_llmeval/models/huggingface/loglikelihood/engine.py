@@ -65,8 +65,10 @@ def _attention_of(runner: Runner) -> Attention:
     problem = None
     if not type(model).__module__.startswith("transformers."):
         problem = f"{type(model).__name__} is not a class of transformers"
-    elif missing := [name for name in ("position_ids", "logits_to_keep", "past_key_values") if name not in parameters]:
+    elif missing := [name for name in ("position_ids", "logits_to_keep") if name not in parameters]:
         problem = f"{type(model).__name__} takes no {missing[0]}"
+    elif not runner.cache_name:
+        problem = f"{type(model).__name__} takes no cache"
     elif config._attn_implementation not in _RUNNABLE:
         problem = f"attn_implementation {config._attn_implementation} takes no mask"
     elif len(set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))) > 1:

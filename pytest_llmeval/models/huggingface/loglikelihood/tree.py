@@ -190,7 +190,7 @@ class TreeScorer:
             logits_to_keep=torch.tensor(scored, device=device),
             use_cache=needs_cache,
             **({"tree_blocks": step.blocks} if self._in_blocks else {}),
-            **({"past_key_values": cache} if needs_cache else {}),
+            **({self._runner.cache_name: cache} if needs_cache else {}),
         ).logits[0]
         if not step.wanted_at:
             return Logprobs([], [])
