@@ -23,6 +23,7 @@ __all__ = ["MAX_YAML_BYTES", "Document", "YamlBuilder", "parse_yaml", "read_yaml
 
 MAX_YAML_BYTES = 10_000_000
 MAX_DEPTH = 100
+_TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep; flatten it"
 MAX_ALIASED_NODES = 100_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -97,6 +98,8 @@ def _syntax_message(text: str, mark: yaml.Mark | None, error: yaml.MarkedYAMLErr
         line = lines[mark.line]
         if "\t" in line[: len(line) - len(line.lstrip())] or line[mark.column : mark.column + 1] == "\t":
             return "is not YAML: found a tab, expected spaces; tabs cannot indent YAML"
+    if "nesting depth" in (error.problem or ""):  # of libyaml's own limit, which its event is behind
+        return _TOO_DEEP
     if "end of stream" in (error.problem or "") and "quoted" in (error.context or ""):
         return "is not YAML: found a quote that is never closed"
     problem = (error.problem or "it cannot be parsed").replace("did not find expected", "expected")
@@ -162,7 +165,7 @@ class YamlBuilder:
     def node(self, event: Any, keys: Keys) -> JSON:
         line = event.start_mark.line + 1
         if len(keys) > MAX_DEPTH:
-            raise self.source.error(f"is nested more than {MAX_DEPTH} levels deep; flatten it", line)
+            raise self.source.error(_TOO_DEEP, line)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(str(event.anchor), line)
         before = self.num_nodes + self.num_aliased
