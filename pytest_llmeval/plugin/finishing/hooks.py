@@ -259,11 +259,9 @@ class Writing:
         that it shows per file: of 100,000 samples these are 100 MB.
         """
         if self._of_phases is None:
-            config = self._config
-            terminal = config.pluginmanager.get_plugin("terminalreporter")
-            reads_them = config.option.durations is not None or config.getini("console_output_style") == "times"
-            stats = {} if terminal is None or reads_them else terminal.stats
-            self._of_phases = stats.setdefault("", [])
+            terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+            keeps = terminal is None or _reads_phases(self._config)
+            self._of_phases = [] if keeps else terminal.stats.setdefault("", [])
         if self._of_phases and self._of_phases[-1] is report:
             self._of_phases.pop()
 
@@ -275,3 +273,8 @@ class Writing:
 
             gathered.write(session)
             remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
+
+
+def _reads_phases(config: pytest.Config) -> bool:
+    """Whether pytest's terminal looks at reports of set-ups and tear-downs again."""
+    return config.option.durations is not None or config.getini("console_output_style") == "times"
