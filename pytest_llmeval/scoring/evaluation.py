@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
+from functools import cached_property
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_args
@@ -111,7 +112,7 @@ class Evaluation:
         judges = panel_metrics(self.rated, self.num_judges) if self.num_judges > 1 else ()
         return (*own, *people, *judges) if own else own
 
-    @property
+    @cached_property
     def rated(self) -> str:
         """The metric that people rate, and on which judges agree: what the suite says, else the first.
 

@@ -17,6 +17,8 @@ MOST_DOCUMENTS = 1000
 def kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
     """What no other field of a record has: several replies, and what came with a reply, of each if several."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
+    if not replies:
+        return {}
     kept: dict[str, JSON] = {"outputs": [reply.text for reply in replies]} if len(replies) > 1 else {}
     rankings = [reply.documents for reply in replies]
     beside: dict[str, list[JSON]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -112,12 +111,19 @@ asked, as none is where the data contain the replies, and in which roles the sco
 class SampleItem(pytest.Function):
     """One sample. ``model`` is that of ``--llm-model`` that it is for, as it was written, where there are several."""
 
+    # Slots: a value that is kept in an item's dictionary from outside (as by cached_property) makes that three times as
+    # large.
+    __slots__ = ("_asked", "_hooks", "_key", "_location", "_member", "file", "model", "number", "sample")
+
     sample: Sample
     file: SampleSource
     model: str | None
     number: int
-    _asked: Question | None = None
-    _hooks: Any = None
+    _asked: Question | None
+    _hooks: Any
+    _key: SampleKey
+    _location: tuple[str, int | None, str] | None
+    _member: Member | None
 
     @classmethod
     def of(
@@ -143,6 +149,8 @@ class SampleItem(pytest.Function):
         item.obj = item.evaluate  # a fixture ``request``, to know the item by, takes longer than the model's
         item.fixturenames = [*item.fixturenames]  # a conftest.py may add to the list of each item
         item.sample, item.file, item.model, item.number = sample, file, model, number
+        item._key = file.info.name, model, sample.id
+        item._member = item._location = item._asked = item._hooks = None
         item.stash[is_sample_key] = True
         if model is not None:
             item.stash[model_key] = model
@@ -156,7 +164,8 @@ class SampleItem(pytest.Function):
     @property
     def ihook(self) -> Any:
         """The hooks of the conftest.py files above the item; pytest would look them up for each of ten calls."""
-        return super().ihook if self._hooks is None else self._hooks
+        hooks = getattr(self, "_hooks", None)  # pytest asks for them before there is the sample
+        return super().ihook if hooks is None else hooks
 
     def keep_hooks(self, like: SampleItem) -> None:
         """Use the hooks of ``like``, an item of the same file. Call it when all conftest.py files are loaded."""
@@ -171,10 +180,10 @@ class SampleItem(pytest.Function):
         """What the model is asked; made when it is needed, and kept within the ``QuestionMemory`` only."""
         return self.file.evaluation.question(self.sample)
 
-    @cached_property
+    @property
     def key(self) -> SampleKey:
         """What the sample is known by; node ids change with ``--rootdir``."""
-        return self.file.info.name, self.model, self.sample.id
+        return self._key
 
     @property
     def size(self) -> int:
@@ -186,17 +195,25 @@ class SampleItem(pytest.Function):
         """Samples of one group can be asked together."""
         return self.model, self.file.info.name
 
-    @cached_property
+    @property
     def member(self) -> Member:
         """The sample's place in the lookahead plan."""
-        return Member(
-            key=self.key,
-            group=self.group,
-            requests=self._requests,
-            asking=self._asking if self.file.evaluation.scorer.roles else None,
-            sample=lambda requests: asked_sample(self.file.evaluation, self.sample, self.number, requests),
-            suite=lambda: self.file.samples_asked,
-        )
+        if self._member is None:
+            self._member = Member(
+                key=self._key,
+                group=self.group,
+                requests=self._requests,
+                asking=self._asking if self.file.evaluation.scorer.roles else None,
+                sample=self._sample_asked,
+                suite=self._suite_asked,
+            )
+        return self._member
+
+    def _sample_asked(self, requests: Sequence[Request]) -> AskedSample:
+        return asked_sample(self.file.evaluation, self.sample, self.number, requests)
+
+    def _suite_asked(self) -> Sequence[AskedSample]:
+        return self.file.samples_asked
 
     def _requests(self) -> Sequence[Request]:
         # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.
@@ -363,13 +380,15 @@ class SampleItem(pytest.Function):
         """Where the sample's own row stands."""
         return Path(self.sample.path), *self._line_and_text
 
-    @cached_property
+    @property
     def location(self) -> tuple[str, int | None, str]:
         """``reportinfo`` with the path from the rootdir, which pytest works out for each item anew."""
-        shown = self.file.shown_paths
-        if self.sample.path not in shown:
-            shown[self.sample.path] = super().location[0]
-        return shown[self.sample.path], *self._line_and_text
+        if self._location is None:
+            shown = self.file.shown_paths
+            if self.sample.path not in shown:
+                shown[self.sample.path] = super().location[0]
+            self._location = shown[self.sample.path], *self._line_and_text
+        return self._location
 
     @property
     def _line_and_text(self) -> tuple[int | None, str]:

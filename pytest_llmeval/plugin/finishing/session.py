@@ -141,6 +141,10 @@ class LLMSession:
             # A worker that died: the report was made here, for a sample that never came back.
             self._add_missing(report.nodeid, first_line(redact(str(report.longrepr))))
 
+    def expects(self, nodeid: str) -> bool:
+        """Whether this is a sample that was to run."""
+        return nodeid in self._gathered.expected
+
     def show_texts(self) -> None:
         """Write the prompts and replies of what was taken in last; after pytest has written its line about the test."""
         if self._to_show:

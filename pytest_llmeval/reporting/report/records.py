@@ -108,8 +108,14 @@ def without_texts(record: Record) -> Record:
     for name in ("question", "prompt", "target", "answer"):
         _PUT[name](kept, None)
     _PUT["choices"](kept, ())
-    _PUT["details"](kept, {})
+    _PUT["details"](kept, _NOTHING)
+    if not record.not_measurable:
+        _PUT["not_measurable"](kept, _NOTHING)
     return kept
+
+
+_NOTHING: Mapping[str, Any] = {}
+"""One for all records, and never changed."""
 
 
 @lru_cache(maxsize=16)

@@ -97,6 +97,13 @@ def _checked(score: object) -> Score:
 def _values(values: object) -> dict[str, float]:
     if not isinstance(values, Mapping):
         raise _Problem(f"values that are a {type(values).__name__}, expected a mapping of names to numbers")
+    if (
+        type(values) is dict
+        and _STR.issuperset(map(type, values))
+        and _FLOAT.issuperset(map(type, values.values()))
+        and all(map(math.isfinite, values.values()))
+    ):
+        return dict(values)  # as nearly always
     found: dict[str, float] = {}
     for name, value in values.items():
         if not isinstance(name, str):
@@ -105,9 +112,14 @@ def _values(values: object) -> dict[str, float]:
     return found
 
 
-def _reasons(reasons: object, values: Mapping[str, float]) -> dict[str, str]:
+_STR, _FLOAT = frozenset((str,)), frozenset((float,))
+
+
+def _reasons(reasons: object, values: Mapping[str, float]) -> Mapping[str, str]:
     if not isinstance(reasons, Mapping):
         raise _Problem(f"a not_measurable that is a {type(reasons).__name__}, expected a mapping of names to reasons")
+    if not reasons:
+        return {}
     found: dict[str, str] = {}
     for name, reason in reasons.items():
         if not isinstance(name, str) or not isinstance(reason, str) or not reason.strip():
@@ -162,7 +174,7 @@ _ENCODER = json.JSONEncoder()
 def _is_plain(value: object) -> bool:
     """Whether JSON knows the value for sure: none is too large, or nested too deeply."""
     if type(value) is list:
-        return {float}.issuperset(map(type, value)) or all(type(item) is not list and _is_plain(item) for item in value)
+        return _FLOAT.issuperset(map(type, value)) or all(type(item) is not list and _is_plain(item) for item in value)
     if type(value) is int:
         return -_LARGE < value < _LARGE
     return value is None or type(value) in (float, str, bool)
