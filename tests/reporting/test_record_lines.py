@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.storage.disk_records import DECODER
 from pytest_llmeval.reporting.storage.json_report import record_to_json
+from pytest_llmeval.reporting.storage.record_blocks import records_of_block
 from pytest_llmeval.reporting.storage.report_model import record_from_json, record_from_line
 from tests.properties import examples
+from tests.reporting.reports import records as made_records
 
 _NUMBERS = st.one_of(
     st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([1e300, -0.0, 10**30])
@@ -108,3 +110,37 @@ def test_without_texts_the_rest_stays(record: Record) -> None:
     assert hash(without_texts(record).suite) == hash(record.suite)
     with pytest.raises(AttributeError):
         without_texts(record).id = "2"  # type: ignore[misc]
+
+
+_CHANGES = st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=3)
+
+
+def alike(texts: list[str]) -> None:
+    """Compare what is read of many lines at a time with what is left of each."""
+    fast = records_of_block(",\n".join(texts).encode() + b"\n")
+    if fast is not None:
+        assert list(fast) == [without_texts(record_from_json(DECODER.decode(text))) for text in texts]
+
+
+@settings(max_examples=examples(300))
+@given(
+    lines=st.lists(
+        st.tuples(st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=3), st.integers(0, 9)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_many_lines_at_a_time_are_read_as_each(lines: list[tuple[dict[str, Any], int]]) -> None:
+    alike([json.dumps({**(_GOOD if number else {}), **changes}) for changes, number in lines])
+
+
+@settings(max_examples=examples(200))
+@given(found=st.lists(made_records, min_size=1, max_size=5))
+def test_what_is_written_is_read_many_lines_at_a_time(found: list[Record]) -> None:
+    texts = [record_to_json(record) for record in found]
+    alike(texts)
+    block = ",\n".join(texts).encode()
+    is_plain = all(
+        number is not None for record in found for number in json.loads(record_to_json(record))["values"].values()
+    )
+    assert (records_of_block(block) is not None) == (is_plain and b"NaN" not in block and b"Infinity" not in block)

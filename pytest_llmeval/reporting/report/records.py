@@ -7,16 +7,25 @@ cannot carry would end the worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
 from sys import intern
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
 
-__all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "without_texts"]
+__all__ = [
+    "ANYTHING",
+    "Payload",
+    "Record",
+    "SuiteInfo",
+    "Unrecorded",
+    "records_without_texts",
+    "remove_texts",
+    "without_texts",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +106,42 @@ def without_texts(record: Record) -> Record:
     kept = object.__new__(Record)
     for put, value in zip(_PUT_FIELDS, _record_values(record), strict=True):
         put(kept, value)
-    for name, text in (("suite", record.suite), ("model", record.model), ("category", record.category)):
-        if text is not None:
-            _PUT[name](kept, _shared(text))
-    if record.cluster is not None:
-        _PUT["cluster"](kept, _shared(record.cluster))
     _PUT["values"](kept, dict(zip(_shared_names(*record.values), record.values.values(), strict=True)))
-    if record.output is not None:
-        _PUT["output"](kept, _shared(record.output[:_MAX_OUTPUT]) if record.no_answer else None)
-    for name in ("question", "prompt", "target", "answer"):
-        _PUT[name](kept, None)
-    _PUT["choices"](kept, ())
-    _PUT["details"](kept, {})
+    remove_texts(kept)
     return kept
+
+
+def remove_texts(record: Record) -> None:
+    """What ``without_texts`` does to a copy, to a record that was just made and that nobody else has.
+
+    Fields of ``ANYTHING`` need not be there. The names of ``values`` stay as they are.
+    """
+    _PUT_SUITE(record, _shared(record.suite))
+    for put, text in ((_PUT_MODEL, record.model), (_PUT_CATEGORY, record.category), (_PUT_CLUSTER, record.cluster)):
+        if text is not None:
+            put(record, _shared(text))
+    if record.output is not None:
+        _PUT_OUTPUT(record, _shared(record.output[:_MAX_OUTPUT]) if record.no_answer else None)
+    for put in _PUT_TEXTS:
+        put(record, None)
+    _PUT_CHOICES(record, ())
+    _PUT_DETAILS(record, {})
+
+
+@runtime_checkable
+class _OnDisk(Protocol):
+    """Records that lie in a file, and are read without their texts faster than with them."""
+
+    def without_texts(self) -> Iterator[Record]: ...
+
+
+def records_without_texts(records: Sequence[Record]) -> Iterable[Record]:
+    """Each of the records as ``without_texts`` leaves it, each made when it is its turn."""
+    return records.without_texts() if isinstance(records, _OnDisk) else map(without_texts, records)
+
+
+ANYTHING = ("prompt", "target")
+"""Fields of a record that any JSON is good for."""
 
 
 @lru_cache(maxsize=16)
@@ -128,6 +160,9 @@ _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _PUT: Mapping[str, Callable[[Record, object], None]] = {name: getattr(Record, name).__set__ for name in _RECORD_FIELDS}
 """What sets a field of a record that is being made, which is frozen once it is made."""
 _PUT_FIELDS = tuple(_PUT.values())
+_PUT_SUITE, _PUT_MODEL, _PUT_CATEGORY, _PUT_CLUSTER = (_PUT[name] for name in ("suite", "model", "category", "cluster"))
+_PUT_OUTPUT, _PUT_CHOICES, _PUT_DETAILS = (_PUT[name] for name in ("output", "choices", "details"))
+_PUT_TEXTS = tuple(_PUT[name] for name in ("question", "answer", *ANYTHING))
 _record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS)
 
 
