@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.report.records import Record, without_texts
-from pytest_llmeval.reporting.storage.disk_records import DECODER
+from pytest_llmeval.reporting.storage.disk_records import DECODER, RECORD_PREFIX, DiskRecords
 from pytest_llmeval.reporting.storage.json_report import record_to_json
 from pytest_llmeval.reporting.storage.record_blocks import records_of_block
 from pytest_llmeval.reporting.storage.report_model import record_from_json, record_from_line
 from tests.properties import examples
+from tests.reporting.reports import make_record
 from tests.reporting.reports import records as made_records
 
 _NUMBERS = st.one_of(
@@ -144,3 +147,21 @@ def test_what_is_written_is_read_many_lines_at_a_time(found: list[Record]) -> No
         number is not None for record in found for number in json.loads(record_to_json(record))["values"].values()
     )
     assert (records_of_block(block) is not None) == (is_plain and b"NaN" not in block and b"Infinity" not in block)
+
+
+@pytest.mark.parametrize("kind", ["report", "with a line that is read alone", "journal", "a selection"])
+def test_records_on_disk_are_read_without_their_texts_as_one_by_one(tmp_path: Path, kind: str) -> None:
+    path, offsets, lines = tmp_path / "records", array("Q"), list[bytes]()
+    for number in range(100):
+        values = {"brier": math.nan if number == 40 and kind.startswith("with") else number / 3}
+        record = make_record(id_=f"q{number}", question="Why?", prompt="Why?", output="So.", values=values)
+        line = record_to_json(record).encode()
+        if kind == "journal":
+            lines += [b'{"engine": {}}\n'] * (number % 3 == 0)
+            line = RECORD_PREFIX.encode() + line + b"}"
+        offsets.append(sum(map(len, lines)))
+        lines.append(line + (b"\n" if kind == "journal" or number == 99 else b",\n"))
+    path.write_bytes(b"".join(lines))
+    places = [5, 3, 70] if kind == "a selection" else None
+    found = DiskRecords(path, offsets, places=places)
+    assert list(map(repr, found.without_texts())) == [repr(without_texts(record)) for record in found]

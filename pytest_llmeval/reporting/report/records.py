@@ -117,13 +117,18 @@ def remove_texts(record: Record) -> None:
     Fields of ``ANYTHING`` need not be there. The names of ``values`` stay as they are.
     """
     _PUT_SUITE(record, _shared(record.suite))
-    for put, text in ((_PUT_MODEL, record.model), (_PUT_CATEGORY, record.category), (_PUT_CLUSTER, record.cluster)):
-        if text is not None:
-            put(record, _shared(text))
+    if record.model is not None:
+        _PUT_MODEL(record, _shared(record.model))
+    if record.category is not None:
+        _PUT_CATEGORY(record, _shared(record.category))
+    if record.cluster is not None:
+        _PUT_CLUSTER(record, _shared(record.cluster))
     if record.output is not None:
         _PUT_OUTPUT(record, _shared(record.output[:_MAX_OUTPUT]) if record.no_answer else None)
-    for put in _PUT_TEXTS:
-        put(record, None)
+    _PUT_QUESTION(record, None)
+    _PUT_ANSWER(record, None)
+    _PUT_PROMPT(record, None)
+    _PUT_TARGET(record, None)
     _PUT_CHOICES(record, ())
     _PUT_DETAILS(record, {})
 
@@ -153,7 +158,7 @@ _MAX_OUTPUT = 100
 
 
 def _shared(text: str) -> str:
-    return intern(str(text))
+    return intern(text if type(text) is str else str(text))
 
 
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
@@ -162,7 +167,7 @@ _PUT: Mapping[str, Callable[[Record, object], None]] = {name: getattr(Record, na
 _PUT_FIELDS = tuple(_PUT.values())
 _PUT_SUITE, _PUT_MODEL, _PUT_CATEGORY, _PUT_CLUSTER = (_PUT[name] for name in ("suite", "model", "category", "cluster"))
 _PUT_OUTPUT, _PUT_CHOICES, _PUT_DETAILS = (_PUT[name] for name in ("output", "choices", "details"))
-_PUT_TEXTS = tuple(_PUT[name] for name in ("question", "answer", *ANYTHING))
+_PUT_QUESTION, _PUT_ANSWER, _PUT_PROMPT, _PUT_TARGET = (_PUT[name] for name in ("question", "answer", *ANYTHING))
 _record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS)
 
 

@@ -139,14 +139,15 @@ def _groups(report: Report, compared: tuple[str, ...]) -> dict[Group, list[Recor
         if group in groups:
             raise _Misfit(f"{described_group(group)} is in it twice")
         groups[group] = []
-    seen: set[tuple[Group, str]] = set()
+    seen: dict[Group, set[str]] = {group: set() for group in groups}
     for record in records_without_texts(report.records):
         group = group_of_record(record, compared)
         if group not in groups:
             raise _Misfit(f"sample {quoted(record.id)} is of {described_group(group)}, which has no summary in it")
-        if (group, record.id) in seen:
+        ids = seen[group]
+        if record.id in ids:
             raise _Misfit(f"sample {quoted(record.id)} of {described_group(group)} is in it twice")
-        seen.add((group, record.id))
+        ids.add(record.id)
         if (found := contradiction(record.status, record.values)) is not None:
             raise _Misfit(f"sample {quoted(record.id)} of suite {record.suite!r} has {found}")
         groups[group].append(record)

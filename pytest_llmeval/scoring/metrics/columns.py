@@ -63,6 +63,7 @@ class ScoreColumns:
         self.scores = scores
         statuses = list(map(attrgetter("status"), scores))
         self._is_scored = None if "unscored" not in statuses else [status != "unscored" for status in statuses]
+        self._mappings = list(map(attrgetter("values"), scores))
         self._chances: list[float | None] | None = None
         self._raw: dict[str, _Column[float]] = {}
         self._values: dict[str, _Column[float]] = {}
@@ -138,7 +139,7 @@ class ScoreColumns:
         entries: list[float | None]
         if self._is_scored is None:
             try:
-                found = list(map(float, map(itemgetter(name), map(attrgetter("values"), self.scores))))
+                found = list(map(float, map(itemgetter(name), self._mappings)))
             except KeyError:
                 pass
             else:
