@@ -16,6 +16,7 @@ from pytest_llmeval.commands.gate_options import (
 )
 from pytest_llmeval.commands.gate_output import conclude
 from pytest_llmeval.commands.output import check_no_input
+from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.gates.saved import decide_saved, read_fitting
 
 __all__ = ["add_parser", "run"]
@@ -51,9 +52,10 @@ def run(options: argparse.Namespace) -> int:
         options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
     check_no_input(options.output, inputs)
-    report = read_fitting(options.report, options.gate or ())
-    baseline = None if options.baseline is None else read_fitting(options.baseline)
-    results = decide_saved(report, gate_options(options, compares=baseline is not None), baseline)
+    with without_collection():
+        report = read_fitting(options.report, options.gate or ())
+        baseline = None if options.baseline is None else read_fitting(options.baseline)
+        results = decide_saved(report, gate_options(options, compares=baseline is not None), baseline)
     nothing = (
         "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
         "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"

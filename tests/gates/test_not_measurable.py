@@ -79,4 +79,4 @@ def test_what_is_not_measurable_is_left_out_and_told(before: bool, after: bool, 
 
 def test_reasons_are_kept() -> None:
     found = kept_records(report(lacking(is_said=True)), {("s", None): {"wit"}})["s", None]
-    assert [kept.score.not_measurable for kept in found.values()] == [{"*": "no joke"}] * 7 + [{}] * 13
+    assert [kept.not_measurable for kept in found.values()] == [{"*": "no joke"}] * 7 + [{}] * 13

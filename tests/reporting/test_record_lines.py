@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.report.records import Record, without_texts
-from pytest_llmeval.reporting.storage.disk_records import DECODER
+from pytest_llmeval.reporting.storage.disk_records import DECODER, RECORD_PREFIX, DiskRecords
 from pytest_llmeval.reporting.storage.json_report import record_to_json
+from pytest_llmeval.reporting.storage.record_blocks import records_of_block
 from pytest_llmeval.reporting.storage.report_model import record_from_json, record_from_line
 from tests.properties import examples
+from tests.reporting.reports import make_record
+from tests.reporting.reports import records as made_records
 
 _NUMBERS = st.one_of(
     st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([1e300, -0.0, 10**30])
@@ -108,3 +113,55 @@ def test_without_texts_the_rest_stays(record: Record) -> None:
     assert hash(without_texts(record).suite) == hash(record.suite)
     with pytest.raises(AttributeError):
         without_texts(record).id = "2"  # type: ignore[misc]
+
+
+_CHANGES = st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=3)
+
+
+def alike(texts: list[str]) -> None:
+    """Compare what is read of many lines at a time with what is left of each."""
+    fast = records_of_block(",\n".join(texts).encode() + b"\n")
+    if fast is not None:
+        assert list(fast) == [without_texts(record_from_json(DECODER.decode(text))) for text in texts]
+
+
+@settings(max_examples=examples(300))
+@given(
+    lines=st.lists(
+        st.tuples(st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=3), st.integers(0, 9)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_many_lines_at_a_time_are_read_as_each(lines: list[tuple[dict[str, Any], int]]) -> None:
+    alike([json.dumps({**(_GOOD if number else {}), **changes}) for changes, number in lines])
+
+
+@settings(max_examples=examples(200))
+@given(found=st.lists(made_records, min_size=1, max_size=5))
+def test_what_is_written_is_read_many_lines_at_a_time(found: list[Record]) -> None:
+    texts = [record_to_json(record) for record in found]
+    alike(texts)
+    block = ",\n".join(texts).encode()
+    is_plain = all(
+        number is not None for record in found for number in json.loads(record_to_json(record))["values"].values()
+    )
+    assert (records_of_block(block) is not None) == (is_plain and b"NaN" not in block and b"Infinity" not in block)
+
+
+@pytest.mark.parametrize("kind", ["report", "with a line that is read alone", "journal", "a selection"])
+def test_records_on_disk_are_read_without_their_texts_as_one_by_one(tmp_path: Path, kind: str) -> None:
+    path, offsets, lines = tmp_path / "records", array("Q"), list[bytes]()
+    for number in range(100):
+        values = {"brier": math.nan if number == 40 and kind.startswith("with") else number / 3}
+        record = make_record(id_=f"q{number}", question="Why?", prompt="Why?", output="So.", values=values)
+        line = record_to_json(record).encode()
+        if kind == "journal":
+            lines += [b'{"engine": {}}\n'] * (number % 3 == 0)
+            line = RECORD_PREFIX.encode() + line + b"}"
+        offsets.append(sum(map(len, lines)))
+        lines.append(line + (b"\n" if kind == "journal" or number == 99 else b",\n"))
+    path.write_bytes(b"".join(lines))
+    places = [5, 3, 70] if kind == "a selection" else None
+    found = DiskRecords(path, offsets, places=places)
+    assert list(map(repr, found.without_texts())) == [repr(without_texts(record)) for record in found]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record
-from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.scoring.metrics.judged import HUMAN
+from pytest_llmeval.scoring.metrics.sample_values import Judgement
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import JSON, Score
+from pytest_llmeval.types import JSON, Status
 
 __all__ = [
-    *("KeptRecord", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"),
+    *("Kept", "KeptRecord", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"),
     "pair_with_ties",
 ]
 
@@ -54,49 +56,78 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePairs:
-    """The scores of the samples that both reports have, by id; clusters where there are any.
+    """The judgements of the samples that both reports have, by id; clusters where there are any.
 
     ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them.
     """
 
-    first: Mapping[str, Score]
-    second: Mapping[str, Score]
+    first: Mapping[str, Judgement]
+    second: Mapping[str, Judgement]
     clusters: Mapping[str, str | None] | None
     num_left_out: int
     notes: tuple[str, ...]
 
 
+class Kept(Judgement, Protocol):
+    """A sample's judgement with its fingerprint, its cluster, and when it was asked: a record, or a part of one."""
+
+    @property
+    def fingerprint(self) -> str | None: ...
+
+    @property
+    def cluster(self) -> str | None: ...
+
+    @property
+    def asked_at(self) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """A record's judgement with the values that are compared, its fingerprint, its cluster, and when it was asked."""
+    """What is kept of a record: of its values those that are compared."""
 
-    score: Score
+    status: Status
+    values: Mapping[str, float]
     fingerprint: str | None
     cluster: str | None
     asked_at: str | None = None
+    not_measurable: Mapping[str, str] = field(default_factory=dict)
+    no_answer: bool = False
+    chance: float | None = None
 
 
-def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, KeptRecord]]:
+def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, Kept]]:
     """The records of the groups, by sample id; ``needed`` gives the names of the values to keep of each group's.
 
-    The report's records are gone through once, and need not be in memory.
+    The report's records are gone through once, and need not be in memory. One that is, is not copied, unless people
+    rated it and that is not compared.
     """
     compared = compared_models(report)
-    kept: dict[Group, dict[str, KeptRecord]] = {group: {} for group in needed}
+    kept: dict[Group, dict[str, Kept]] = {group: {} for group in needed}
+    are_on_disk = isinstance(report.records, DiskRecords)
     for record in report.records:
         group = group_of_record(record, compared)
         if group in kept:
-            values = {name: record.values[name] for name in needed[group] if name in record.values}
-            score = Score(status=record.status, values=values, not_measurable=record.not_measurable)
-            kept[group][record.id] = KeptRecord(score, record.fingerprint, record.cluster, record.asked_at)
+            is_part = are_on_disk or (HUMAN in record.values and HUMAN not in needed[group])
+            kept[group][record.id] = _part(record, needed[group]) if is_part else record
     return kept
+
+
+def _part(record: Record, names: Collection[str]) -> KeptRecord:
+    return KeptRecord(
+        status=record.status,
+        values={name: record.values[name] for name in names if name in record.values},
+        fingerprint=record.fingerprint,
+        cluster=record.cluster,
+        asked_at=record.asked_at,
+        not_measurable=record.not_measurable,
+    )
 
 
 def pair_samples(
     before: SuiteReport,
     after: SuiteReport,
-    first: Mapping[str, KeptRecord],
-    second: Mapping[str, KeptRecord],
+    first: Mapping[str, Kept],
+    second: Mapping[str, Kept],
     pairing: Pairing,
 ) -> SamplePairs:
     """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal``."""
@@ -118,7 +149,8 @@ def pair_samples(
     scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
     if not scored:
         raise Refusal("no sample that both reports scored")
-    if relabelled := sum(_has_other_label(first[sample_id], second[sample_id]) for sample_id in scored):
+    rated = [sample_id for sample_id in scored if HUMAN in second[sample_id].values]
+    if relabelled := sum(_has_other_label(first[sample_id], second[sample_id]) for sample_id in rated):
         raise Refusal(f"people said something else of {counted(relabelled)} in the baseline")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
         notes.append(f"{counted(num_new)} left out, not in the baseline")
@@ -126,19 +158,25 @@ def pair_samples(
     return _pairs(scored, first, second, notes)
 
 
-def _has_other_label(before: KeptRecord, after: KeptRecord) -> bool:
+def _has_other_label(before: Kept, after: Kept) -> bool:
     """Whether people rated the sample anew; records have their ratings where a metric that needs them is compared."""
-    labels = [kept.score.values.get(HUMAN) for kept in (before, after)]
+    labels = [kept.values.get(HUMAN) for kept in (before, after)]
     return None not in labels and labels[0] != labels[1]
 
 
-def pair_with_ties(after: SuiteReport, second: Mapping[str, KeptRecord], pairing: Pairing) -> SamplePairs:
+def pair_with_ties(after: SuiteReport, second: Mapping[str, Kept], pairing: Pairing) -> SamplePairs:
     """Pair the samples of a suite whose scorer compared each reply with the baseline's with what a tie is worth.
 
     The baseline's own replies, compared with themselves, are ties. Raises ``Refusal``.
     """
     first = {
-        sample_id: replace(kept, score=replace(kept.score, values=dict.fromkeys(kept.score.values, TIE)), asked_at=None)
+        sample_id: KeptRecord(
+            status=kept.status,
+            values=dict.fromkeys(kept.values, TIE),
+            fingerprint=kept.fingerprint,
+            cluster=kept.cluster,
+            not_measurable=kept.not_measurable,
+        )
         for sample_id, kept in second.items()
     }
     notes = [*_unscored(after, pairing), *_selection(after, first, second, pairing, is_same=True)]
@@ -150,23 +188,26 @@ def pair_with_ties(after: SuiteReport, second: Mapping[str, KeptRecord], pairing
 
 
 def _pairs(
-    scored: Sequence[str], first: Mapping[str, KeptRecord], second: Mapping[str, KeptRecord], notes: Sequence[str]
+    scored: Sequence[str], first: Mapping[str, Kept], second: Mapping[str, Kept], notes: Sequence[str]
 ) -> SamplePairs:
-    clusters = {sample_id: second[sample_id].cluster or first[sample_id].cluster for sample_id in scored}
+    own_first, own_second = ({sample_id: side[sample_id] for sample_id in scored} for side in (first, second))
+    clusters: dict[str, str | None] = {}
+    if any(kept.cluster is not None for side in (own_first, own_second) for kept in side.values()):
+        clusters = {sample_id: kept.cluster or own_first[sample_id].cluster for sample_id, kept in own_second.items()}
     num_scored = sum(map(_is_scored, first.values())) + sum(map(_is_scored, second.values()))
     return SamplePairs(
-        first={sample_id: first[sample_id].score for sample_id in scored},
-        second={sample_id: second[sample_id].score for sample_id in scored},
+        first=own_first,
+        second=own_second,
         clusters=clusters if any(cluster is not None for cluster in clusters.values()) else None,
         num_left_out=num_scored - 2 * len(scored),
         notes=tuple(notes),
     )
 
 
-def _shared(scored: Sequence[str], first: Mapping[str, KeptRecord], second: Mapping[str, KeptRecord]) -> Sequence[str]:
+def _shared(scored: Sequence[str], first: Mapping[str, Kept], second: Mapping[str, Kept]) -> Sequence[str]:
     """Replies of a store that both reports used: two runs of one model that share them are not independent."""
-    both = ((first[sample_id].asked_at, second[sample_id].asked_at) for sample_id in scored)
-    num_shared = sum(one is not None and one == other for one, other in both)
+    from_store = [sample_id for sample_id in scored if first[sample_id].asked_at is not None]
+    num_shared = sum(first[sample_id].asked_at == second[sample_id].asked_at for sample_id in from_store)
     if not num_shared:
         return ()
     return [f"{num_shared:,} of {counted(len(scored))} are judged on the baseline's own replies, from a store"]
@@ -202,14 +243,14 @@ def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
 
 def _selection(
     after: SuiteReport,
-    first: Mapping[str, KeptRecord],
-    second: Mapping[str, KeptRecord],
+    first: Mapping[str, Kept],
+    second: Mapping[str, Kept],
     pairing: Pairing,
     *,
     is_same: bool,
 ) -> Sequence[str]:
     """The notes where not all of the suite was to run; ``Refusal`` where a sample was to run and is missing."""
-    missing = [sample_id for sample_id, kept in first.items() if _is_scored(kept) and sample_id not in second]
+    missing = [sample_id for sample_id, kept in first.items() if sample_id not in second and _is_scored(kept)]
     info, num_expected = after.info, after.summary.num_expected
     if info.num_samples is not None:
         num_unselected = max(0, info.num_samples - num_expected - after.num_skipped)
@@ -232,7 +273,7 @@ def _selection(
 
 
 def _what_differs(
-    before: SuiteReport, after: SuiteReport, first: Mapping[str, KeptRecord], second: Mapping[str, KeptRecord]
+    before: SuiteReport, after: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept]
 ) -> str:
     """Another suite than the baseline's: which part of it, and which samples."""
     common = [sample_id for sample_id in second if sample_id in first]
@@ -293,9 +334,9 @@ def _is_whole(suite: SuiteReport) -> bool:
     return suite.info.num_samples is None or suite.summary.num_expected >= suite.info.num_samples
 
 
-def _agree(one: KeptRecord, other: KeptRecord) -> bool:
+def _agree(one: Kept, other: Kept) -> bool:
     return one.fingerprint is not None and one.fingerprint == other.fingerprint
 
 
-def _is_scored(record: KeptRecord) -> bool:
-    return record.score.status != "unscored"
+def _is_scored(record: Kept) -> bool:
+    return record.status != "unscored"

@@ -259,7 +259,7 @@ class Writing:
         that it shows per file: of 100,000 samples these are 100 MB.
         """
         if self._of_phases is None:
-            terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+            terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
             keeps = terminal is None or _reads_phases(self._config)
             self._of_phases = [] if keeps else terminal.stats.setdefault("", [])
         if self._of_phases and self._of_phases[-1] is report:

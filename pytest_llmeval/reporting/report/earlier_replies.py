@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
 from pytest_llmeval.reporting.report.groups import compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
-from pytest_llmeval.scoring.fingerprints import fingerprint_parts
-from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.types import EarlierReply, Sample
+
+if TYPE_CHECKING:
+    from pytest_llmeval.suites.loading.suite import Suite
 
 __all__ = ["REPLIES", "earlier_replies", "replies_identity"]
 
@@ -23,6 +25,9 @@ def earlier_replies(report: Report, found: SuiteReport, suite: Suite) -> dict[st
 
     A reply to another question under the same id has a problem.
     """
+    # What reads suites takes long to import, and a comparison of two saved reports needs the rest of this module only.
+    from pytest_llmeval.scoring.fingerprints import fingerprint_parts
+
     compared = compared_models(report)
     group = group_of_suite(found, compared)
     samples = {sample.id: sample for sample in suite.samples}

@@ -7,16 +7,25 @@ cannot carry would end the worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
 from sys import intern
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
 
-__all__ = ["Payload", "Record", "SuiteInfo", "Unrecorded", "without_texts"]
+__all__ = [
+    "ANYTHING",
+    "Payload",
+    "Record",
+    "SuiteInfo",
+    "Unrecorded",
+    "records_without_texts",
+    "remove_texts",
+    "without_texts",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,25 +106,53 @@ def without_texts(record: Record) -> Record:
     kept = object.__new__(Record)
     for put, value in zip(_PUT_FIELDS, _record_values(record), strict=True):
         put(kept, value)
-    for name, text in (("suite", record.suite), ("model", record.model), ("category", record.category)):
-        if text is not None:
-            _PUT[name](kept, _shared(text))
-    if record.cluster is not None:
-        _PUT["cluster"](kept, _shared(record.cluster))
     _PUT["values"](kept, dict(zip(_shared_names(*record.values), record.values.values(), strict=True)))
-    if record.output is not None:
-        _PUT["output"](kept, _shared(record.output[:_MAX_OUTPUT]) if record.no_answer else None)
-    for name in ("question", "prompt", "target", "answer"):
-        _PUT[name](kept, None)
-    _PUT["choices"](kept, ())
-    _PUT["details"](kept, _NOTHING)
-    if not record.not_measurable:
-        _PUT["not_measurable"](kept, _NOTHING)
+    remove_texts(kept)
     return kept
+
+
+def remove_texts(record: Record) -> None:
+    """What ``without_texts`` does to a copy, to a record that was just made and that nobody else has.
+
+    Fields of ``ANYTHING`` need not be there. The names of ``values`` stay as they are.
+    """
+    _PUT_SUITE(record, _shared(record.suite))
+    if record.model is not None:
+        _PUT_MODEL(record, _shared(record.model))
+    if record.category is not None:
+        _PUT_CATEGORY(record, _shared(record.category))
+    if record.cluster is not None:
+        _PUT_CLUSTER(record, _shared(record.cluster))
+    if record.output is not None:
+        _PUT_OUTPUT(record, _shared(record.output[:_MAX_OUTPUT]) if record.no_answer else None)
+    _PUT_QUESTION(record, None)
+    _PUT_ANSWER(record, None)
+    _PUT_PROMPT(record, None)
+    _PUT_TARGET(record, None)
+    _PUT_CHOICES(record, ())
+    _PUT_DETAILS(record, _NOTHING)
+    if not record.not_measurable:
+        _PUT_NOT_MEASURABLE(record, _NOTHING)
 
 
 _NOTHING: Mapping[str, Any] = {}
 """One for all records, and never changed."""
+
+
+@runtime_checkable
+class _OnDisk(Protocol):
+    """Records that lie in a file, and are read without their texts faster than with them."""
+
+    def without_texts(self) -> Iterator[Record]: ...
+
+
+def records_without_texts(records: Sequence[Record]) -> Iterable[Record]:
+    """Each of the records as ``without_texts`` leaves it, each made when it is its turn."""
+    return records.without_texts() if isinstance(records, _OnDisk) else map(without_texts, records)
+
+
+ANYTHING = ("prompt", "target")
+"""Fields of a record that any JSON is good for."""
 
 
 @lru_cache(maxsize=16)
@@ -127,13 +164,17 @@ _MAX_OUTPUT = 100
 
 
 def _shared(text: str) -> str:
-    return intern(str(text))
+    return intern(text if type(text) is str else str(text))
 
 
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _PUT: Mapping[str, Callable[[Record, object], None]] = {name: getattr(Record, name).__set__ for name in _RECORD_FIELDS}
 """What sets a field of a record that is being made, which is frozen once it is made."""
 _PUT_FIELDS = tuple(_PUT.values())
+_PUT_SUITE, _PUT_MODEL, _PUT_CATEGORY, _PUT_CLUSTER = (_PUT[name] for name in ("suite", "model", "category", "cluster"))
+_PUT_OUTPUT, _PUT_CHOICES = _PUT["output"], _PUT["choices"]
+_PUT_DETAILS, _PUT_NOT_MEASURABLE = _PUT["details"], _PUT["not_measurable"]
+_PUT_QUESTION, _PUT_ANSWER, _PUT_PROMPT, _PUT_TARGET = (_PUT[name] for name in ("question", "answer", *ANYTHING))
 _record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS)
 
 

@@ -13,7 +13,8 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from operator import attrgetter
 from typing import NoReturn
 
 from pytest_llmeval.data.garbage import without_collection
@@ -25,7 +26,7 @@ from pytest_llmeval.reporting.report.groups import (
     group_of_record,
     group_of_suite,
 )
-from pytest_llmeval.reporting.report.records import Record, without_texts
+from pytest_llmeval.reporting.report.records import Record, records_without_texts
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.report.summaries import (
     average_suites,
@@ -37,15 +38,14 @@ from pytest_llmeval.reporting.report.summaries import (
 )
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average
-from pytest_llmeval.scoring.metrics.calibration import reliability
+from pytest_llmeval.scoring.metrics.calibration import reliability_of
+from pytest_llmeval.scoring.metrics.columns import Places, ScoreColumns
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.sample_values import ingredients
-from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
-from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction
+from pytest_llmeval.scoring.metrics.sample_values import contradiction
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, places_by_category, summarize
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import Score
 
 __all__ = ["fitting", "misfit"]
 
@@ -139,17 +139,18 @@ def _groups(report: Report, compared: tuple[str, ...]) -> dict[Group, list[Recor
         if group in groups:
             raise _Misfit(f"{described_group(group)} is in it twice")
         groups[group] = []
-    seen: set[tuple[Group, str]] = set()
-    for record in report.records:
+    seen: dict[Group, set[str]] = {group: set() for group in groups}
+    for record in records_without_texts(report.records):
         group = group_of_record(record, compared)
         if group not in groups:
             raise _Misfit(f"sample {quoted(record.id)} is of {described_group(group)}, which has no summary in it")
-        if (group, record.id) in seen:
+        ids = seen[group]
+        if record.id in ids:
             raise _Misfit(f"sample {quoted(record.id)} of {described_group(group)} is in it twice")
-        seen.add((group, record.id))
+        ids.add(record.id)
         if (found := contradiction(record.status, record.values)) is not None:
             raise _Misfit(f"sample {quoted(record.id)} of suite {record.suite!r} has {found}")
-        groups[group].append(without_texts(record))
+        groups[group].append(record)
     return groups
 
 
@@ -188,7 +189,7 @@ def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report)
     if not models <= set(suite.models):
         raise _Misfit(f"its models are {_listed(suite.models)}, and those of its records {_listed(models)}")
     for name in _SUMS:
-        value, found = getattr(suite, name), math.fsum(getattr(record, name) for record in records)
+        value, found = getattr(suite, name), math.fsum(map(attrgetter(name), records))
         if not _same(value, found):
             _differ(name, value, found)
     if not _same(suite.cost, cost := cost_of(records)):
@@ -219,23 +220,22 @@ def _check_fingerprint(suite: SuiteReport, records: Sequence[Record]) -> None:
 def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) -> SuiteReport:
     """The suite with its metrics computed anew. Raises ``_Misfit`` where they are not those that it has."""
     names, stored = tuple(suite.summary.metrics), suite.summary.metrics
-    scores = [record.score for record in records]
     has_right_and_wrong = "accuracy" not in names and suite.info.scorer in _OF_RIGHT_AND_WRONG
-    if has_right_and_wrong and any("accuracy" in score.values for score in scores if score.status != "unscored"):
+    if has_right_and_wrong and any("accuracy" in record.values for record in records if record.status != "unscored"):
         raise _Misfit("it has no accuracy, and its records have one")
-    clusters = given_clusters(records)
-    slow = [name for name in names if recount.is_slow(name) and ingredients(scores, name)]
+    clusters, categories = given_clusters(records), [record.category for record in records]
+    columns = ScoreColumns(records)
+    slow = [name for name in names if recount.is_slow(name) and columns.has_ingredients(name)]
     quick = [name for name in names if name not in slow]
     try:
         limits = limits_of(suite.info, quick)
-        whole = summarize(scores, quick, clusters, suite.info.interval, limits) | {
-            name: _corpus(scores, name, stored) for name in slow
+        whole = summarize(columns, quick, clusters, suite.info.interval, limits) | {
+            name: _corpus(columns, name, stored) for name in slow
         }
-        categories = [record.category for record in records]
-        parts = by_category(scores, categories, quick, clusters, suite.info.interval, limits)
-        for category, own in _by_category(scores, categories).items() if slow else ():
+        parts = by_category(columns, categories, quick, clusters, suite.info.interval, limits)
+        for category, places in places_by_category(records, categories).items() if slow else ():
             own_stored = suite.categories[category].metrics
-            parts[category] |= {name: _corpus(own, name, own_stored) for name in slow}
+            parts[category] |= {name: _corpus(columns, name, own_stored, places) for name in slow}
     except (ArithmeticError, ValueError) as error:
         raise _Misfit(f"no metrics can be computed from its records: {describe(error)}") from None
     macro = macro_average(parts.values())
@@ -243,7 +243,7 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
     for category, metrics in parts.items():
         recount.check(suite.categories[category].metrics, metrics, f"category {category}: ")
     recount.check(suite.macro, macro, "mean over categories: ")
-    _check_reliability(suite, scores)
+    _check_reliability(suite, columns)
     return replace(
         suite,
         summary=replace(suite.summary, metrics={name: whole[name] for name in names}),
@@ -252,32 +252,33 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
     )
 
 
-def _by_category(scores: Sequence[Score], categories: Sequence[str | None]) -> dict[str, list[Score]]:
-    found: dict[str, list[Score]] = {}
-    for score, category in zip(scores, categories, strict=True):
-        if category is not None:
-            found.setdefault(category, []).append(score)
-    return found
-
-
-def _check_reliability(suite: SuiteReport, scores: Sequence[Score]) -> None:
+def _check_reliability(suite: SuiteReport, columns: ScoreColumns) -> None:
     if suite.reliability is None:
         return
-    for place, (one, other) in enumerate(zip_longest(suite.reliability, reliability(scores) or ())):
+    found = columns.needed("ece")
+    bins = reliability_of(found["confidence"], found["accuracy"]) or ()
+    for place, (one, other) in enumerate(zip_longest(suite.reliability, bins)):
         if one is None or other is None:
             raise _Misfit(f"its reliability has {len(suite.reliability)} bins, and its records have others")
         _check_fields(one, other, ("n", "confidence", "accuracy"), after=f" of reliability[{place}]")
 
 
-def _corpus(scores: Sequence[Score], name: str, stored: Mapping[str, Metric]) -> Metric:
+def _corpus(columns: ScoreColumns, name: str, stored: Mapping[str, Metric], places: Places | None = None) -> Metric:
     """The metric's value computed anew, with the interval that it has."""
     formula = corpus_formula(name)
-    parts = ingredients(scores, name)
-    if formula is None or any(not math.isfinite(value) for part in parts for value in part.values()):
+    if formula is None:
+        raise ValueError(f"{name} is not a corpus metric")
+    if formula.of_columns is not None:
+        needed = columns.needed(name, places)
+        n, numbers = len(needed[formula.needs[0]]), chain.from_iterable(needed.values())
+    else:
+        parts, _ = columns.ingredients(name, places)
+        n, numbers = len(parts), chain.from_iterable(part.values() for part in parts)
+    if not all(map(math.isfinite, numbers)):
         raise ValueError(f"{name} is made of a number that is not finite")
-    value = formula.compute(parts)
+    value = formula.compute(parts) if formula.of_columns is None else formula.of_columns(needed)
     found = stored.get(name) or Metric(value=None, n=0, kind="corpus")
-    return replace(found, value=value if value is not None and math.isfinite(value) else None, n=len(parts))
+    return replace(found, value=value if value is not None and math.isfinite(value) else None, n=n)
 
 
 def _check_definitions(report: Report) -> None:

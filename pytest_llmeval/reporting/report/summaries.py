@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from types import MappingProxyType
 
 from pytest_llmeval.reporting.report.groups import Group, group_of_record, group_of_suite
@@ -257,12 +258,12 @@ def given_clusters(records: Sequence[Record]) -> list[str | None] | None:
 
 def summary_of(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
     """The counts of these records, beside the metrics that were computed of them."""
-    num_unscored = sum(record.status == "unscored" for record in records)
+    num_unscored = list(map(attrgetter("status"), records)).count("unscored")
     return Summary(
         num_expected=num_expected,
         num_scored=len(records) - num_unscored,
         num_unscored=num_unscored,
-        num_no_answer=sum(record.no_answer for record in records),
+        num_no_answer=sum(map(attrgetter("no_answer"), records)),
         metrics=metrics,
-        not_measurable=count_not_measurable((record.score for record in records if record.not_measurable), [*metrics]),
+        not_measurable=count_not_measurable((record for record in records if record.not_measurable), [*metrics]),
     )

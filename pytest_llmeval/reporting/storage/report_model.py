@@ -19,7 +19,9 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.text.wording import describe
 
-__all__ = ["DamagedPart", "part_from_json", "record_from_json", "record_from_line", "report_from_json"]
+__all__ = [
+    *("DamagedPart", "part_from_json", "plain_schema", "record_from_json", "record_from_line", "report_from_json"),
+]
 
 T = TypeVar("T")
 
@@ -170,6 +172,11 @@ def _plain(hint: Any) -> tuple[CoreSchema, str | None]:
         schema, expected = _plain(next(arg for arg in args if arg is not NoneType))
         return core_schema.nullable_schema(schema), None if expected is None else f"{expected} or null"
     return (_dataclass(hint) if is_dataclass(hint) else core_schema.any_schema()), None
+
+
+def plain_schema(hint: Any) -> CoreSchema:
+    """What a value of this type has to be, of one that is no list and no mapping; its errors are not worded."""
+    return _plain(hint)[0]
 
 
 def _or_empty(schema: CoreSchema, empty: object) -> CoreSchema:

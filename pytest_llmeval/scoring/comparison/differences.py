@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from pytest_llmeval.scoring.metrics.corpus import corpus_difference
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known, split_name
 from pytest_llmeval.scoring.metrics.pooled import pseudo_values
-from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
+from pytest_llmeval.scoring.metrics.sample_values import Judgement, ingredients, value_of
 from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,
     cluster_numbers,
@@ -22,11 +22,10 @@ from pytest_llmeval.scoring.statistics.clustered import (
 )
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
 from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
-from pytest_llmeval.types import Score
 
-__all__ = ["Difference", "compare", "has_limits", "largest_unseen", "paired_difference"]
+__all__ = ["Difference", "compare", "difference_of_values", "has_limits", "largest_unseen", "paired_difference"]
 
-Pair: TypeAlias = tuple[Score, Score]
+Pair: TypeAlias = tuple[Judgement, Judgement]
 """A sample's scores by the first and the second model."""
 
 
@@ -61,8 +60,8 @@ class Difference:
 
 
 def compare(
-    first: Mapping[str, Score],
-    second: Mapping[str, Score],
+    first: Mapping[str, Judgement],
+    second: Mapping[str, Judgement],
     names: Sequence[str],
     clusters: Mapping[str, str | None] | None = None,
 ) -> dict[str, Difference]:
@@ -149,11 +148,21 @@ def _difference_of_means(name: str, pairs: Sequence[Pair], clusters: Sequence[in
     first, second = (
         [value for value in (values[place][side] for place in places) if value is not None] for side in (0, 1)
     )
+    return difference_of_values(name, first, second, _at(clusters, places))
+
+
+def difference_of_values(
+    name: str, first: Sequence[float], second: Sequence[float], clusters: Sequence[int] | None = None
+) -> Difference:
+    """What ``compare`` finds of a metric that is a mean over samples, from their values by both models.
+
+    ``clusters[i]`` is that of ``first[i]`` and ``second[i]``.
+    """
     # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
     is_open = not is_known(name) or split_name(name)[1] == "score"
     is_proportion = (is_open or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
-    found = paired_difference(first, second, is_proportion=is_proportion, clusters=_at(clusters, places))
-    return _with_unseen(name, found, _at(clusters, places)) if first == second else found
+    found = paired_difference(first, second, is_proportion=is_proportion, clusters=clusters)
+    return _with_unseen(name, found, clusters) if first == second else found
 
 
 def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:

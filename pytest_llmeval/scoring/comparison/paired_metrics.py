@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from pytest_llmeval.scoring.comparison.differences import Difference, compare, has_limits, paired_difference
+from pytest_llmeval.scoring.comparison.differences import (
+    Difference,
+    compare,
+    difference_of_values,
+    has_limits,
+    paired_difference,
+)
 from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Movers, movers
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
-from pytest_llmeval.scoring.metrics.definitions import split_name
+from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.pooled import POOLED
-from pytest_llmeval.scoring.metrics.sample_values import ingredients, made_of, value_of
+from pytest_llmeval.scoring.metrics.sample_values import Judgement, ingredients, made_of, value_of
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
 from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, row_by_row
 from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import Score
 
 if TYPE_CHECKING:
     from pytest_llmeval.scoring.statistics.null_distribution import Numbers
@@ -116,8 +121,8 @@ def _optional(metric: str) -> tuple[str, ...]:
 
 def pair_metric(
     metric: str,
-    first: Mapping[str, Score],
-    second: Mapping[str, Score],
+    first: Mapping[str, Judgement],
+    second: Mapping[str, Judgement],
     *,
     higher_is_better: bool,
     clusters: Mapping[str, str | None] | None = None,
@@ -128,44 +133,59 @@ def pair_metric(
     ``clusters`` gives a sample's cluster by its id. A sample that has no value now raises ``PairingError``, unless the
     metric is said to have no meaning for it, and so do a value that is not finite, and nothing in common.
     """
-    both = [sample_id for sample_id in second if sample_id in first]
-    read = _reader(metric, [first[sample_id] for sample_id in both], [second[sample_id] for sample_id in both])
-    before = {sample_id: read(first[sample_id]) for sample_id in both}
-    after = {sample_id: read(second[sample_id]) for sample_id in both}
+    ids = [sample_id for sample_id in second if sample_id in first]
+    sides = [first[sample_id] for sample_id in ids], [second[sample_id] for sample_id in ids]
+    is_made_of_parts = any(ingredients(scores, metric) for scores in sides)
+    read = _parts_reader(metric) if is_made_of_parts else _value_reader(metric)
+    before, after = (list(map(read, scores)) for scores in sides)
+    gaps = [place for place, pair in enumerate(zip(before, after, strict=True)) if None in pair]
     unmeasured = {
-        sample_id
-        for sample_id in both
-        if (before[sample_id] is None and why_not_measurable(first[sample_id], metric) is not None)
-        or (after[sample_id] is None and why_not_measurable(second[sample_id], metric) is not None)
-        or (metric in OF_RATED and None in (before[sample_id], after[sample_id]))
+        place
+        for place in gaps
+        if (before[place] is None and why_not_measurable(sides[0][place], metric) is not None)
+        or (after[place] is None and why_not_measurable(sides[1][place], metric) is not None)
+        or metric in OF_RATED
     }
-    lost = [sample_id for sample_id in both if after[sample_id] is None and sample_id not in unmeasured]
+    lost = [place for place in gaps if after[place] is None and place not in unmeasured]
     if lost:
-        had = " that had one in the baseline" if all(before[sample_id] is not None for sample_id in lost) else ""
-        raise PairingError(f"has no value now in {_samples(lost)}{had}")
-    num_lacking = sum(before[sample_id] is None and sample_id not in unmeasured for sample_id in both)
-    ids = [sample_id for sample_id in both if before[sample_id] is not None and after[sample_id] is not None]
-    rows = [before[sample_id] or () for sample_id in ids], [after[sample_id] or () for sample_id in ids]
-    broken = [place for place, pair in enumerate(zip(*rows, strict=True)) if not all(map(math.isfinite, sum(pair, ())))]
-    if broken:
-        raise PairingError(f"is made of a number that is not finite in {_samples([ids[place] for place in broken])}")
+        had = " that had one in the baseline" if all(before[place] is not None for place in lost) else ""
+        raise PairingError(f"has no value now in {_samples([ids[place] for place in lost])}{had}")
+    num_lacking = sum(before[place] is None and place not in unmeasured for place in gaps)
+    found = [
+        (sample_id, one, other)
+        for sample_id, one, other in zip(ids, before, after, strict=True)
+        if one is not None and other is not None
+    ]
+    ids, rows = [sample_id for sample_id, _, _ in found], ([one for _, one, _ in found], [one for *_, one in found])
+    if not all(map(math.isfinite, chain.from_iterable(chain(*rows)))):
+        broken = [
+            sample_id
+            for sample_id, pair in zip(ids, zip(*rows, strict=True), strict=True)
+            if not all(map(math.isfinite, chain(*pair)))
+        ]
+        raise PairingError(f"is made of a number that is not finite in {_samples(broken)}")
     if not ids:
         raise PairingError("has no value in any sample that both reports scored")
     numbers = None if clusters is None else cluster_numbers([clusters.get(sample_id) for sample_id in ids])
     if numbers is not None and count_clusters(numbers) == len(ids):
         numbers = None
-    own = clusters if numbers is not None else None
-    kept = [{sample_id: scores[sample_id] for sample_id in ids} for scores in (first, second)]
     try:
-        difference = compare(kept[0], kept[1], [metric], own).get(metric)
+        difference = None
+        if is_made_of_parts:
+            own = clusters if numbers is not None else None
+            kept = [{sample_id: scores[sample_id] for sample_id in ids} for scores in (first, second)]
+            difference = compare(kept[0], kept[1], [metric], own).get(metric)
+        elif definition(metric).kind != "count":
+            one, other = ([value for (value,) in side] for side in rows)
+            difference = difference_of_values(metric, one, other, numbers)
     except (ArithmeticError, ValueError) as error:  # finite numbers can be too large to be summed, or squared
         raise PairingError(f"cannot be computed: {error}") from None
     if difference is None:
         raise PairingError(_NO_VALUE)
     paired = _paired(metric, rows, difference, numbers, higher_is_better, margin)
     if isinstance(paired.paired, PairedValues):
-        sides = paired.paired.first, paired.paired.second
-        moved = movers(ids, *sides, higher_is_better=higher_is_better, limit=_MAX_MOVERS)
+        values = paired.paired.first, paired.paired.second
+        moved = movers(ids, *values, higher_is_better=higher_is_better, limit=_MAX_MOVERS)
         paired = replace(paired, movers=moved)
     return replace(paired, num_lacking=num_lacking, num_unmeasured=len(unmeasured))
 
@@ -220,26 +240,34 @@ def _paired(
     )
 
 
-def _reader(metric: str, *sides: Iterable[Score]) -> Callable[[Score], Row | None]:
-    """What reads a sample's numbers; None where it has none. As in a summary, a metric that is made of sums is a mean
-    of values of its own where no sample has what the sums are taken over.
+def _parts_reader(metric: str) -> Callable[[Judgement], Row | None]:
+    """What reads a sample's numbers that the metric is made of; None where it has none.
+
+    As in a summary, a metric that is made of sums is a mean of values of its own (``_value_reader``) where no sample
+    has what the sums are taken over.
     """
     prefix = split_name(metric)[0]
     names = [prefix + part for part in made_of(metric)]
     others = [prefix + part for part in _optional(metric)]
 
-    def of_parts(score: Score) -> Row | None:
+    def read(score: Judgement) -> Row | None:
         if score.status == "unscored" or any(name not in score.values for name in names):
             return None
         # Of what a sample may lack: whether it is there, and its number.
         optional = ((float(name in score.values), float(score.values.get(name, 0.0))) for name in others)
         return (*(float(score.values[name]) for name in names), *chain.from_iterable(optional))
 
-    def of_value(score: Score) -> Row | None:
+    return read
+
+
+def _value_reader(metric: str) -> Callable[[Judgement], Row | None]:
+    """What reads a sample's value of the metric; None where it has none."""
+
+    def read(score: Judgement) -> Row | None:
         value = value_of(score, metric)
         return None if value is None else (value,)
 
-    return of_parts if any(ingredients(scores, metric) for scores in sides) else of_value
+    return read
 
 
 @dataclass(frozen=True, slots=True)

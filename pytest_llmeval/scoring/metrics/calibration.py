@@ -6,6 +6,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import sub
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
@@ -19,6 +21,7 @@ __all__ = [
     "calibration_values",
     "negative_loglikelihood",
     "reliability",
+    "reliability_of",
     "softmax",
 ]
 
@@ -81,26 +84,40 @@ def reliability(scores: Iterable[Score]) -> tuple[ReliabilityBin, ...] | None:
 
     Over the scores, unscored ones aside, whose values hold ``confidence`` and ``accuracy``; None where none do.
     """
-    members: list[list[Ingredients]] = [[] for _ in range(NUM_BINS)]
-    for score in scores:
-        if score.status != "unscored" and all(name in score.values for name in _NEEDS):
-            members[_bin_of(score.values["confidence"])].append(score.values)
-    if not any(members):
+    having = [
+        score.values for score in scores if score.status != "unscored" and all(name in score.values for name in _NEEDS)
+    ]
+    return reliability_of([values["confidence"] for values in having], [values["accuracy"] for values in having])
+
+
+def reliability_of(confidences: Sequence[float], accuracies: Sequence[float]) -> tuple[ReliabilityBin, ...] | None:
+    """``reliability`` of samples by the confidence and the accuracy of each; None of no samples."""
+    if not confidences:
         return None
     return tuple(
         ReliabilityBin(
             low=place / NUM_BINS,
             high=(place + 1) / NUM_BINS,
             n=len(inside),
-            confidence=_mean([values["confidence"] for values in inside]),
-            accuracy=_mean([values["accuracy"] for values in inside]),
+            confidence=_mean(inside),
+            accuracy=_mean(right),
         )
-        for place, inside in enumerate(members)
+        for place, (inside, right) in enumerate(
+            zip(_binned(confidences, confidences), _binned(confidences, accuracies), strict=True)
+        )
     )
 
 
 def _bin_of(confidence: float) -> int:
     return bisect_left(_INNER_EDGES, confidence)
+
+
+def _binned(confidences: Sequence[float], values: Iterable[float]) -> list[list[float]]:
+    """The values of the samples in each bin."""
+    found: list[list[float]] = [[] for _ in range(NUM_BINS)]
+    for place, value in zip(map(bisect_left, repeat(_INNER_EDGES), confidences), values, strict=True):
+        found[place].append(value)
+    return found
 
 
 def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
@@ -114,10 +131,23 @@ def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
     return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS])
 
 
+def _calibration_error_of_columns(columns: Mapping[str, Sequence[float]]) -> float | None:
+    """The same from the differences of each bin alone: in an exact sum the zeros of a row have no part."""
+    confidences, accuracies = columns["confidence"], columns["accuracy"]
+    if not confidences:
+        return None
+    gaps = _binned(confidences, map(sub, accuracies, confidences))
+    return math.fsum(abs(math.fsum(gap)) for gap in gaps) / len(confidences)
+
+
 _NEEDS = ("confidence", "accuracy")
 
 CALIBRATION_FORMULAS: Mapping[str, CorpusFormula] = MappingProxyType(
-    {"ece": CorpusFormula(_NEEDS, _expected_calibration_error, is_centred=True)}
+    {
+        "ece": CorpusFormula(
+            _NEEDS, _expected_calibration_error, is_centred=True, of_columns=_calibration_error_of_columns
+        )
+    }
 )
 """Corpus metrics of calibration. ``ece``: expected calibration error of the likeliest option (Guo et al., 2017, eq. 3),
 with ``NUM_BINS`` bins of equal width, each open below and closed above. Few samples make it larger: of a perfectly

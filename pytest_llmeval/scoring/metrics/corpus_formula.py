@@ -48,12 +48,16 @@ class CorpusFormula:
     ``is_centred``: the interval is moved down by the mean over bootstrap samples minus the metric. It is for a metric
     of absolute values, which chance can only make larger: a bootstrap sample adds its own noise to that of the samples,
     and percentiles alone can lie wholly above the metric.
+
+    ``of_columns`` gives what ``compute`` does, to the last digit, from the samples' numbers by the names of ``needs``:
+    a column each, in the order of the samples. It is for a formula that needs no table of rows for its value.
     """
 
     needs: tuple[str, ...]
     sums: Callable[[Sequence[Ingredients]], Sums]
     is_centred: bool = False
     may_have: tuple[str, ...] = ()
+    of_columns: Callable[[Mapping[str, Sequence[float]]], float | None] | None = None
     estimate: Callable[[Sequence[Ingredients]], Estimate] | None = None
 
     def compute(self, samples: Sequence[Ingredients]) -> float | None:
@@ -63,5 +67,7 @@ class CorpusFormula:
         """
         if not samples:
             return None
+        if self.of_columns is not None:
+            return self.of_columns({need: [sample[need] for sample in samples] for need in self.needs})
         found = self.sums(samples)
         return found.value([math.fsum(column) for column in zip(*found.rows, strict=True)])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from pytest_llmeval.scoring.statistics.clustered import count_clusters, proportion_interval
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, normal_quantile, t_quantile, wilson_limits
-from pytest_llmeval.types import Score
 
 __all__ = ["lowest_skill", "skill", "skill_interval"]
 
@@ -19,18 +18,25 @@ def skill(correct: float, chance: float) -> float:
     return (correct - chance) / (1 - chance)
 
 
-def lowest_skill(carriers: Sequence[Score]) -> float:
-    """The skill of a model that is always wrong on these samples, which carry ``skill``; it depends on their chances.
+def lowest_skill(chances: Sequence[float | None]) -> float:
+    """The skill of a model that is always wrong on the samples that carry ``skill``, which have these chances.
 
     A score's chance is that of the scorer that decides: of the skill of another one of several nothing is known, and
     the lowest is -inf.
     """
-    chances = _chances(carriers)
-    return -math.inf if chances is None else mean([skill(0.0, chance) for chance in chances])
+    known = _known(chances)
+    if known is None:
+        return -math.inf
+    lowest = {chance: skill(0.0, chance) for chance in set(known)}
+    return mean([lowest[chance] for chance in known])
 
 
-def skill_interval(carriers: Sequence[Score], clusters: Sequence[int] | None = None) -> tuple[float, float] | None:
-    """The 95% interval of the mean skill of scores that carry ``skill``, where Student's t would not do; else None.
+def skill_interval(
+    skills: Sequence[float], chances: Sequence[float | None], clusters: Sequence[int] | None = None
+) -> tuple[float, float] | None:
+    """The 95% interval of the mean skill of samples, where Student's t would not do; else None.
+
+    ``chances[i]`` is that of the sample whose skill is ``skills[i]``.
 
     Where every sample has the same chance, skill is a linear function of accuracy, and has accuracy's interval on its
     own scale. Student's t would give an interval of no width to a model that is always right.
@@ -39,22 +45,19 @@ def skill_interval(carriers: Sequence[Score], clusters: Sequence[int] | None = N
     chance)`` and the share r of wrong answers in which a sample weighs w. The interval is then Wilson's of r, over as
     many samples as the weights are worth, ``sum(w)² / sum(w²)`` (L. Kish, Survey Sampling, 1965).
 
-    None where a skill is not that of a right or a wrong answer, too. ``clusters[i]`` is that of ``carriers[i]``, of
+    None where a skill is not that of a right or a wrong answer, too. ``clusters[i]`` is that of ``skills[i]``, of
     which a cluster counts as one sample in the second case; ``ValueError`` for fewer than ``MIN_CLUSTERS``.
     """
-    chances = _chances(carriers)
-    if not chances:
+    known = _known(chances)
+    values = None if known is None else _rights(skills, known)
+    if known is None or values is None:
         return None
-    rights = [_right(score, chance) for score, chance in zip(carriers, chances, strict=True)]
-    values = [float(right) for right in rights if right is not None]
-    if len(values) < len(carriers):
-        return None
-    if len(set(chances)) == 1:
+    if len(set(known)) == 1:
         low, high = proportion_interval(values, clusters)
-        return skill(low, chances[0]), skill(high, chances[0])
+        return skill(low, known[0]), skill(high, known[0])
     if len(set(values)) > 1:
         return None
-    weights = [1 / (1 - chance) for chance in chances]
+    weights = [1 / (1 - chance) for chance in known]
     worth, quantile = math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights), normal_quantile(CONFIDENCE)
     if clusters is not None:
         num_clusters = count_clusters(clusters)
@@ -63,14 +66,18 @@ def skill_interval(carriers: Sequence[Score], clusters: Sequence[int] | None = N
     return 1 - mean(weights) * high, 1 - mean(weights) * low
 
 
-def _chances(carriers: Sequence[Score]) -> list[float] | None:
-    """None where one of them is unknown."""
-    chances = [score.chance for score in carriers if score.chance is not None and 0 <= score.chance < 1]
-    return chances if chances and len(chances) == len(carriers) else None
+def _known(chances: Sequence[float | None]) -> list[float] | None:
+    """None where one of them is unknown, and where there are none."""
+    known = [chance for chance in chances if chance is not None and 0 <= chance < 1]
+    return known if known and len(known) == len(chances) else None
 
 
-def _right(score: Score, chance: float) -> bool | None:
-    value = score.values["skill"]
-    if value == skill(1.0, chance):
-        return True
-    return False if value == skill(0.0, chance) else None
+def _rights(skills: Sequence[float], chances: Sequence[float]) -> list[float] | None:
+    """1 for the skill of a right answer at its chance, 0 for that of a wrong one; None where one is neither."""
+    right, wrong = ({chance: skill(correct, chance) for chance in set(chances)} for correct in (1.0, 0.0))
+    values = [
+        1.0 if value == right[chance] else 0.0
+        for value, chance in zip(skills, chances, strict=True)
+        if value == right[chance] or value == wrong[chance]
+    ]
+    return values if len(values) == len(skills) else None

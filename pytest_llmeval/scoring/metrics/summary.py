@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import filterfalse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
+from pytest_llmeval.scoring.metrics.columns import COUNTED, Places, ScoreColumns
 from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
-from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
+from pytest_llmeval.scoring.metrics.sample_values import Judgement, ingredients
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
@@ -21,6 +20,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
     bootstrapped_mean,
     cluster_numbers,
     count_clusters,
+    interval_around,
     mean_interval,
     proportion_interval,
     standard_error,
@@ -36,11 +36,10 @@ __all__ = [
     "expanded",
     "is_carried",
     "names_in",
+    "places_by_category",
     "summarize",
     "why_no_interval",
 ]
-
-T = TypeVar("T")
 
 Interval: TypeAlias = Literal["bootstrap"]
 
@@ -48,14 +47,6 @@ Limits: TypeAlias = Mapping[str, tuple[float, float]]
 """The lowest and the highest value of metrics, by their names."""
 
 _NO_LIMITS: Limits = MappingProxyType({})
-
-_COUNTED: Mapping[str, Callable[[Score], float]] = MappingProxyType(
-    {
-        "correct": lambda score: float(score.status == "correct"),
-        "total": lambda score: 1.0,
-        "no_answer": lambda score: float(score.no_answer),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +130,19 @@ def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def is_carried(scores: Iterable[Score], name: str) -> bool:
+def is_carried(scores: Iterable[Judgement], name: str) -> bool:
     """Whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
-    return any(ingredients((score,), name) or _values((score,), name) for score in scores)
+    return any(_carries(score, name) for score in scores)
+
+
+def _carries(score: Judgement, name: str) -> bool:
+    if score.status == "unscored" or ingredients((score,), name):
+        return score.status != "unscored"
+    return name in COUNTED or bool(ScoreColumns((score,)).values(name)[0])
 
 
 def summarize(
-    scores: Sequence[Score],
+    scores: Sequence[Judgement] | ScoreColumns,
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
     interval: Interval | None = None,
@@ -161,11 +158,12 @@ def summarize(
     Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
     NaN; and for sequences of two lengths.
     """
-    return _summarize(_samples(scores, clusters, interval, limits), _kinds(scores, names))
+    samples = _samples(scores, clusters, interval, limits)
+    return _summarize(samples, _kinds(samples.columns, names))
 
 
 def by_category(
-    scores: Sequence[Score],
+    scores: Sequence[Judgement] | ScoreColumns,
     categories: Sequence[str | None],
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
@@ -178,54 +176,57 @@ def by_category(
     column never mixes two kinds of interval. ``ValueError`` where the sequences differ in length.
     """
     samples = _samples(scores, clusters, interval, limits)
+    places = places_by_category(samples.columns.scores, categories)
+    kinds = _kinds(samples.columns, names)
+    return {category: _summarize(replace(samples, places=own), kinds) for category, own in places.items()}
+
+
+def places_by_category(scores: Sequence[Judgement], categories: Sequence[str | None]) -> dict[str, Places]:
+    """Where the scores of each category are, by its name, in the order of the names."""
     places: dict[str, list[int]] = {}
     for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
         if category is not None:
             places.setdefault(category, []).append(place)
-    kinds = _kinds(scores, names)
-    return {category: _summarize(samples.at(places[category]), kinds) for category in sorted(places)}
+    return {category: Places(places[category]) for category in sorted(places)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """Scores, and the cluster of each; None where all are independent. ``bootstraps``: so are their intervals made."""
+    """Scores at some places, all for None; the cluster of each score, None where all are independent.
 
-    scores: Sequence[Score]
+    ``bootstraps``: so are their intervals made.
+    """
+
+    columns: ScoreColumns
     clusters: Sequence[int] | None
     bootstraps: bool = False
     limits: Limits = field(default_factory=dict)
-
-    def at(self, places: Sequence[int]) -> _Samples:
-        own = None if self.clusters is None else [self.clusters[place] for place in places]
-        return _Samples([self.scores[place] for place in places], own, self.bootstraps, self.limits)
+    places: Places | None = None
 
     def limits_of(self, name: str) -> tuple[float, float]:
         """No value of the metric lies beyond these."""
         metric = definition(name)
         return self.limits.get(name, (metric.lowest, metric.highest))
 
-    def carrying(self, found: Callable[[Iterable[Score]], list[T]]) -> tuple[list[T], list[int] | None]:
-        """What ``found`` takes from the scores, at most one thing from each, and the clusters of those things."""
-        if self.clusters is None:
-            return found(self.scores), None
-        pairs = [
-            (thing, cluster)
-            for score, cluster in zip(self.scores, self.clusters, strict=True)
-            for thing in found((score,))
-        ]
-        return [thing for thing, _ in pairs], [cluster for _, cluster in pairs]
+    def values(self, name: str) -> tuple[list[float], list[int] | None]:
+        """The values of the metric, and the clusters of those that have one."""
+        return self.columns.values(name, self.places, self.clusters)
+
+    def chances_of_skill(self) -> list[float | None]:
+        return self.columns.chances("skill", self.places)
 
 
 def _samples(
-    scores: Sequence[Score],
+    scores: Sequence[Judgement] | ScoreColumns,
     clusters: Sequence[str | None] | None,
     interval: Interval | None = None,
     limits: Limits = _NO_LIMITS,
 ) -> _Samples:
-    if clusters is not None and len(clusters) != len(scores):
-        raise ValueError(f"found {len(clusters)} clusters of {len(scores)} scores: each score has one, or None")
+    columns = scores if isinstance(scores, ScoreColumns) else ScoreColumns(scores)
+    if clusters is not None and len(clusters) != len(columns.scores):
+        raise ValueError(f"found {len(clusters)} clusters of {len(columns.scores)} scores: each score has one, or None")
     numbers = None if clusters is None else cluster_numbers(clusters)
-    return _Samples(scores, numbers, interval == "bootstrap", limits)
+    return _Samples(columns, numbers, interval == "bootstrap", limits)
 
 
 def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric]:
@@ -234,15 +235,15 @@ def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric
 
 def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
     if kind == "count":
-        values = _values(samples.scores, name)
+        values, _ = samples.values(name)
         return Metric(value=math.fsum(values), n=len(values), kind=kind)
     if kind not in ("pooled", "corpus"):
         return _mean(samples, name, kind)
-    parts, clusters = samples.carrying(lambda scores: ingredients(scores, name))
+    parts, clusters = samples.columns.ingredients(name, samples.places, samples.clusters)
     if kind == "pooled":
         whole = pooled(name, parts, clusters)
         if samples.bootstraps and whole.interval is not None:
-            whole = dataclasses.replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
+            whole = replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
     else:
         whole = corpus_value(name, parts, clusters, bootstraps=samples.bootstraps)
     low, high = _within(samples.limits_of(name), whole.interval) if whole.interval is not None else (None, None)
@@ -258,7 +259,7 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
 
 
 def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
-    values, clusters = samples.carrying(lambda scores: _values(scores, name))
+    values, clusters = samples.values(name)
     num_clusters = None if clusters is None else count_clusters(clusters)
     if not values:
         return Metric(value=None, n=0, kind=kind, num_clusters=num_clusters)
@@ -267,25 +268,33 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
         return found
     lowest = -math.inf
     if name == "skill":
-        lowest = lowest_skill(samples.carrying(_with_skill)[0])
+        lowest = lowest_skill(samples.chances_of_skill())
+    stderr = standard_error(values, clusters)
     interval = bootstrapped_mean(values, clusters) if samples.bootstraps else None
     if interval is None:  # of equal values all resamples are equal, too
-        interval = _by_formula(samples, name, kind, values, clusters)
+        interval = _by_formula(samples, name, kind, values, clusters, stderr)
     if interval is None and len(values) > 1 and math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
         interval = _interval_of_equal_values(samples.limits_of(name), mean(values), lowest, num_clusters or len(values))
     low, high = (None, None) if interval is None else _within(samples.limits_of(name), interval, lowest)
-    return dataclasses.replace(found, stderr=standard_error(values, clusters), ci_low=low, ci_high=high)
+    return replace(found, stderr=stderr, ci_low=low, ci_high=high)
 
 
 def _by_formula(
-    samples: _Samples, name: str, kind: Kind, values: Sequence[float], clusters: Sequence[int] | None
+    samples: _Samples,
+    name: str,
+    kind: Kind,
+    values: Sequence[float],
+    clusters: Sequence[int] | None,
+    stderr: float | None,
 ) -> tuple[float, float] | None:
     if kind == "proportion":
         return proportion_interval(values, clusters)
-    if name == "skill":
-        carriers, _ = samples.carrying(_with_skill)
-        return with_width(skill_interval(carriers, clusters) or mean_interval(values, clusters))
-    return with_width(mean_interval(values, clusters))
+    of_skill = skill_interval(values, samples.chances_of_skill(), clusters) if name == "skill" else None
+    if of_skill is not None:
+        return with_width(of_skill)
+    if clusters is not None:
+        return with_width(mean_interval(values, clusters))
+    return None if stderr is None else with_width(interval_around(mean(values), stderr, len(values)))
 
 
 def _interval_of_equal_values(
@@ -311,32 +320,15 @@ def _within(
     return max(interval[0], limits[0], lowest), min(interval[1], limits[1])
 
 
-def _with_skill(scores: Iterable[Score]) -> list[Score]:
-    return [score for score in scores if score.status != "unscored" and "skill" in score.values]
-
-
-def _values(scores: Iterable[Score], name: str) -> list[float]:
-    count = _COUNTED.get(name)
-    if count is not None:
-        values = [count(score) for score in scores if score.status != "unscored"]
-    elif name == "accuracy":
-        values = [value for value in (value_of(score, name) for score in scores) if value is not None]
-    else:  # as ``value_of``, without a call for each score
-        values = [float(score.values[name]) for score in scores if score.status != "unscored" and name in score.values]
-    for value in filterfalse(math.isfinite, values):
-        raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
-    return values
-
-
-def _kinds(scores: Sequence[Score], names: Sequence[str]) -> dict[str, Kind]:
+def _kinds(columns: ScoreColumns, names: Sequence[str]) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for name in names:
         kind = definition(name).kind
-        if ingredients(scores, name):
+        if columns.has_ingredients(name):
             kinds[name] = kind
             continue
         if kind != "count" and split_name(name)[1] != "skill":
-            values = _values(scores, name)
+            values, _ = columns.values(name)
             is_open = not is_known(name) or split_name(name)[1] == "score"
             if values and (is_open or kind in ("proportion", "pooled", "corpus")):
                 # A user may record any value under any name; only zeros and ones have a proportion's interval.

@@ -28,6 +28,7 @@ __all__ = [
     "cluster_numbers",
     "cluster_sums",
     "count_clusters",
+    "interval_around",
     "mean_interval",
     "proportion_interval",
     "standard_error",
@@ -77,12 +78,11 @@ def standard_error(values: Sequence[float], clusters: Sequence[int] | None = Non
     """
     if clusters is not None:
         return intervals.ratio_standard_error(*_sums_and_sizes(values, clusters))
-    intervals.check_finite(values)
     n = len(values)
     if n < 2:
+        intervals.check_finite(values)
         return None
-    centre = mean(values)
-    return math.sqrt(math.fsum([(value - centre) ** 2 for value in values]) / (n - 1) / n)
+    return math.sqrt(intervals.sum_of_squares(values, mean(values)) / (n - 1) / n)
 
 
 def mean_interval(
@@ -95,9 +95,12 @@ def mean_interval(
     if clusters is not None:
         return intervals.ratio_interval(*_sums_and_sizes(values, clusters), confidence)
     error = standard_error(values)
-    if error is None:
-        return None
-    half, centre = intervals.t_quantile(len(values) - 1, confidence) * error, mean(values)
+    return None if error is None else interval_around(mean(values), error, len(values), confidence)
+
+
+def interval_around(centre: float, error: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Student's t interval of a mean over ``n`` independent samples, from the mean and its standard error."""
+    half = intervals.t_quantile(n - 1, confidence) * error
     return centre - half, centre + half
 
 

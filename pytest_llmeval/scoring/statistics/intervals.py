@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import filterfalse
 from statistics import NormalDist
@@ -25,6 +26,7 @@ __all__ = [
     "normal_quantile",
     "ratio_interval",
     "ratio_standard_error",
+    "sum_of_squares",
     "t_quantile",
     "wilson_interval",
     "wilson_limits",
@@ -62,10 +64,44 @@ class Bootstrapped:
 
 def mean(values: Sequence[float]) -> float:
     """The arithmetic mean. ``ValueError`` for no values, and for a value that is not finite."""
-    check_finite(values)
     if not values:
         raise ValueError("the mean of no values is not defined")
-    return math.fsum(values) / len(values)
+    try:
+        total = math.fsum(values)
+    except (OverflowError, ValueError):
+        check_finite(values)
+        raise
+    if not math.isfinite(total):  # so that one of the values is not, and each need not be looked at
+        check_finite(values)
+    return total / len(values)
+
+
+def sum_of_squares(values: Sequence[float], centre: float) -> float:
+    """``sum((x - centre)²)``, correctly rounded as ``math.fsum`` rounds."""
+    counts = _counts_of_few(values)
+    if counts is None:
+        return math.fsum([(value - centre) ** 2 for value in values])
+    # Right and wrong answers: each distinct square is computed once, and the sum of the copies is exact.
+    return float(sum(Fraction((value - centre) ** 2) * count for value, count in counts.items()))
+
+
+_FEW = 4
+"""Distinct values that are counted one by one."""
+_MANY = 64
+"""Values below which counting saves nothing."""
+_MAX_SQUARED = 1e100
+"""Squares of larger values could overflow, which ``math.fsum`` tells in its own way."""
+
+
+def _counts_of_few(values: Sequence[float]) -> dict[float, int] | None:
+    """How often each value is there, of many values of which few are distinct, and none very large; else None."""
+    if len(values) < _MANY:
+        return None
+    distinct = set(values[:_MANY])
+    if len(distinct) > _FEW or max(map(abs, distinct)) > _MAX_SQUARED:
+        return None
+    counts = {value: values.count(value) for value in distinct}
+    return counts if sum(counts.values()) == len(values) else None
 
 
 def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -10,10 +10,11 @@ from typing import get_args
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
+from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, Response, Score, Status, as_builtin, finite_number
 
-__all__ = ["checked", "contradiction", "judging", "shown_score"]
+__all__ = ["checked", "judging", "shown_score"]
 
 _MAX_REASON = 200
 """Reasons are counted: one that tells a story is a story of one sample."""
@@ -47,19 +48,6 @@ def shown_score(score: Score, *, with_values: bool = False, with_details: bool =
     if with_details and score.details:
         shown["details"] = dict(score.details)
     return shown
-
-
-def contradiction(status: Status, values: Mapping[str, float]) -> str | None:
-    """What a status and an accuracy say against each other, and what would agree; None where nothing does.
-
-    An accuracy between 0 and 1 (of options that share a tie, of several replies) goes with every status, and any
-    accuracy with ``scored``.
-    """
-    accuracy = values.get("accuracy")
-    for given, other, right in (("correct", "wrong", 1.0), ("wrong", "correct", 0.0)):
-        if status == given and accuracy == 1.0 - right:
-            return f"the status {given} and accuracy = {accuracy}, expected accuracy = {right}, or the status {other}"
-    return None
 
 
 class _Problem(Exception):

@@ -15,8 +15,9 @@ from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError, finished, side_by_side
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
+from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
-from pytest_llmeval.scoring.scorers.wrappers.checking import contradiction, judging, shown_score
+from pytest_llmeval.scoring.scorers.wrappers.checking import judging, shown_score
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
 from pytest_llmeval.suites.format.epochs_spec import reduction_parts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
