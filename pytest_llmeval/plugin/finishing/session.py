@@ -234,7 +234,7 @@ class LLMSession:
 
     def _add_missing(self, nodeid: str, reason: str) -> None:
         node = SampleNode.parse(nodeid)
-        suite = next(info.name for info in self._gathered.suites.values() if info.path == node.path)
+        suite = self._gathered.suite_at(node.path)
         model = self._gathered.model_of_node.get(node.model or "")
         record = Record(suite=suite, model=model, id=node.sample_id, nodeid=nodeid, status="unscored", reason=reason)
         self._add_record(record)
