@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, lru_cache, wraps
 from types import CodeType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from jinja2 import meta, nodes
 
@@ -85,4 +85,4 @@ def value_code(source: str) -> CodeType | None:
 
 
 def _code(tree: nodes.Template) -> CodeType:
-    return cast(CodeType, _sandbox().compile(tree))
+    return _sandbox().compile(tree)
