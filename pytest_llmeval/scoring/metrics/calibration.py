@@ -7,9 +7,14 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 from pytest_llmeval.types import Score
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "CALIBRATION",
@@ -111,7 +116,15 @@ def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
         row[_bin_of(sample["confidence"])] = sample["accuracy"] - sample["confidence"]
         row[NUM_BINS] = 1.0
         rows.append(row)
-    return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS])
+    used = [place for place in range(NUM_BINS) if any(row[place] for row in rows)]
+
+    def values(totals: NDArray[np.float64]) -> list[float | None]:
+        import numpy as np
+
+        sums = map(math.fsum, np.abs(totals[:, used]).tolist())  # exact, so that bins without a sample add nothing
+        return [total / number for total, number in zip(sums, totals[:, NUM_BINS].tolist(), strict=True)]
+
+    return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS], values)
 
 
 _NEEDS = ("confidence", "accuracy")

@@ -140,15 +140,16 @@ def bootstrap_of_sums(
     rows: Sequence[Sequence[float]],
     statistic: Callable[[Sequence[float]], float | None],
     *,
+    of_many: Callable[[NDArray[np.float64]], Sequence[float | None]] | None = None,
     num_resamples: int = NUM_RESAMPLES,
     seed: int = _SEED,
 ) -> Bootstrapped | None:
     """The percentile bootstrap of a statistic of column sums (B. Efron, 1979, doi:10.1214/aos/1176344552).
 
     ``rows`` holds one row of numbers for each sample; ``statistic`` takes the sums of the columns over samples drawn
-    with replacement, as many as there are. The result depends on the rows, their order and ``seed`` alone. None for
-    fewer than two samples, and where the statistic is None, or not finite, for more than one resample in twenty: those
-    resamples are left out.
+    with replacement, as many as there are; ``of_many`` does the same for an array of such sums, a row each. The result
+    depends on the rows, their order and ``seed`` alone. None for fewer than two samples, and where the statistic is
+    None, or not finite, for more than one resample in twenty: those resamples are left out.
     """
     import numpy as np
 
@@ -159,7 +160,8 @@ def bootstrap_of_sums(
     drawn = _kept_resamples if n * num_resamples <= _MAX_HELD else _resamples
     values: list[float | None] = []
     for counts in drawn(n, num_resamples, seed):
-        values += map(statistic, (counts.astype(float) @ table).tolist())
+        sums = counts.astype(float) @ table
+        values += map(statistic, sums.tolist()) if of_many is None else of_many(sums)
     return _bootstrapped(values, n)
 
 
