@@ -122,7 +122,8 @@ def _names(kind: type) -> tuple[str, ...]:
 
 def _members(value: Any) -> dict[str, Any]:
     """The fields of a dataclass. Those of a suite's info and counts stand side by side, as its readers know them."""
-    found = {name: getattr(value, name) for name in _names(type(value))}
+    kind: Any = type(value)
+    found = {name: getattr(value, name) for name in _names(kind)}
     if isinstance(value, SuiteReport):
         del found["info"], found["summary"]
         return {**_members(value.info), **_members(value.summary), **found}

@@ -14,11 +14,11 @@ from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from jinja2 import StrictUndefined, Undefined, nodes, pass_context, pass_environment
-from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
 from jinja2.exceptions import SecurityError
-from jinja2.filters import make_attrgetter
+from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.tests import TESTS
 
 from pytest_llmeval.errors import RefusedError
 from pytest_llmeval.suites.templates.budget import MAX_BITS, MAX_ITEMS, MAX_OUTPUT, Budget, Lazy, too_much_text
@@ -313,11 +313,11 @@ def _refused(node: nodes.Node, problem: str) -> SecurityError:
 @functools.cache
 def _available() -> tuple[dict[str, Any], dict[str, Any]]:
     """The filters and the tests of a suite's templates."""
-    filters: dict[str, Any] = {name: DEFAULT_FILTERS[name] for name in _FILTERS.split()}
+    filters: dict[str, Any] = {name: FILTERS[name] for name in _FILTERS.split()}
     filters.update(attr=_attr, indices=_indices, sum=_sum, tojson=_tojson, join=_join)
     filters.update(TEXT_FILTERS)
-    quick = _QUICK_TESTS.split()
-    tests = {name: test if name in quick else _weighed(test) for name, test in DEFAULT_TESTS.items()}
+    quick, tests = _QUICK_TESTS.split(), dict[str, Any](TESTS)
+    tests = {name: test if name in quick else _weighed(test) for name, test in tests.items()}
     return {name: _guarded(name, function) for name, function in filters.items()}, tests
 
 
