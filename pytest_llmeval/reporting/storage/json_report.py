@@ -108,9 +108,15 @@ def _indented(value: object, margin: str) -> str:
     if isinstance(value, list | tuple):
         items = f",{inner}".join([_indented(item, inner) for item in value])
         return f"[{inner}{items}{margin}]" if items else "[]"
-    if not isinstance(value, Mapping) and not is_dataclass(value):
+    members: Mapping[Any, object]
+    if isinstance(value, dict):  # as nearly all are: to ask for a Mapping takes longer
+        members = value
+    elif is_dataclass(value):
+        members = _members(value)
+    elif isinstance(value, Mapping):
+        members = value
+    else:
         return _quoted(str(value))
-    members = value if isinstance(value, Mapping) else _members(value)
     items = f",{inner}".join([f"{_quoted(str(name))}: {_indented(item, inner)}" for name, item in members.items()])
     return f"{{{inner}{items}{margin}}}" if items else "{}"
 
