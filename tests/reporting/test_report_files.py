@@ -181,7 +181,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_the_head_is_what_json_writes(value: object) -> None:
-    made = report(options={"value": value, "few": 1, "none": {}}, judges=(), problems=("ä",))  # type: ignore[arg-type]
+    made = report(options={"value": value, "few": 1, "none": {}}, judges=(), problems=("ä",))
     text = "".join(_lines(made))
     expected = json.dumps(head_to_json(made), indent=1).removesuffix("\n}") + ',\n "records": ['
     assert text.startswith(expected)
