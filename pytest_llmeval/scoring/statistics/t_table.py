@@ -1,6 +1,6 @@
 """Student's t for 95% intervals, as a table has it: a session of some hundred samples needs nothing else of scipy.
 
-To load ``scipy.special`` for such a number takes longer than to compute all others of a small session.
+To load scipy.special for such a number takes longer than to compute all others of a small session.
 """
 
 from __future__ import annotations
@@ -178,4 +178,4 @@ _TABLE = """
 """
 
 T_975 = tuple(map(float, _TABLE.split()))
-"""The quantile 0.975 for 1, 2, … 1,000 degrees of freedom, as ``scipy.special.stdtrit`` gives it, to the last digit."""
+"""The quantile 0.975 for 1, 2, … 1,000 degrees of freedom, as the function stdtrit of scipy.special gives it, to the last digit."""
