@@ -178,5 +178,5 @@ _TABLE = """
 """
 
 T_975 = tuple(map(float, _TABLE.split()))
-"""The quantile 0.975 for 1, 2, … 1,000 degrees of freedom, as the function stdtrit of scipy.special gives it, to the last
-digit."""
+"""The quantile 0.975 for 1, 2, … 1,000 degrees of freedom, as the function stdtrit of scipy.special gives it, to the
+last digit."""
