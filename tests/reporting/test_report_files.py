@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.storage.json_report import _lines, head_to_json
 from pytest_llmeval.reporting.writers.targets import check_target, final_path, parse_target, write_report_file
 from tests.reporting.made_reports import record, report, suite_report
 
@@ -170,3 +171,18 @@ def test_a_report_that_fails_leaves_the_old_one(name: str, tmp_path: Path) -> No
     with pytest.raises(ReportError, match="damaged"):
         write_report_file(replace(report(), records=Broken()), tmp_path)  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == [name], "a name that was taken is given back"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(Path("a")) | st.just(suite_report()),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(VALUES)
+def test_the_head_is_what_json_writes(value: object) -> None:
+    made = report(options={"value": value, "few": 1, "none": {}}, judges=(), problems=("ä",))
+    text = "".join(_lines(made))
+    expected = json.dumps(head_to_json(made), indent=1).removesuffix("\n}") + ',\n "records": ['
+    assert text.startswith(expected)
+    assert json.loads(text)["options"] == head_to_json(made)["options"]

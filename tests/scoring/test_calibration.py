@@ -17,6 +17,7 @@ from sklearn.metrics import log_loss
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.scoring.metrics.calibration import (
+    CALIBRATION_FORMULAS,
     NUM_BINS,
     calibration_values,
     negative_loglikelihood,
@@ -199,3 +200,13 @@ def test_intervals_cover_what_as_many_samples_have_on_average(overconfidence: fl
 def test_definitions_say_what_is_computed() -> None:
     assert f"in {NUM_BINS} bins" in definition("ece").description
     assert definition("ece").higher_is_better is definition("nll").higher_is_better is False
+
+
+@given(PAIRS, st.integers(0, 2**32 - 1))
+def test_many_sums_at_once_give_the_same_digits(pairs: list[tuple[float, bool]], seed: int) -> None:
+    sums = CALIBRATION_FORMULAS["ece"].sums([scored(*pair).values for pair in pairs])
+    counts = np.random.default_rng(seed).integers(0, 4, size=(20, len(pairs))).astype(float)
+    counts[:, 0] += 1
+    totals = counts @ np.array(sums.rows)
+    assert sums.values is not None
+    assert sums.values(totals) == [sums.value(row) for row in totals.tolist()]

@@ -205,3 +205,19 @@ def test_the_budget_is_for_one_rendering() -> None:
     templates = Templates()
     source = "{% for i in range(90000) %}{% endfor %}"
     assert [templates.text(source, {}) for _ in range(20)] == [""] * 20
+
+
+def test_suites_share_a_template_and_not_its_budget() -> None:
+    costly = "{% for i in range(90000) %}{% endfor %}"
+    source = "{{ f | join }}"
+    first, second = Templates(), Templates()
+    for templates in (first, second):
+        assert templates.text(costly + source, {"f": "ab"}) == "ab"
+    assert second.text("{{ '%(where)s' | format(where=3) }}", {}) == "3"
+    with pytest.raises(TemplateError):
+        Templates().text(source, {"f": None})
+    assert first.text(source, {"f": ["a", 1]}) == "a1"
+    # python_values changes what a template shows, not how it is compiled
+    assert Templates(python_values=True).text("{{ f }}", {"f": [1]}) == "[1]"
+    with pytest.raises(TemplateError, match="gives a list"):
+        Templates().text("{{ f }}", {"f": [1]})

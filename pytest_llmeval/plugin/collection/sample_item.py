@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -14,7 +14,6 @@ from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError,
 from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.models.base import ROLE_METHODS, Asking
-from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.sample_records import (
     asked_at,
     cost_of_replies,
@@ -53,6 +52,9 @@ from pytest_llmeval.types import (
     Sample,
     Score,
 )
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.replay.model import DataResponses
 
 __all__ = ["SampleItem", "SampleSource", "Unscored", "WrongAnswer"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,6 @@ from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is
 from pytest_llmeval.inference.judging import Models, are_same
 from pytest_llmeval.inference.lookahead import Lookahead
 from pytest_llmeval.models.base import ROLE_METHODS
-from pytest_llmeval.models.replay.model import DataResponses
 from pytest_llmeval.plugin.collection.earlier_replies import with_earlier_replies
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
@@ -43,6 +42,9 @@ from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.replay.model import DataResponses
 
 __all__ = ["NotASuite", "PlainFailures", "SuiteFile", "SuiteModel", "collect_benchmark"]
 
@@ -201,6 +203,8 @@ class SuiteNode(PlainFailures):
         """Use the replies that the data carry, unless there is a model to ask and the scorer judges its replies."""
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self)
         if (not has_model or self.evaluation.scorer.is_about_data) and suite.has_own_responses:
+            from pytest_llmeval.models.replay.model import DataResponses
+
             self.responses, self.lookahead = DataResponses(), Lookahead()
 
     def _add_tags(self, tags: Sequence[str]) -> None:

@@ -50,6 +50,9 @@ class Gathered:
     engines: dict[Group, EngineUse] = field(default_factory=dict)
     uses: dict[tuple[str | None, str], dict[str, ServerUse]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    _counts: dict[str | None, Counter[str | None]] = field(default_factory=dict)
+    _num_counted: int = 0
+    _names: dict[str | None, str] = field(default_factory=dict)
 
     def add_model(self, model: Mapping[str, JSON]) -> None:
         """What one process says of a model. A problem where another says that it is something else."""
@@ -142,8 +145,19 @@ class Gathered:
 
     def num_expected(self, info: SuiteInfo) -> dict[Group, int]:
         """How many samples of the suite are to run, on each model where there are several."""
-        nodes = (SampleNode.parse(nodeid) for nodeid in self.expected if nodeid.startswith(f"{info.path}::"))
-        return Counter((info.name, self.model_of_node.get(node.model or "")) for node in nodes)
+        if self._num_counted != len(self.expected):
+            # Of all suites at once: to look through all samples for each suite takes quadratic time.
+            self._counts, self._num_counted = {}, len(self.expected)
+            for nodeid in self.expected:
+                node = SampleNode.parse(nodeid)
+                self._counts.setdefault(node.path, Counter())[self.model_of_node.get(node.model or "")] += 1
+        return {(info.name, model): number for model, number in self._counts.get(info.path, {}).items()}
+
+    def suite_at(self, path: str) -> str:
+        """The name of the suite whose node id is ``path``. Raises ``KeyError``."""
+        if path not in self._names:
+            self._names = {info.path: name for name, info in self.suites.items()}
+        return self._names[path]
 
     def _expected_groups(self) -> dict[Group, list[str]]:
         """The node ids of samples that were to run, by group, in order of appearance."""

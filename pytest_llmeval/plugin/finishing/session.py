@@ -238,7 +238,7 @@ class LLMSession:
 
     def _add_missing(self, nodeid: str, reason: str) -> None:
         node = SampleNode.parse(nodeid)
-        suite = next(info.name for info in self._gathered.suites.values() if info.path == node.path)
+        suite = self._gathered.suite_at(node.path)
         model = self._gathered.model_of_node.get(node.model or "")
         record = Record(suite=suite, model=model, id=node.sample_id, nodeid=nodeid, status="unscored", reason=reason)
         self._add_record(record)
@@ -282,9 +282,7 @@ class LLMSession:
             for nodeid in missing:
                 self._add_missing(nodeid, self._lost.get(nodeid, "did not run"))
             self._problem(f"{len(missing)} of {len(gathered.expected)} samples without a result")
-        for unrecorded in self._unrecorded.values():
-            if unrecorded.nodeid not in gathered.recorded:
-                self._add_unrecorded(unrecorded)
+        self._add_unrecorded([one for one in self._unrecorded.values() if one.nodeid not in gathered.recorded])
         gathered.find_mixtures()
         for spec in self._settings.all_specs:
             if (use := spec.kind.server_use(spec)) is not None:  # the controller of workers has asked for its header
@@ -368,18 +366,20 @@ class LLMSession:
             wrong = (record for record in self.report.records if record.status == "wrong")
             self._wrong.write(terminal, map(self._gathered.group_of, wrong))
 
-    def _add_unrecorded(self, unrecorded: Unrecorded) -> None:
-        """Count a test that failed before it recorded anything as unscored in its suite.
+    def _add_unrecorded(self, tests: Sequence[Unrecorded]) -> None:
+        """Count tests that failed before they recorded anything as unscored in their suites.
 
-        Its suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to, else
-        the suite is named after the file.
+        A test's suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to,
+        else the suite is named after the file.
         """
-        path, name = split_file(unrecorded.nodeid)
-        records = self._gathered.records.values()
-        neighbours = {record.suite for record in records if split_file(record.nodeid)[0] == path}
-        suite = unrecorded.suite or (neighbours.pop() if len(neighbours) == 1 else path)
-        self._add_record(
-            Record(
+        suites: dict[str, set[str]] = {}
+        for record in self._gathered.records.values() if tests else ():
+            suites.setdefault(split_file(record.nodeid)[0], set()).add(record.suite)
+        for unrecorded in tests:
+            path, name = split_file(unrecorded.nodeid)
+            neighbours = suites.setdefault(path, set())
+            suite = unrecorded.suite or (next(iter(neighbours)) if len(neighbours) == 1 else path)
+            record = Record(
                 suite=suite,
                 model=unrecorded.model,
                 id=name,
@@ -387,7 +387,8 @@ class LLMSession:
                 status="unscored",
                 reason=unrecorded.reason,
             )
-        )
+            self._add_record(record)
+            neighbours.add(suite)
 
     @property
     def should_print_summary(self) -> bool:

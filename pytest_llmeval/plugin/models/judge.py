@@ -7,7 +7,6 @@ import json
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import ROLE_METHODS, identify
-from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
 from pytest_llmeval.suites.python.code_version import version_of_class, version_of_function
 from pytest_llmeval.text.redaction import redact
@@ -61,4 +60,6 @@ def _code_version(judge: object) -> int:
     """A checksum of the sources of a function or class that a user wrote."""
     while (inner := vars(judge).get("_model") if hasattr(judge, "__dict__") else None) is not None:
         judge = inner
+    from pytest_llmeval.models.python.model import CallableModel  # with asyncio, which a suite without a judge spares
+
     return version_of_function(judge.function) if isinstance(judge, CallableModel) else version_of_class(type(judge))

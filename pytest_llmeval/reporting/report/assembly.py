@@ -54,11 +54,11 @@ def with_suites(
     the traceback as well, as it may be a defect of ours; records of a file may have been edited.
     """
     explained = partial(_problem, problems=problems, is_logged=of_session)
-    suites_in_order = list(dict.fromkeys(suite for suite, _ in groups))
+    places = {suite: place for place, suite in enumerate(dict.fromkeys(suite for suite, _ in groups))}
     models_in_order = [None, *compared]
     order = sorted(
         (group for group in groups if group[1] in models_in_order),
-        key=lambda group: (suites_in_order.index(group[0]), models_in_order.index(group[1])),
+        key=lambda group: (places[group[0]], models_in_order.index(group[1])),
     )
     suites = tuple(_suite(group, groups[group], explained) for group in order)
     averages: tuple[Averages, ...] = ()

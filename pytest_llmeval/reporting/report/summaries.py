@@ -65,7 +65,11 @@ def summarize_suite(
     categories = [record.category if has_metrics else None for record in records]
     limits = limits_of(info, names)
     metrics = summarize(scores, names, clusters, info.interval, limits)
-    parts = by_category(scores, categories, names, clusters, info.interval, limits)
+    only, *others = {*categories} or {None}
+    if only is not None and not others:
+        parts = {only: metrics}  # all samples are of one category, whose numbers are those of the suite
+    else:
+        parts = by_category(scores, categories, names, clusters, info.interval, limits)
     by_name = records_by_category(records)
     answered = [record.model for record in records if record.model is not None]
     timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]

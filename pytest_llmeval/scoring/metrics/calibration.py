@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import sub
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 from pytest_llmeval.types import Score
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "CALIBRATION",
@@ -128,7 +133,15 @@ def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
         row[_bin_of(sample["confidence"])] = sample["accuracy"] - sample["confidence"]
         row[NUM_BINS] = 1.0
         rows.append(row)
-    return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS])
+    used = [place for place in range(NUM_BINS) if any(row[place] for row in rows)]
+
+    def values(totals: NDArray[np.float64]) -> list[float | None]:
+        import numpy as np
+
+        sums = map(math.fsum, np.abs(totals[:, used]).tolist())  # exact, so that bins without a sample add nothing
+        return [total / number for total, number in zip(sums, totals[:, NUM_BINS].tolist(), strict=True)]
+
+    return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS], values)
 
 
 def _calibration_error_of_columns(columns: Mapping[str, Sequence[float]]) -> float | None:

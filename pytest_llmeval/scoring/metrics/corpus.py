@@ -113,7 +113,7 @@ def _resampled(
     units = _units(pairs, clusters, lambda pair: _order_in(formula, pair))
     sums = [formula.sums(side) for side in zip(*chain.from_iterable(units), strict=True)]
     if len(sums) == 1:
-        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), sums[0].value)
+        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), sums[0].value, of_many=sums[0].values)
     rows = [list(chain.from_iterable(parts)) for parts in zip(*(own.rows for own in sums), strict=True)]
     edges = list(pairwise(accumulate((len(own.rows[0]) for own in sums), initial=0)))
     return bootstrap_of_sums(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -292,6 +293,10 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
 """Metrics with a number in their names, shown after those of ``METRICS``: a pattern, and the definition by number."""
 
 
+_MAX_NAMES = 4_096
+"""Names whose meaning is remembered: every suite has the same ones, and each is looked up many times."""
+
+
 def definition(name: str, better: Mapping[str, str] = _NO_DIRECTIONS) -> MetricDefinition:
     """The definition of a metric's name; one that is not ours is a mean, whose direction ``better`` may know.
 
@@ -311,6 +316,7 @@ def is_known(name: str) -> bool:
     return _unprefixed(split_name(name)[1]) is not None
 
 
+@lru_cache(maxsize=_MAX_NAMES)
 def split_name(name: str) -> tuple[str, str]:
     """``flexible.accuracy`` as (``flexible.``, ``accuracy``); the prefix is empty where the rest is no known name.
 
@@ -334,6 +340,7 @@ def shown_order(name: str) -> tuple[int, str, int, int, str]:
     return (2, "", 0, 0, name)
 
 
+@lru_cache(maxsize=_MAX_NAMES)
 def _unprefixed(base: str) -> MetricDefinition | None:
     if base in METRICS:
         return METRICS[base]

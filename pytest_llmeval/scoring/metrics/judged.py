@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 
 import regex
@@ -59,6 +60,7 @@ def is_judged_ingredient(name: str) -> bool:
     return name in _INGREDIENTS
 
 
+@lru_cache(maxsize=4_096)
 def is_of_trust(name: str) -> bool:
     """Whether a metric's name is one of those that say how far a judge is trusted, or what people would have found.
 
@@ -214,6 +216,7 @@ _CORRECTED: Mapping[bool, tuple[Callable[[Sequence[Ingredients]], Sums], Callabl
 _CORRECTED = MappingProxyType({True: (_accuracy_sums, _accuracy), False: (_mean_sums, _mean)})
 
 
+@lru_cache(maxsize=4_096)
 def corrected_formula(name: str) -> CorpusFormula | None:
     """The formula of ``corrected_accuracy``, which is of labels, and of any other corrected metric, which is a mean.
 

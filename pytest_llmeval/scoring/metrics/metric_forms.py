@@ -7,6 +7,7 @@ prompt, filters, the normalisation of log-likelihoods) is no part of it: accurac
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import regex
 
@@ -45,8 +46,12 @@ def metric_form(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> 
     own = {key: value for key, value in settings.items() if key not in ("kind", "filters", "epochs", "score")}
     if not is_known(name) or base == "score":
         return ", ".join(filter(None, (scorer, _shown(own, own)))) if scorer else ""
-    keys = next((keys for pattern, keys in _SETTINGS if regex.fullmatch(pattern, base)), ())
-    return _shown(own, keys)
+    return _shown(own, _settings_of(base))
+
+
+@lru_cache(maxsize=4_096)
+def _settings_of(base: str) -> tuple[str, ...]:
+    return next((keys for pattern, keys in _SETTINGS if regex.fullmatch(pattern, base)), ())
 
 
 def metric_limits(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[float, float] | None:
@@ -56,13 +61,18 @@ def metric_limits(name: str, scorer: str | None, settings: Mapping[str, JSON]) -
     """
     prefix, base = split_name(name)
     _, settings = _judge_of(prefix.removesuffix("."), scorer, settings)
-    if regex.fullmatch(r"(corrected_)?aspect(s|_.+)|judge\.human_mean", base) is None:
+    if not _is_rating(base):
         return None
     scale = settings.get("scale")
     if not isinstance(scale, list | tuple) or len(scale) != 2:
         return None
     low, high = scale
     return (float(low), float(high)) if isinstance(low, int) and isinstance(high, int) else None
+
+
+@lru_cache(maxsize=4_096)
+def _is_rating(base: str) -> bool:
+    return regex.fullmatch(r"(corrected_)?aspect(s|_.+)|judge\.human_mean", base) is not None
 
 
 def named_metrics(scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str, ...]:

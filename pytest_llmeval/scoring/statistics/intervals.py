@@ -11,6 +11,8 @@ from itertools import filterfalse
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from pytest_llmeval.scoring.statistics.t_table import T_975
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -39,6 +41,7 @@ CONFIDENCE = 0.95
 NUM_RESAMPLES = 1000
 """How often a bootstrap draws as many samples as there are."""
 
+_TABULATED = range(1, len(T_975) + 1)
 _SEED = 0
 _MAX_HELD = 1_000_000
 """Numbers in memory at a time."""
@@ -173,15 +176,16 @@ def bootstrap_of_sums(
     rows: Sequence[Sequence[float]],
     statistic: Callable[[Sequence[float]], float | None],
     *,
+    of_many: Callable[[NDArray[np.float64]], Sequence[float | None]] | None = None,
     num_resamples: int = NUM_RESAMPLES,
     seed: int = _SEED,
 ) -> Bootstrapped | None:
     """The percentile bootstrap of a statistic of column sums (B. Efron, 1979, doi:10.1214/aos/1176344552).
 
     ``rows`` holds one row of numbers for each sample; ``statistic`` takes the sums of the columns over samples drawn
-    with replacement, as many as there are. The result depends on the rows, their order and ``seed`` alone. None for
-    fewer than two samples, and where the statistic is None, or not finite, for more than one resample in twenty: those
-    resamples are left out.
+    with replacement, as many as there are; ``of_many`` does the same for an array of such sums, a row each. The result
+    depends on the rows, their order and ``seed`` alone. None for fewer than two samples, and where the statistic is
+    None, or not finite, for more than one resample in twenty: those resamples are left out.
     """
     import numpy as np
 
@@ -192,7 +196,8 @@ def bootstrap_of_sums(
     drawn = _kept_resamples if n * num_resamples <= _MAX_HELD else _resamples
     values: list[float | None] = []
     for counts in drawn(n, num_resamples, seed):
-        values += map(statistic, (counts.astype(float) @ table).tolist())
+        sums = counts.astype(float) @ table
+        values += map(statistic, sums.tolist()) if of_many is None else of_many(sums)
     return _bootstrapped(values, n)
 
 
@@ -246,18 +251,28 @@ def _bootstrapped(values: Sequence[float | None], n: int) -> Bootstrapped | None
     if len(found) < 2 or len(found) < 0.95 * len(values):
         return None
     above = NormalDist().cdf(math.sqrt(n / (n - 1)) * t_quantile(n - 1, CONFIDENCE))
-    low, high = np.quantile(found, [1 - above, above])
-    return Bootstrapped(
-        mean=float(np.mean(found)), stderr=float(np.std(found, ddof=1)), low=float(low), high=float(high)
-    )
+    in_order = np.sort(found).tolist()
+    low, high = _quantile(in_order, 1 - above), _quantile(in_order, above)
+    return Bootstrapped(mean=float(np.mean(found)), stderr=float(np.std(found, ddof=1)), low=low, high=high)
+
+
+def _quantile(in_order: Sequence[float], share: float) -> float:
+    """``numpy.quantile`` of sorted values, to the last digit, in a tenth of the time and without ``numpy.ma``."""
+    place = (len(in_order) - 1) * share
+    below = math.floor(place)
+    first, second = in_order[below], in_order[min(below + 1, len(in_order) - 1)]
+    part = place - below
+    return first + (second - first) * part if part < 0.5 else second - (second - first) * (1 - part)
 
 
 def t_quantile(degrees_of_freedom: float, confidence: float) -> float:
     """How many standard errors an interval of Student's t reaches to either side of its centre."""
+    _check_confidence(confidence)
+    if confidence == CONFIDENCE and degrees_of_freedom in _TABULATED:
+        return T_975[int(degrees_of_freedom) - 1]
     # scipy.special holds the quantile and loads in half the time of scipy.stats.
     from scipy.special import stdtrit
 
-    _check_confidence(confidence)
     return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
 
 

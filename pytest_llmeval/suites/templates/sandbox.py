@@ -15,9 +15,10 @@ from typing import Any
 
 from jinja2 import StrictUndefined, Undefined, nodes, pass_context, pass_environment
 from jinja2.exceptions import SecurityError
-from jinja2.filters import make_attrgetter
+from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.tests import TESTS
 
 from pytest_llmeval.errors import RefusedError
 from pytest_llmeval.suites.templates.budget import MAX_BITS, MAX_ITEMS, MAX_OUTPUT, Budget, Lazy, too_much_text
@@ -107,13 +108,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         self._python_values = python_values
         self.budget = Budget()
-        available = {name: self.filters[name] for name in _FILTERS.split()}
-        available.update(attr=_attr, indices=_indices, sum=_sum, tojson=_tojson, join=self._join)
-        available.update(TEXT_FILTERS)
-        self.filters = {name: self._guarded(name, function) for name, function in available.items()}
-        quick = _QUICK_TESTS.split()
-        tests: dict[str, Any] = self.tests
-        self.tests = {name: test if name in quick else self._weighed(test) for name, test in tests.items()}
+        # One of each for all sandboxes, as every suite has one: they find the budget in what they are called with.
+        self.filters, self.tests = _available()
         del self.globals["lipsum"]
         self.globals["range"] = self._range
 
@@ -232,9 +228,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def concat(self, values: Iterable[Any]) -> str:
         """What stands between ``~`` as one text."""
-        return self._join(self, values)
+        return self.joined(values)
 
-    def _join(self, _: object, values: Iterable[Any], separator: str = "", attribute: str | int | None = None) -> str:
+    def joined(self, values: Iterable[Any], separator: str = "", attribute: str | int | None = None) -> str:
+        """The filter ``join``."""
         parts: list[str] = []
         size = 0
         for value in values:
@@ -246,43 +243,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
             if size > MAX_OUTPUT:
                 raise too_much_text()
         return str(separator).join(parts)
-
-    def _guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        skipped = 1 if hasattr(function, "jinja_pass_arg") or name == "join" else 0
-        budget = self.budget
-
-        @functools.wraps(function)
-        def filtered(*args: Any, **settings: Any) -> Any:
-            value, *arguments = args[skipped:]
-            budget.charge(1)
-            depth = 1
-            for given in (value, *arguments, *settings.values()):
-                budget.weigh(given)
-                if type(given) is Lazy:
-                    depth = max(depth, given.depth + 1)
-            check_filter(name, value, arguments, settings, budget)
-            made = function(*args, **settings)
-            if isinstance(made, Iterator):
-                return made if type(made) is Lazy else Lazy(made, depth, budget)
-            budget.weigh(made)
-            return made
-
-        if name == "join":
-            return pass_environment(filtered)
-        return filtered
-
-    def _weighed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A test that takes longer for larger values."""
-        budget = self.budget
-
-        @functools.wraps(function)
-        def tested(*args: Any, **settings: Any) -> Any:
-            budget.charge(1)
-            for given in (*args, *settings.values()):
-                budget.weigh(given)
-            return function(*args, **settings)
-
-        return tested
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if isinstance(left, int) and isinstance(right, int):
@@ -331,7 +291,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             name = getattr(__obj, "__name__", "")
             if isinstance(owner, str):
                 if name == "join" and len(args) == 1:
-                    return __self._join(None, args[0], owner)
+                    return __self.joined(args[0], owner)
                 check_method(owner, name, args, budget)
                 if name in ("split", "rsplit"):
                     args, kwargs = __self._bounded_split(*args, **kwargs)
@@ -348,6 +308,59 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 def _refused(node: nodes.Node, problem: str) -> SecurityError:
     return SecurityError(f"line {node.lineno} of the template: {problem}")
+
+
+@functools.cache
+def _available() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The filters and the tests of a suite's templates."""
+    filters: dict[str, Any] = {name: FILTERS[name] for name in _FILTERS.split()}
+    filters.update(attr=_attr, indices=_indices, sum=_sum, tojson=_tojson, join=_join)
+    filters.update(TEXT_FILTERS)
+    quick, tests = _QUICK_TESTS.split(), dict[str, Any](TESTS)
+    tests = {name: test if name in quick else _weighed(test) for name, test in tests.items()}
+    return {name: _guarded(name, function) for name, function in filters.items()}, tests
+
+
+def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    takes_where = hasattr(function, "jinja_pass_arg")
+
+    @functools.wraps(function)
+    def filtered(where: Any, value: Any, /, *arguments: Any, **settings: Any) -> Any:
+        budget: Budget = getattr(where, "environment", where).budget  # of a context or of the environment
+        budget.charge(1)
+        depth = 1
+        for given in (value, *arguments, *settings.values()):
+            budget.weigh(given)
+            if type(given) is Lazy:
+                depth = max(depth, given.depth + 1)
+        check_filter(name, value, arguments, settings, budget)
+        made = function(*((where,) if takes_where else ()), value, *arguments, **settings)
+        if isinstance(made, Iterator):
+            return made if type(made) is Lazy else Lazy(made, depth, budget)
+        budget.weigh(made)
+        return made
+
+    return filtered if takes_where else pass_environment(filtered)
+
+
+def _weighed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A test that takes longer for larger values."""
+    takes_where = hasattr(function, "jinja_pass_arg")
+
+    @functools.wraps(function)
+    def tested(where: Any, /, *args: Any, **settings: Any) -> Any:
+        budget: Budget = getattr(where, "environment", where).budget
+        budget.charge(1)
+        for given in (*args, *settings.values()):
+            budget.weigh(given)
+        return function(*((where,) if takes_where else ()), *args, **settings)
+
+    return tested if takes_where else pass_environment(tested)
+
+
+@pass_environment
+def _join(environment: Sandbox, values: Iterable[Any], separator: str = "", attribute: str | int | None = None) -> str:
+    return environment.joined(values, separator, attribute)
 
 
 @pass_environment

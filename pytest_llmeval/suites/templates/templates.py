@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from types import CodeType
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError, meta, nodes
+from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.runtime import Context
 
+from pytest_llmeval.suites.templates.compiled import RESULT, checked, names_of, text_code, value_code
 from pytest_llmeval.suites.templates.sandbox import MAX_OUTPUT, RefusedError, Sandbox
-from pytest_llmeval.suites.templates.text_filters import VALUE_FILTERS
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import JSON, Message
 
 __all__ = ["ExampleMemo", "RenderedExample", "TemplateError", "Templates", "is_template"]
 
-_RESULT = "value_of_the_expression"
+_T = TypeVar("_T")
 _UNDEFINED = re.compile(r"'(.+)' is undefined")
 _NOT_IN_LIST = re.compile(r"(.+) is not in list", re.DOTALL)
 
@@ -66,24 +67,27 @@ class ExampleMemo:
 
 @dataclass(slots=True)
 class Templates:
-    """Compiles and renders. Each source is compiled once. ``python_values`` as ``Sandbox`` has it."""
+    """Compiles and renders. Each source is compiled once, for all suites. ``python_values`` as ``Sandbox`` has it."""
 
     python_values: bool = False
     examples: ExampleMemo = field(default_factory=ExampleMemo)
     """The few-shot examples of the suite that were rendered before."""
-    _sandbox: Sandbox = field(init=False)
+    _own_sandbox: Sandbox | None = None
     _texts: dict[str, Template] = field(default_factory=dict)
     _values: dict[str, Template | None] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._sandbox = Sandbox(python_values=self.python_values)
+    @property
+    def _sandbox(self) -> Sandbox:
+        """Made when something is rendered: one has a budget, and filters that draw on it, of its own."""
+        if self._own_sandbox is None:
+            self._own_sandbox = Sandbox(python_values=self.python_values)
+        return self._own_sandbox
 
     def text(self, source: str, variables: Mapping[str, object]) -> str:
         """``source`` rendered with ``variables``. Raises ``TemplateError``."""
         template = self._texts.get(source)
         if template is None:
-            template = self._compiled(source, lambda: self._sandbox.from_string(self._sandbox.parse_restricted(source)))
-            self._texts[source] = template
+            template = self._texts[source] = self._template(_compiled(text_code, source))
         self._sandbox.budget.restart()
         try:
             return _bounded(template.root_render_func(self._context(template, variables)))
@@ -97,7 +101,8 @@ class Templates:
         Tuples, ranges and what ``map`` or ``select`` give become lists. Raises ``TemplateError``.
         """
         if source not in self._values:
-            self._values[source] = self._compiled(source, lambda: self._expression(source))
+            code = _compiled(value_code, source)
+            self._values[source] = None if code is None else self._template(code)
         template = self._values[source]
         if template is None:
             return self.text(source, variables)
@@ -106,55 +111,26 @@ class Templates:
             context = self._context(template, variables)
             for _ in template.root_render_func(context):
                 pass
-            return _plain(context.vars[_RESULT])
+            return _plain(context.vars[RESULT])
         except Exception as error:
             self._fail(error, variables)
 
     def check(self, source: str) -> None:
         """Raise ``TemplateError`` where ``source`` is not a valid template."""
-        self._compiled(source, lambda: self._sandbox.parse_restricted(source))
+        _compiled(checked, source)
 
     def names(self, source: str) -> set[str]:
         """The variables that ``source`` uses. Raises ``TemplateError`` where it is not a valid template."""
-        found: set[str] = self._compiled(
-            source, lambda: meta.find_undeclared_variables(self._sandbox.parse_restricted(source))
-        )
-        return found
+        return set(_compiled(names_of, source))
+
+    def _template(self, code: CodeType) -> Template:
+        sandbox = self._sandbox
+        return Template.from_code(sandbox, code, sandbox.make_globals(None), None)
 
     def _context(self, template: Template, variables: Mapping[str, object]) -> Context:
         # Jinja2 would merge with the globals, or list their names: either takes longer than most templates.
         everything = {**self._sandbox.globals, **variables}
         return self._sandbox.context_class(self._sandbox, everything, template.name, template.blocks)
-
-    def _expression(self, source: str) -> Template | None:
-        tree = self._sandbox.parse_restricted(source.strip())
-        if not tree.body:
-            return None
-        *before, output = tree.body
-        if not all(isinstance(node, nodes.Assign | nodes.AssignBlock) for node in before):
-            return None
-        if not isinstance(output, nodes.Output) or len(output.nodes) != 1:
-            return None
-        expression = output.nodes[0]
-        if isinstance(expression, nodes.TemplateData):
-            return None
-        if before and not (isinstance(expression, nodes.Filter) and expression.name in VALUE_FILTERS):
-            return None
-        assign = nodes.Assign(nodes.Name(_RESULT, "store", lineno=1), expression, lineno=1)
-        program = nodes.Template([*before, assign], lineno=1)
-        program.set_environment(self._sandbox)
-        return self._sandbox.from_string(program)
-
-    def _compiled(self, source: str, compile_: Callable[[], Any]) -> Any:
-        self._sandbox.budget.restart()
-        try:
-            return compile_()
-        except TemplateSyntaxError as error:
-            raise TemplateError(f"line {error.lineno} of the template: {(error.message or '').rstrip('.')}") from None
-        except (SecurityError, RefusedError) as error:
-            raise TemplateError(str(error)) from None
-        except (RecursionError, MemoryError, SyntaxError):
-            raise TemplateError("the template is nested too deeply") from None
 
     def _fail(self, error: Exception, variables: Mapping[str, object]) -> NoReturn:
         if isinstance(error, UndefinedError):
@@ -171,6 +147,18 @@ class Templates:
         else:
             message = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
         raise TemplateError(message.rstrip(".")) from None
+
+
+def _compiled(made_of: Callable[[str], _T], source: str) -> _T:
+    """What ``made_of`` makes of a source. Raises ``TemplateError``."""
+    try:
+        return made_of(source)
+    except TemplateSyntaxError as error:
+        raise TemplateError(f"line {error.lineno} of the template: {(error.message or '').rstrip('.')}") from None
+    except (SecurityError, RefusedError) as error:
+        raise TemplateError(str(error)) from None
+    except (RecursionError, MemoryError, SyntaxError):
+        raise TemplateError("the template is nested too deeply") from None
 
 
 def _bounded(parts: Iterable[str]) -> str:
