@@ -57,7 +57,7 @@ __all__ = [
 
 PRELOADED = (
     *("execnet", "execnet.gateway_io", "xdist.dsession", "xdist.looponfail", "xdist.remote", "xdist.workermanage"),
-    *("jinja2", "jsonschema", "numpy", "pydantic", "regex", "yaml"),
+    *("jinja2", "jsonschema", "numpy", "pydantic", "regex", "tabulate", "yaml"),
     *("scipy.optimize", "scipy.special", "scipy.stats"),
 )
 NEEDS_TORCH = "pytest_llmeval.models.huggingface"

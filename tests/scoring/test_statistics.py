@@ -3,23 +3,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
-from pytest_llmeval.scoring.statistics.intervals import (
-    _quantile,
-    bootstrap_of_sums,
-    mean,
-    t_quantile,
-    wilson_interval,
-    with_width,
-)
-from pytest_llmeval.scoring.statistics.t_table import T_975
+from pytest_llmeval.scoring.statistics.intervals import bootstrap_of_sums, mean, wilson_interval, with_width
 
 FINITE = st.floats(-1e6, 1e6)
 EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
@@ -133,20 +124,3 @@ def test_no_width_is_no_interval() -> None:
     assert with_width((0.1, 0.1 + 1e-15)) is None
     assert with_width(None) is None
     assert with_width((0.1, 0.2)) == (0.1, 0.2)
-
-
-def test_the_table_of_t_is_that_of_scipy() -> None:
-    expected = special.stdtrit(range(1, 1_001), 0.975).tolist()
-    # Where a release of scipy rounds otherwise, by no more than that.
-    assert all(abs(one - other) <= 2 * math.ulp(other) for one, other in zip(T_975, expected, strict=True))
-
-
-@pytest.mark.parametrize("confidence", [0.9, 0.95])
-@pytest.mark.parametrize("freedom", [1, 7, 7.0, 7.5, 999, 1_000, 1_001, 0.5])
-def test_t_quantile_is_that_of_scipy(freedom: float, confidence: float) -> None:
-    assert t_quantile(freedom, confidence) == pytest.approx(stats.t.interval(confidence, freedom)[1], rel=1e-9)
-
-
-@given(st.lists(FINITE, min_size=2, max_size=50), st.floats(0, 1))
-def test_quantiles_are_those_of_numpy(values: list[float], share: float) -> None:
-    assert _quantile(sorted(values), share) == float(np.quantile(values, share))

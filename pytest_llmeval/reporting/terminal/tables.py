@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tabulate import tabulate
+
 __all__ = [
     "Coloured",
     "Table",
@@ -164,23 +166,25 @@ def _parts(table: Table, width: int) -> list[Table]:
 
 
 def _drawn(table: Table, widths: Sequence[int]) -> Iterator[str]:
-    yield _aligned(table.headers, widths, table.align)
-    yield _GAP.join("-" * width for width in widths)
+    whole = [row for row in table.rows if len(row) == len(table.headers)]
+    rules = ["-" * width for width in widths]  # the first row: it gives the columns their widths
+    # Headers as a row like the others: as headers each would take two columns more than it needs.
+    rule, heading, *lines = tabulate(
+        [rules, table.headers, *whole],
+        tablefmt="plain",
+        disable_numparse=True,
+        preserve_whitespace=True,
+        colalign=table.align,
+    ).splitlines()
+    yield heading.rstrip()
+    yield rule
+    drawn = iter(lines)
     for row in table.rows:
-        is_whole = len(row) == len(table.headers)
-        yield _coloured(_aligned(row, widths, table.align), row) if is_whole else row[0]
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int], align: Sequence[str]) -> str:
-    padded: list[str] = []
-    for cell, width, side in zip(cells, widths, align, strict=True):
-        room = " " * (width - columns_of(cell))
-        padded.append(room + cell if side == "right" else cell + room)
-    return _GAP.join(padded).rstrip()
+        yield _coloured(next(drawn).rstrip(), row) if len(row) == len(table.headers) else row[0]
 
 
 def _coloured(line: str, cells: Sequence[str]) -> str:
-    """The drawn line in the colours of its cells."""
+    """The drawn line in the colours of its cells, which tabulate does not know."""
     parts: list[str] = []
     for cell in cells:
         if isinstance(cell, Coloured):
