@@ -233,7 +233,7 @@ class Backlog:
         return *self._models.values(), self._others, self._quarantine
 
     def __bool__(self) -> bool:
-        return any(lane.queues for lane in self._lanes)
+        return bool(self._models or self._others.queues or self._quarantine.queues)  # a model without queues is gone
 
     def has_for(self, worker: object) -> bool:
         """Whether there is a unit that ``worker`` may take."""

@@ -108,8 +108,9 @@ class ChunkScheduling:
         """Whether workers get nothing more. They run their last test when they learn that none follows."""
         if self._is_stopping():
             return True
-        given_out = self.collection_is_completed and not self._backlog
-        return given_out and all(len(pending) < 2 for pending in self._pending.values())
+        if self._backlog:  # pytest-xdist asks after each message
+            return False
+        return self.collection_is_completed and all(len(pending) < 2 for pending in self._pending.values())
 
     @property
     def has_pending(self) -> bool:
@@ -278,6 +279,12 @@ class SessionScheduling:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._current, name)
+
+    @property
+    def tests_finished(self) -> bool:
+        """Asked after each message, and ``__getattr__`` is found last."""
+        finished: bool = self._current.tests_finished
+        return finished
 
     def schedule(self) -> None:
         """Choose when all have collected, then hand over."""
