@@ -124,7 +124,8 @@ def _shown(folder: Path, found: Survey) -> Iterator[str]:
         dates = " to ".join(dict.fromkeys((_date(min(times)), _date(max(times)))))
         yield f"  {name}: {len(own):,}, {size}, asked {dates} UTC"
     if found.num_replaced:
-        yield f"{found.num_replaced:,} more were replaced by newer ones: llmeval store compact removes them"
+        were = "was" if found.num_replaced == 1 else "were"
+        yield f"{found.num_replaced:,} more {were} replaced by newer ones: llmeval store compact removes them"
     if found.num_damaged:
         yield f"{_counted(found.num_damaged, 'damaged line')}: llmeval store verify names them, compact removes them"
     if found.num_torn:

@@ -67,7 +67,7 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].endswith("KB in 2 files")
     assert [text.split(",")[0] for text in lines[1:3]] == ["  new: 3", "  old: 3"]
     assert lines[3:] == [
-        "1 more were replaced by newer ones: llmeval store compact removes them",
+        "1 more was replaced by newer ones: llmeval store compact removes them",
         "it holds prompts and replies, whatever --llm-report-prompts says",
     ]
 

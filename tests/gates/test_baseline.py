@@ -12,6 +12,7 @@ import pytest
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.storage.report_model import part_from_json
+from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
 from pytest_llmeval.scoring.statistics.paired_tests import holm, mcnemar
 from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar
@@ -170,3 +171,10 @@ def test_records_are_read_once() -> None:
     ]
     assert [result.outcome for result in compared(sides[0], sides[1])] == ["failed", "failed"]
     assert [side.records.num_read for side in sides if isinstance(side.records, ReadOnce)] == [80, 80]
+
+
+def test_labels_of_people_that_are_not_compared_refuse_nothing() -> None:
+    before = {str(place): {"wit": place / 20, HUMAN: 1.0} for place in range(20)}
+    after = {sample_id: {**values, HUMAN: 0.0} for sample_id, values in before.items()}
+    result = the_one(ran(before, metrics=("wit",)), ran(after, metrics=("wit",)))
+    assert (result.outcome, result.metric) == ("passed", "wit")

@@ -48,3 +48,20 @@ def test_what_shows_it_has_it(llm_pytester: pytest.Pytester, workers: Sequence[s
     assert f"kept: {sorted([*OF_SAMPLES, *HAND_WRITTEN])}" in lines
     if asked[0] == "--durations=0":
         assert sum("setup    capitals.yaml::" in line for line in lines) == 2
+
+
+NOISY = """
+
+@pytest.fixture(autouse=True)
+def noisy():
+    yield
+    print("said by the tear-down")
+"""
+
+
+def test_what_a_tear_down_prints_is_shown(llm_pytester: pytest.Pytester, workers: Sequence[str]) -> None:
+    (llm_pytester.path / "capitals.yaml").write_text(SUITE, encoding="utf-8")
+    llm_pytester.makeconftest(fake_model_conftest(default_reply="none") + NOISY)
+    result = llm_pytester.runpytest(*workers, "--llm-strict")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*capitals: q2*", "*Captured stdout teardown*", "said by the tear-down"])

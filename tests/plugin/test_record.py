@@ -163,6 +163,27 @@ def test_a_test_that_fails_first_is_unscored(
     result.stdout.fnmatch_lines(["could not be scored: 1", "  test_tone.py::test_broken: *"])
 
 
+def test_the_suite_of_tests_that_fail_first_is_the_one_of_their_file(tests: pytest.Pytester) -> None:
+    tests.makepyfile(
+        test_tone="""
+        import pytest
+
+        @pytest.mark.llm_suite("manners")
+        def test_marked(llm_record):
+            raise KeyError(1)
+
+        def test_without(llm_record):
+            raise KeyError(2)
+        """
+    )
+    assert tests.runpytest("--llm-report=out.json").ret == 1
+    records = json.loads((tests.path / "out.json").read_text())["records"]
+    assert {record["id"]: record["suite"] for record in records} == {
+        "test_marked": "manners",
+        "test_without": "manners",
+    }
+
+
 def test_a_number_without_right_or_wrong(tests: pytest.Pytester) -> None:
     tests.makepyfile(
         """

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.storage.disk_records import DECODER, RECORD_PREFIX, DiskRecords
 from pytest_llmeval.reporting.storage.json_report import record_to_json
@@ -149,11 +150,11 @@ def test_what_is_written_is_read_many_lines_at_a_time(found: list[Record]) -> No
     assert (records_of_block(block) is not None) == (is_plain and b"NaN" not in block and b"Infinity" not in block)
 
 
-@pytest.mark.parametrize("kind", ["report", "with a line that is read alone", "journal", "a selection"])
+@pytest.mark.parametrize("kind", ["report", "report with a line that is read alone", "journal", "report, a selection"])
 def test_records_on_disk_are_read_without_their_texts_as_one_by_one(tmp_path: Path, kind: str) -> None:
     path, offsets, lines = tmp_path / "records", array("Q"), list[bytes]()
     for number in range(100):
-        values = {"brier": math.nan if number == 40 and kind.startswith("with") else number / 3}
+        values = {"brier": math.nan if number == 40 and "alone" in kind else number / 3}
         record = make_record(id_=f"q{number}", question="Why?", prompt="Why?", output="So.", values=values)
         line = record_to_json(record).encode()
         if kind == "journal":
@@ -162,6 +163,18 @@ def test_records_on_disk_are_read_without_their_texts_as_one_by_one(tmp_path: Pa
         offsets.append(sum(map(len, lines)))
         lines.append(line + (b"\n" if kind == "journal" or number == 99 else b",\n"))
     path.write_bytes(b"".join(lines))
-    places = [5, 3, 70] if kind == "a selection" else None
-    found = DiskRecords(path, offsets, places=places)
+    if kind == "journal":  # two were recorded again, and stand where they first stood
+        offsets[2], offsets[70] = offsets[90], offsets[1]
+    places = [5, 3, 70] if "selection" in kind else None
+    found = DiskRecords(path, offsets, places=places, are_together=kind.startswith("report"))
     assert list(map(repr, found.without_texts())) == [repr(without_texts(record)) for record in found]
+
+
+def test_two_records_on_a_line_are_refused(tmp_path: Path) -> None:
+    lines = [record_to_json(make_record(id_=f"q{number}")) for number in range(3)]
+    path = tmp_path / "records"
+    path.write_text(f"{lines[0]}, {lines[1]},\n{lines[2]}\n", encoding="ascii")
+    found = DiskRecords(path, [0, len(lines[0]) + len(lines[1]) + 4], are_together=True)
+    for read in (found.without_texts, found.__iter__):
+        with pytest.raises(ReportError, match=r"cannot read the report .*records:1: "):
+            list(read())

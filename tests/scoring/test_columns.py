@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS, reliability, reliability_of
+from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
 from pytest_llmeval.scoring.metrics.columns import Places, ScoreColumns
 from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
 from pytest_llmeval.scoring.metrics.summary import by_category, summarize
@@ -104,8 +104,6 @@ def test_the_calibration_error_by_columns_is_that_of_the_rows(samples: list[tupl
     sums = formula.sums(parts)
     by_rows = sums.value([math.fsum(column) for column in zip(*sums.rows, strict=True)]) if parts else None
     assert formula.of_columns(columns) == by_rows
-    scores = [Score(status="scored", values=part) for part in parts]
-    assert reliability(scores) == reliability_of(columns["confidence"], columns["accuracy"])
 
 
 numbers = st.floats(-1e6, 1e6)

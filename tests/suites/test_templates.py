@@ -7,6 +7,7 @@ import json
 import jinja2
 import pytest
 
+from pytest_llmeval.suites.templates.budget import MAX_STEPS
 from pytest_llmeval.suites.templates.templates import TemplateError, Templates
 
 ROW = {
@@ -213,6 +214,9 @@ def test_suites_share_a_template_and_not_its_budget() -> None:
     first, second = Templates(), Templates()
     for templates in (first, second):
         assert templates.text(costly + source, {"f": "ab"}) == "ab"
+    left = second._sandbox.budget.steps_left
+    assert first.text("{{ f }}", {"f": "ab"}) == "ab"
+    assert second._sandbox.budget.steps_left == left < MAX_STEPS - 90_000
     assert second.text("{{ '%(where)s' | format(where=3) }}", {}) == "3"
     with pytest.raises(TemplateError):
         Templates().text(source, {"f": None})

@@ -17,7 +17,7 @@ from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Status
 
 __all__ = [
-    *("Kept", "KeptRecord", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"),
+    *("Kept", "RecordPart", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"),
     "pair_with_ties",
 ]
 
@@ -82,7 +82,7 @@ class Kept(Judgement, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRecord:
+class RecordPart:
     """What is kept of a record: of its values those that are compared."""
 
     status: Status
@@ -112,14 +112,16 @@ def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dic
     return kept
 
 
-def _part(record: Record, names: Collection[str]) -> KeptRecord:
-    return KeptRecord(
+def _part(record: Record, names: Collection[str]) -> RecordPart:
+    return RecordPart(
         status=record.status,
         values={name: record.values[name] for name in names if name in record.values},
         fingerprint=record.fingerprint,
         cluster=record.cluster,
         asked_at=record.asked_at,
         not_measurable=record.not_measurable,
+        no_answer=record.no_answer,
+        chance=record.chance,
     )
 
 
@@ -170,12 +172,14 @@ def pair_with_ties(after: SuiteReport, second: Mapping[str, Kept], pairing: Pair
     The baseline's own replies, compared with themselves, are ties. Raises ``Refusal``.
     """
     first = {
-        sample_id: KeptRecord(
+        sample_id: RecordPart(
             status=kept.status,
             values=dict.fromkeys(kept.values, TIE),
             fingerprint=kept.fingerprint,
             cluster=kept.cluster,
             not_measurable=kept.not_measurable,
+            no_answer=kept.no_answer,
+            chance=kept.chance,
         )
         for sample_id, kept in second.items()
     }

@@ -119,6 +119,11 @@ class CallableModel(Backend):
         """What answers."""
         return self._function
 
+    @property
+    def num_calls_at_once(self) -> int:
+        """How many calls run at a time; each answers one request."""
+        return self._calls.concurrency
+
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
         """Call the function for each request. What it raises is a ``CallError`` in that request's place."""
         listener = self.take_listener()

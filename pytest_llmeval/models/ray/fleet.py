@@ -20,6 +20,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, R
 from pytest_llmeval.models.ray.audits import Audit, Audits
 from pytest_llmeval.models.ray.handle import Handle, Limits, ReplicaLost
 from pytest_llmeval.models.ray.handshake import Handshake, disagreement
+from pytest_llmeval.models.ray.pace import Pace
 from pytest_llmeval.models.ray.replica import Answer
 from pytest_llmeval.models.ray.schedule import Chunk, Entry, Schedule
 from pytest_llmeval.text.redaction import describe
@@ -67,6 +68,9 @@ class Fleet:
         self._room = room
         self._limits = limits or Limits()
         self._schedule = Schedule(chunk_size=chunk_size)
+        self._pace: Pace | None = None
+        self._begun_at: dict[int, float] = {}
+        """By the number of a chunk: when its replica could begin it, as far as is known (s)."""
         self._slots = [_Slot(number) for number in range(1, num_replicas + 1)]
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._numbers = count()
@@ -249,6 +253,9 @@ class Fleet:
         handshake = done.result()
         slot.place = handshake.place
         if not self.first.done():
+            if handshake.num_at_once is not None:
+                self._pace = Pace(num_at_once=handshake.num_at_once, most=self._schedule.chunk_size)
+                self._schedule.chunk_size = self._pace.size
             self.first.set_result(handshake)
         elif (differing := disagreement(self.first.result(), handshake)) is not None:
             self._stop(
@@ -295,6 +302,7 @@ class Fleet:
     def _ask(self, chunk: Chunk) -> None:
         handle: Any = chunk.replica
         samples = [entry.requests for entry in chunk.entries]
+        self._begun_at[chunk.number] = time.monotonic()
         self._on(
             handle.answer(chunk.number, samples, chunk.entries[0].engine), lambda done: self._on_answered(chunk, done)
         )
@@ -305,6 +313,8 @@ class Fleet:
     def _on_answered(self, chunk: Chunk, done: Future[list[Answer] | None]) -> None:
         slot = next((slot for slot in self._slots if slot.handle is chunk.replica), None)
         handle: Any = chunk.replica
+        now_s = time.monotonic()
+        began_s = self._begun_at.pop(chunk.number, now_s)
         error = done.exception()
         if isinstance(error, ReplicaLost):
             if slot is not None:
@@ -321,8 +331,18 @@ class Fleet:
         answers: Any = done.result()
         for entry, answer in zip(chunk.entries, answers, strict=True):
             entry.resolve(answer)
+        self._keep_pace(chunk, now_s - began_s)
         where = f"replica {slot.number} on {slot.place}" if slot is not None else "a replica that has ended"
         self._counts[where] += sum(len(entry.requests) for entry in chunk.entries)
+
+    def _keep_pace(self, chunk: Chunk, seconds: float) -> None:
+        """Learn from a chunk that was answered; the replica begins its next one."""
+        if self._pace is None:
+            return
+        self._pace.took(len(chunk.entries), seconds)
+        self._schedule.chunk_size = self._pace.size
+        for following in self._schedule.chunks_of(chunk.replica):
+            self._begun_at[following.number] = time.monotonic()
 
     def _audit(self, audit: Audit) -> None:
         if audit.found.done():

@@ -14,13 +14,15 @@ __all__ = ["Handshake", "disagreement"]
 class Handshake:
     """``versions`` are those of the packages that decide numbers, by name; None where one is not installed.
 
-    ``place`` names the machine, ``has_audit``: the model audits its fast path.
+    ``place`` names the machine, ``has_audit``: the model audits its fast path. ``num_at_once`` is how many calls a
+    model makes at a time that is called for each request by itself; None for one that answers many in one pass.
     """
 
     place: str
     identity: ModelIdentity
     versions: Mapping[str, str | None]
     has_audit: bool = False
+    num_at_once: int | None = None
     properties: Mapping[str, str | None] = field(init=False)
     """All that has to be the same."""
 

@@ -20,18 +20,26 @@ from pytest_llmeval.text.redaction import describe
 __all__ = ["check_replicas", "load_replicas"]
 
 
-def check_replicas(specs: Sequence[ModelSpec], settings: ModelSettings) -> None:
+_MOST_PER_CORE = 64
+"""Of replicas: each is a process, and those that wait for something else may well be more than cores."""
+
+
+def check_replicas(specs: Sequence[ModelSpec], settings: ModelSettings, replicas: ReplicaSettings) -> None:
     """Refuse, within milliseconds, a session without a model that can have replicas on Ray.
 
     Raises ``OptionError`` and ``ModelError``.
     """
     if not any(spec.kind.takes_replicas for spec in specs):
         names = ", ".join(spec.name for spec in specs) or "no --llm-model"
-        raise OptionError(f"--llm-ray is for checkpoints and python:MODULE:NAME; found {names}")
+        raise OptionError(f"--llm-ray is for checkpoints and python:MODULE:NAME; found {names}: leave --llm-ray out")
     if settings.device is not None and ":" in settings.device:
         raise OptionError(f"--llm-device {settings.device}: with --llm-ray, Ray chooses the GPUs: give cuda")
     if importlib.util.find_spec("ray") is None:
         raise ModelError("--llm-ray needs the package ray: pip install 'pytest-llmeval-suites[ray]'")
+    if replicas.address == "local":
+        needs = find_needs(replicas, [this_machine()], device=settings.device)
+        _check_gpus(needs)
+        _check_cores(needs)
 
 
 def load_replicas(
@@ -54,7 +62,6 @@ def load_replicas(
 
     if replicas.address == "local":
         needs = find_needs(replicas, [this_machine()], device=settings.device)
-        _check_gpus(needs)
         cluster = Cluster("local", num_cpus=max(_num_cores(), needs.count * needs.cpus))
     else:
         cluster = Cluster(replicas.address)
@@ -92,6 +99,17 @@ def this_machine() -> dict[str, float]:
 def _num_cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def _check_cores(needs: Needs) -> None:
+    cores = int(this_machine()["CPU"])
+    if needs.count > cores * _MOST_PER_CORE:
+        raise OptionError(
+            f"--llm-ray local: replicas: {needs.count}, more than {_MOST_PER_CORE} for each core of this machine "
+            f"({cores}); each is a process of its own"
+        )
+    if needs.cpus > cores:
+        raise OptionError(f"--llm-ray local: CPUs of each replica: {needs.cpus}, on this machine: {cores}")
 
 
 def _check_gpus(needs: Needs) -> None:

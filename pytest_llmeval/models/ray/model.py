@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 
@@ -75,9 +76,9 @@ class ReplicatedModel(UniformBackend):
     @property
     def server_use(self) -> ServerUse:
         """What each replica has answered, and those that ended; the same object as long as nothing has changed."""
-        counts, lost = self._fleet.counts, self._fleet.lost
-        if counts != self._use.replicas or lost != self._use.ended:
-            self._use = ServerUse(num_requests=sum(counts.values()), replicas=counts, ended=lost)
+        counts, ended = self._fleet.counts, _counted(self._fleet.lost)
+        if counts != self._use.replicas or ended != self._use.ended:
+            self._use = ServerUse(num_requests=sum(counts.values()), replicas=counts, ended=ended)
         return self._use
 
     def submit(self, requests: Sequence[Request], /) -> list[Future[Response | Failed]]:
@@ -120,6 +121,11 @@ class AuditedReplicatedModel(ReplicatedModel):
             self._fleet, self._first, num_replicas=self._num_replicas, chunk_size=self._chunk_size, engine="plain"
         )
         return plain, use
+
+
+def _counted(lost: Sequence[str]) -> tuple[str, ...]:
+    """Each reason once; a replica that is started again has its number, and may end again."""
+    return tuple(reason if num == 1 else f"{reason} ({num} times)" for reason, num in Counter(lost).items())
 
 
 def header_of(request: Request) -> Hashable:

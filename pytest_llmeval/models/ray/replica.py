@@ -90,6 +90,7 @@ class Replica:
             identity=identify(self._model),
             versions={name: _version(name) for name in _DISTRIBUTIONS},
             has_audit=callable(getattr(self._model, "audit", None)),
+            num_at_once=getattr(self._model, "num_calls_at_once", None),
         )
 
     def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> list[Answer] | None:

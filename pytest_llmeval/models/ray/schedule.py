@@ -87,12 +87,12 @@ class _Work:
 class Schedule:
     """Shares samples out among the replicas that have joined.
 
-    ``chunk_size`` is the most samples of a chunk. No sample is with two replicas at once, and none is lost: it waits,
-    is in one chunk, was answered, or was given up by ``leave``.
+    ``chunk_size`` is the most samples of a chunk, and may change. No sample is with two replicas at once, and none is
+    lost: it waits, is in one chunk, was answered, or was given up by ``leave``.
     """
 
     def __init__(self, *, chunk_size: int, max_in_flight: int = 2) -> None:
-        self._chunk_size = chunk_size
+        self.chunk_size = chunk_size
         self._max_in_flight = max_in_flight
         self._waiting: list[Entry] = []
         self._suspects: deque[Entry] = deque()
@@ -108,6 +108,11 @@ class Schedule:
     def load_of(self, replica: object) -> int:
         """How many chunks a replica has."""
         return len(self._works[replica].chunks)
+
+    def chunks_of(self, replica: object) -> Sequence[Chunk]:
+        """The chunks of a replica in their order; none of one that has ended."""
+        work = self._works.get(replica)
+        return () if work is None else tuple(work.chunks)
 
     def join(self, replica: object) -> None:
         """One more replica is ready."""
@@ -136,7 +141,7 @@ class Schedule:
         to the same one.
         """
         has_room = any(len(work.chunks) < self._max_in_flight for work in self._works.values())
-        has_work = self._suspects or (self._waiting if is_quiet else len(self._waiting) >= self._chunk_size)
+        has_work = self._suspects or (self._waiting if is_quiet else len(self._waiting) >= self.chunk_size)
         if not has_room or not has_work:  # mostly so: this is called for every sample that is added
             return []
         self._waiting = [entry for entry in self._waiting if entry.is_wanted]
@@ -167,13 +172,13 @@ class Schedule:
     def _size(self, *, is_quiet: bool) -> int:
         """How many samples the next chunk has; 0 for none yet."""
         num_waiting = len(self._waiting)
-        if num_waiting >= self._chunk_size and not is_quiet:
-            return self._chunk_size
+        if num_waiting >= self.chunk_size and not is_quiet:
+            return self.chunk_size
         if not is_quiet:
             return 0
         share = math.ceil(num_waiting / (self._max_in_flight * len(self._works)))
-        smallest = max(1, self._chunk_size // _SMALLEST_PART)
-        return min(self._chunk_size, num_waiting, max(share, smallest))
+        smallest = max(1, self.chunk_size // _SMALLEST_PART)
+        return min(self.chunk_size, num_waiting, max(share, smallest))
 
     def _take(self, work: _Work, size: int) -> list[Entry]:
         """The next chunk's samples: those of a header that the replica has met, else of one that none has, else the
@@ -198,7 +203,7 @@ class Schedule:
     def _first_for(self, work: _Work) -> Entry:
         """The sample that decides a chunk's header. The oldest is waited for: it is not passed over for long."""
         oldest = self._waiting[0]
-        patience = self._max_in_flight * self._chunk_size * len(self._works)
+        patience = self._max_in_flight * self.chunk_size * len(self._works)
         near = [entry for entry in self._waiting if entry.number - oldest.number < patience]
         if own := next((entry for entry in near if entry.header is not None and entry.header in work.headers), None):
             return own

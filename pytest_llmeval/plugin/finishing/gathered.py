@@ -146,7 +146,8 @@ class Gathered:
     def num_expected(self, info: SuiteInfo) -> dict[Group, int]:
         """How many samples of the suite are to run, on each model where there are several."""
         if self._num_counted != len(self.expected):
-            # Of all suites at once: to look through all samples for each suite takes quadratic time.
+            # Of all suites at once: to look through all samples for each suite takes quadratic time. Node ids are added
+            # to those that are expected, and none is ever taken away.
             self._counts, self._num_counted = {}, len(self.expected)
             for nodeid in self.expected:
                 node = SampleNode.parse(nodeid)

@@ -121,7 +121,7 @@ def _check_ray(settings: Settings, model_settings: ModelSettings) -> None:
         return
     from pytest_llmeval.models.ray.loading import check_replicas
 
-    check_replicas(settings.model_specs, model_settings)
+    check_replicas(settings.model_specs, model_settings, _replica_settings(settings, settings.ray))
 
 
 @contextlib.contextmanager
@@ -214,6 +214,12 @@ def load_configured(
     return load_model(spec, replace(model_options(settings, device), shared_folder=shared, findings=findings))
 
 
+def _replica_settings(settings: Settings, address: str) -> ReplicaSettings:
+    return ReplicaSettings(
+        address=address, count=settings.replicas, cpus=settings.replica_cpus, gpus=settings.replica_gpus
+    )
+
+
 def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, device: str) -> Model:
     """Load replicas of the model on Ray; those of the model before it make room. Raises ``LLMEvalError``."""
     from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
@@ -225,12 +231,7 @@ def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, d
     model = config.stash[_replicated_key] = load_replicas(
         spec,
         model_options(settings, device),
-        ReplicaSettings(
-            address=settings.ray,
-            count=settings.replicas,
-            cpus=settings.replica_cpus,
-            gpus=settings.replica_gpus,
-        ),
+        _replica_settings(settings, settings.ray),
         chunk_size=settings.batch_size or DEFAULT_CHUNK_SIZE,
         import_paths=project_folders(config) if spec.kind.imports_from_project else (),
     )

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
 
 __all__ = [
-    "ANYTHING",
+    "OF_ANY_JSON",
     "Payload",
     "Record",
     "SuiteInfo",
@@ -114,7 +114,7 @@ def without_texts(record: Record) -> Record:
 def remove_texts(record: Record) -> None:
     """What ``without_texts`` does to a copy, to a record that was just made and that nobody else has.
 
-    Fields of ``ANYTHING`` need not be there. The names of ``values`` stay as they are.
+    Fields of ``OF_ANY_JSON`` need not be there. The names of ``values`` stay as they are.
     """
     _PUT_SUITE(record, _shared(record.suite))
     if record.model is not None:
@@ -136,7 +136,7 @@ def remove_texts(record: Record) -> None:
 
 
 _NOTHING: Mapping[str, Any] = {}
-"""One for all records, and never changed."""
+"""One for all records without texts: whoever wants to add to a record's details makes a mapping of its own."""
 
 
 @runtime_checkable
@@ -151,7 +151,7 @@ def records_without_texts(records: Sequence[Record]) -> Iterable[Record]:
     return records.without_texts() if isinstance(records, _OnDisk) else map(without_texts, records)
 
 
-ANYTHING = ("prompt", "target")
+OF_ANY_JSON = ("prompt", "target")
 """Fields of a record that any JSON is good for."""
 
 
@@ -174,7 +174,9 @@ _PUT_FIELDS = tuple(_PUT.values())
 _PUT_SUITE, _PUT_MODEL, _PUT_CATEGORY, _PUT_CLUSTER = (_PUT[name] for name in ("suite", "model", "category", "cluster"))
 _PUT_OUTPUT, _PUT_CHOICES = _PUT["output"], _PUT["choices"]
 _PUT_DETAILS, _PUT_NOT_MEASURABLE = _PUT["details"], _PUT["not_measurable"]
-_PUT_QUESTION, _PUT_ANSWER, _PUT_PROMPT, _PUT_TARGET = (_PUT[name] for name in ("question", "answer", *ANYTHING))
+_PUT_QUESTION, _PUT_ANSWER, _PUT_PROMPT, _PUT_TARGET = (
+    _PUT[name] for name in ("question", "answer", "prompt", "target")
+)
 _record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS)
 
 

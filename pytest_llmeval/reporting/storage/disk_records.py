@@ -45,7 +45,9 @@ class DiskRecords(Sequence[Record]):
     Each is read anew whenever it is asked for; 16 bytes of each stay in memory. ``kept`` are those that are not in the
     file, by place. While ``file`` is open it is read, and the path is not looked up: it may be gone. Reading raises
     ``ReportError`` for a line that holds no record, and where the file is no longer in the ``state`` (if one is given)
-    that it was in. ``checksums`` are those of the lines as this process wrote them. ``what`` it is is said in messages.
+    that it was in. ``checksums`` are those of the lines as this process wrote them. ``are_together``: nothing but the
+    lines of the records stands between the first and the last of them, as in a report; in a journal other lines do, and
+    a record that was replaced. ``what`` it is is said in messages.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class DiskRecords(Sequence[Record]):
         checksums: Sequence[int] = (),
         state: FileState | None = None,
         file: BinaryIO | None = None,
+        are_together: bool = False,
         what: str = "report",
     ) -> None:
         self._path = path
@@ -67,6 +70,7 @@ class DiskRecords(Sequence[Record]):
         self._checksums = checksums
         self._state = state
         self._file = file
+        self._are_together = are_together
         self._what = what
 
     def __len__(self) -> int:
@@ -92,7 +96,7 @@ class DiskRecords(Sequence[Record]):
 
     def without_texts(self) -> Iterator[Record]:
         """Each record as ``records.without_texts`` leaves it; many at a time where all of the file's are asked for."""
-        if len(self._places) < len(self._offsets) or self._kept or self._places != range(len(self._offsets)):
+        if not self._are_together or self._kept or self._places != range(len(self._offsets)):
             yield from map(without_texts, self)
             return
         with self._reading() as file:
@@ -100,7 +104,7 @@ class DiskRecords(Sequence[Record]):
                 places = self._places[start : start + _AT_ONCE]
                 found: Iterable[Record] | None
                 found = records_of_block(self._block(file, places))
-                if found is None or len(found) != len(places):  # other lines may lie between them
+                if found is None or len(found) != len(places):  # two on one line, which is refused
                     found = (without_texts(self._read(file, place)) for place in places)
                 yield from found
 

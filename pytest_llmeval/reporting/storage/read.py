@@ -89,7 +89,7 @@ def _by_line(path: Path, file: BinaryIO, first: bytes) -> Report | None:
         head = DECODER.decode(b"".join(lines).decode().rstrip().removesuffix(",") + "}")
     except (ValueError, RecursionError):
         return None
-    return _report(path, head, DiskRecords(path, offsets, state=state))
+    return _report(path, head, DiskRecords(path, offsets, state=state, are_together=True))
 
 
 def _whole(path: Path, file: BinaryIO) -> Report:

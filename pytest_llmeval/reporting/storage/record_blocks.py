@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
-from pytest_llmeval.reporting.report.records import ANYTHING, Record, remove_texts
+from pytest_llmeval.reporting.report.records import OF_ANY_JSON, Record, remove_texts
 from pytest_llmeval.reporting.storage.report_model import plain_schema
 
 __all__ = ["records_of_block"]
@@ -47,10 +47,10 @@ def _validator() -> SchemaValidator:
     members = [
         core_schema.dataclass_field(field.name, _with_default(field.default, _schema(field.name, hints)), kw_only=True)
         for field in fields(Record)
-        if field.name not in ANYTHING
+        if field.name not in OF_ANY_JSON
     ]
     own = core_schema.dataclass_args_schema(Record.__name__, members)
-    names = [field.name for field in fields(Record) if field.name not in ANYTHING]
+    names = [field.name for field in fields(Record) if field.name not in OF_ANY_JSON]
     return SchemaValidator(core_schema.list_schema(core_schema.dataclass_schema(Record, own, names, slots=True)))
 
 

@@ -110,6 +110,7 @@ class FakeReplica:
                 if number in self.taken:
                     return None
                 self.begun.add(number)
+            self.machines.note("chunk", str(len(samples)))
             answers = []
             for sample in samples:
                 for request in sample:
@@ -201,6 +202,25 @@ def test_every_sample_is_answered_once_whatever_ends(
         assert len(fleet.lost) == len(machines.noted("died of")), "each is heard of in several ways"
     finally:
         fleet.close()
+
+
+def test_the_first_chunks_of_a_function_are_small(fleets: list[Fleet]) -> None:
+    machines = Machines(handshakes=(replace(SHAKEN, num_at_once=3),))
+    fleets.append(begun(machines, num_replicas=1, chunk_size=32))
+    prompts = [f"p{number}" for number in range(100)]
+    assert replies(fleets[0], prompts) == [f"reply to {prompt}" for prompt in prompts]
+    sizes = [int(size) for size in machines.noted("chunk")]
+    assert sizes[0] == 3
+    assert max(sizes) <= 32
+    assert sum(sizes) == 100
+
+
+def test_deaths_of_one_replica_are_counted(fleets: list[Fleet]) -> None:
+    machines = Machines(kills=("p0", "p1"))
+    fleets.append(begun(machines, num_replicas=1, chunk_size=1))
+    replies(fleets[0], ["p0", "p1", "p2"])
+    model = ReplicatedModel(fleets[0], SHAKEN, num_replicas=1, chunk_size=1)
+    assert model.server_use.ended == ("replica 1 on here: killed (4 times)",)
 
 
 def test_what_was_answered_is_not_asked_again_when_a_replica_ends(fleets: list[Fleet]) -> None:

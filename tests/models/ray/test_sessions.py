@@ -43,6 +43,12 @@ def log(what, prompts):
         file.write(json.dumps({"what": what, "pid": os.getpid(), "prompts": prompts}) + "\\n")
 
 
+def agent(prompt):
+    log("called", [prompt])
+    time.sleep(0.3)
+    return prompt
+
+
 class Echo:
     identity = ModelIdentity(name="echo", backend="test", fingerprint="e" * 64)
 
@@ -288,3 +294,19 @@ def test_machines_come_and_go(project: Project) -> None:
     (model,) = project.report["models"]
     assert len(model["use"]["replicas"]) == 3
     assert len(model["use"]["ended"]) >= 1
+
+
+def num_stored(project: Project) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in project.folder.joinpath("kept").rglob("replies-*.jsonl"))
+
+
+def test_replies_of_a_slow_function_are_stored_as_they_come(project: Project) -> None:
+    project.write([f"q{number}" for number in range(30)])
+    options = ("--llm-ray", "local", "--llm-replicas", "1", "--llm-store=kept", "--llm-store-max-age=1d")
+    first = project.start(*options, model="python:my_model:agent")
+    project.wait_for(lambda: num_stored(project) >= 5, first)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=_LIMIT_S)
+    project.run(*options, model="python:my_model:agent")
+    assert len(project.calls("called")) <= 30 + 6, "what was with the replica, or on its way, when pytest was killed"
+    assert len(project.report["records"]) == 30

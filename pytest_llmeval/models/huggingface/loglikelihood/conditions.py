@@ -11,9 +11,12 @@ import operator
 import os
 import platform
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
+from transformers import masking_utils
+from transformers.integrations import sdpa_attention
 
 from pytest_llmeval.models import encoding
 from pytest_llmeval.models.settings import ModelSettings
@@ -78,7 +81,7 @@ def conditions_of_verdict(
             "device": [model.device.type, _device_name(model.device), platform.platform()],
             "dtype": str(model.dtype),
             "attention": getattr(model.config, "_attn_implementation", None),
-            "class": [type(model).__module__, type(model).__name__, _source(type(model))],
+            "class": [type(model).__module__, type(model).__name__, _sources(type(model))],
             "max_length": max_length,
             "batch_size": settings.batch_size,
             "precision": _precision(),
@@ -136,9 +139,15 @@ def _processor() -> str:
     return f"{platform.system()} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
-def _source(model_class: type) -> str | None:
-    """A hash of the file that defines the class: transformers may be edited in place, and keeps its version."""
-    path = inspect.getsourcefile(model_class)
+def _sources(model_class: type) -> list[str | None]:
+    """Hashes of the files that define the class, its masks and its attention: transformers may be edited in place, and
+    keeps its version.
+    """
+    return [_source(of) for of in (model_class, masking_utils, sdpa_attention)]
+
+
+def _source(of: type | ModuleType) -> str | None:
+    path = inspect.getsourcefile(of)
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
