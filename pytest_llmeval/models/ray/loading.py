@@ -37,9 +37,7 @@ def check_replicas(specs: Sequence[ModelSpec], settings: ModelSettings, replicas
     if importlib.util.find_spec("ray") is None:
         raise ModelError("--llm-ray needs the package ray: pip install 'pytest-llmeval-suites[ray]'")
     if replicas.address == "local":
-        needs = find_needs(replicas, [this_machine()], device=settings.device)
-        _check_gpus(needs)
-        _check_cores(needs)
+        _check_room(find_needs(replicas, [this_machine()], device=settings.device))
 
 
 def load_replicas(
@@ -62,6 +60,7 @@ def load_replicas(
 
     if replicas.address == "local":
         needs = find_needs(replicas, [this_machine()], device=settings.device)
+        _check_room(needs)
         cluster = Cluster("local", num_cpus=max(_num_cores(), needs.count * needs.cpus))
     else:
         cluster = Cluster(replicas.address)
@@ -101,8 +100,10 @@ def _num_cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def _check_cores(needs: Needs) -> None:
-    cores = int(this_machine()["CPU"])
+def _check_room(needs: Needs) -> None:
+    """Replicas without room on this machine would be waited for in vain, and thousands of processes stop it."""
+    machine = this_machine()
+    cores, num_gpus = int(machine["CPU"]), machine["GPU"]
     if needs.count > cores * _MOST_PER_CORE:
         raise OptionError(
             f"--llm-ray local: replicas: {needs.count}, more than {_MOST_PER_CORE} for each core of this machine "
@@ -110,13 +111,8 @@ def _check_cores(needs: Needs) -> None:
         )
     if needs.cpus > cores:
         raise OptionError(f"--llm-ray local: CPUs of each replica: {needs.cpus}, on this machine: {cores}")
-
-
-def _check_gpus(needs: Needs) -> None:
-    """Replicas without room would be waited for in vain."""
-    found = this_machine()["GPU"]
-    if needs.count * needs.gpus > found:
+    if needs.count * needs.gpus > num_gpus:
         raise OptionError(
             f"--llm-ray local: GPUs needed: {needs.count * needs.gpus:g} (replicas: {needs.count}, GPUs of each: "
-            f"{needs.gpus:g}), on this machine: {found:g}"
+            f"{needs.gpus:g}), on this machine: {num_gpus:g}"
         )

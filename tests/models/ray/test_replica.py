@@ -301,21 +301,21 @@ def test_this_machine_has_a_core() -> None:
 def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError) as caught:
-        check_replicas([parse_model_spec("demo")], ModelSettings(), ReplicaSettings("local"))
+        check_replicas([parse_model_spec("demo")], ModelSettings(), ReplicaSettings(address="local"))
     assert str(caught.value) == "--llm-ray needs the package ray: pip install 'pytest-llmeval-suites[ray]'"
 
 
 def test_ray_chooses_the_gpus() -> None:
     with pytest.raises(OptionError, match="with --llm-ray, Ray chooses the GPUs: give cuda"):
-        check_replicas([parse_model_spec("demo")], ModelSettings(device="cuda:1"), ReplicaSettings("local"))
+        check_replicas([parse_model_spec("demo")], ModelSettings(device="cuda:1"), ReplicaSettings(address="local"))
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (ReplicaSettings("local", count=129), "replicas: 129, more than 64 for each core of this machine (2)"),
-        (ReplicaSettings("local", cpus=3), "CPUs of each replica: 3, on this machine: 2"),
-        (ReplicaSettings("local", gpus=1), "GPUs needed: 1 (replicas: 1, GPUs of each: 1), on this machine: 0"),
+        (ReplicaSettings(address="local", count=129), "replicas: 129, more than 64 for each core of this machine (2)"),
+        (ReplicaSettings(address="local", cpus=3), "CPUs of each replica: 3, on this machine: 2"),
+        (ReplicaSettings(address="local", gpus=1), "GPUs needed: 1 (replicas: 1, GPUs of each: 1), on this machine: 0"),
     ],
 )
 def test_a_machine_has_room_for_some(monkeypatch: pytest.MonkeyPatch, asked: ReplicaSettings, message: str) -> None:
@@ -327,4 +327,4 @@ def test_a_machine_has_room_for_some(monkeypatch: pytest.MonkeyPatch, asked: Rep
 
 def test_as_many_as_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_llmeval.models.ray.loading.this_machine", lambda: {"CPU": 2, "GPU": 0})
-    check_replicas([parse_model_spec("demo")], ModelSettings(), ReplicaSettings("local", count=128, cpus=2))
+    check_replicas([parse_model_spec("demo")], ModelSettings(), ReplicaSettings(address="local", count=128, cpus=2))
