@@ -46,8 +46,8 @@ def test_what_a_cluster_says_has_no_full_stop_before_the_hint(monkeypatch: pytes
 def test_gpus_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "this_machine", lambda: {"CPU": 2, "GPU": 1})
     with pytest.raises(OptionError) as caught:
-        loading._check_gpus(Needs(count=3, cpus=1, gpus=0.5))
+        loading._check_room(Needs(count=3, cpus=1, gpus=0.5))
     assert str(caught.value) == (
         "--llm-ray local: GPUs needed: 1.5 (replicas: 3, GPUs of each: 0.5), on this machine: 1"
     )
-    loading._check_gpus(Needs(count=2, cpus=1, gpus=0.5))
+    loading._check_room(Needs(count=2, cpus=1, gpus=0.5))
