@@ -26,9 +26,17 @@ def test_targets(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_folders_that_exist_are_targets_without_a_slash(tmp_path: Path) -> None:
-    (tmp_path / "odd.json").mkdir()
+    (tmp_path / "odd.v2").mkdir()
     assert parse_target(str(tmp_path)) == tmp_path
-    assert parse_target(str(tmp_path / "odd.json")) == tmp_path / "odd.json"
+    assert parse_target(str(tmp_path / "odd.v2")) == tmp_path / "odd.v2"
+
+
+def test_a_folder_with_the_name_of_a_file_needs_the_slash(tmp_path: Path) -> None:
+    """Who means a file would look for it in vain."""
+    (tmp_path / "odd.json").mkdir()
+    assert parse_target(f"{tmp_path}/odd.json/") == tmp_path / "odd.json"
+    with pytest.raises(ValueError, match=r"expected a file, and odd.json is a folder; with / at its end"):
+        parse_target(str(tmp_path / "odd.json"))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 __all__ = ["price_figures"]
 
 _LEFT, _SIDES, _MAX_HEIGHT, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 6.0, 0.5, 0.19
+_NEAR = 0.12, 0.08
+"""Inches sideways and upwards within which two numbers would stand on each other."""
 _LEAST_RATIO = 20.0
 """Of the dearest to the cheapest, from which on the axis is logarithmic."""
 
@@ -75,6 +77,7 @@ def _priced(shown: Shown, metric: str, unit: str, kept: Sequence[tuple[SuiteRepo
         title=f"{label(metric)} and {unit} of a sample{more}",
         description=f"{label(metric)} with its 95% interval over {unit} of a sample{more}: {listed(texts)}.",
         figure=figure,
+        num_suites=len(names),
     )
 
 
@@ -122,21 +125,46 @@ def _figure(shown: Shown, metric: str, unit: str, points: Sequence[_Point], name
             axes.plot([point.price] * 2, [low, high], color=colour_of(series), linewidth=1.1, gid="interval")
         value = found.value or 0.0
         axes.plot([point.price], [value], color=colour_of(series), marker=marker_of(series), markersize=6, gid="value")
-        axes.annotate(
-            str(point.number),
-            (point.price, value),
-            xytext=(4, 5),
-            textcoords="offset points",
-            va="center_baseline",
-            fontsize=SIZE - 1,
-            color=INK,
-        )
+    values = [point.suite.summary.metrics[metric].value or 0.0 for point in points]
+    _number_points(axes, [(point.number, point.price, value) for point, value in zip(points, values, strict=True)])
     for place, text in enumerate(listing):
         y = 1 - (top + (place + 0.5) * _NAMES_LINE) / height
         sheet.figure.text((_LEFT + _SIDES[0] + 0.35) / width, y, text, va="center_baseline", fontsize=SIZE - 0.5)
     axes.set_xlabel(unit)
     axes.set_ylabel(label(metric))
     return sheet.figure
+
+
+def _number_points(axes: Axes, points: Sequence[tuple[int, float, float]]) -> None:
+    """Write the suites' numbers beside their points: of points that lie on each other beside the rightmost."""
+    numbers: list[list[int]] = []
+    anchors: list[tuple[float, float]] = []
+    for number, price, value in sorted(points, key=lambda point: -point[1]):
+        x, y = _inches(axes, price, value)
+        for place, anchor in enumerate(anchors):
+            left, low = _inches(axes, *anchor)
+            if left - x < _NEAR[0] and abs(y - low) < _NEAR[1]:
+                numbers[place].append(number)
+                break
+        else:
+            anchors.append((price, value))
+            numbers.append([number])
+    for anchor, members in zip(anchors, numbers, strict=True):
+        axes.annotate(
+            ", ".join(map(str, sorted(set(members)))),
+            anchor,
+            xytext=(4, 5),
+            textcoords="offset points",
+            va="center_baseline",
+            fontsize=SIZE - 1,
+            color=INK,
+        )
+
+
+def _inches(axes: Axes, price: float, value: float) -> tuple[float, float]:
+    """Where a point lies on the sheet."""
+    x, y = axes.transData.transform((price, value)) / axes.figure.dpi
+    return float(x), float(y)
 
 
 def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:

@@ -23,6 +23,7 @@ class ReportFigure:
     ``name`` is unique in its report, of ``a-z``, ``0-9`` and ``-``, and safe as the name of a file. ``title`` is what a
     reader sees above the figure, which has none of its own. ``description`` says in one or two sentences what it shows,
     with the main numbers: the alternative text. Both are plain text: what writes them into a page escapes them.
+    ``num_suites`` are compared in it.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class ReportFigure:
     title: str
     description: str
     figure: Figure
+    num_suites: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,15 +28,20 @@ _MAX_MODEL_BYTES = 100
 def parse_target(text: str) -> Path:
     """A file with one of the suffixes of ``report_formats``, or a folder: one that exists, or with a slash at its end.
 
+    A folder whose name has such a suffix needs the slash.
     ``ValueError`` says what is expected.
     """
     if not text.strip() or "\0" in text:
         raise ValueError("expected the name of a file or folder")
     path = Path(text)
+    has_form, has_slash = format_of(path) is not None, text.endswith(("/", os.sep))
     if os.path.isdir(path):  # not Path's: that raises for a name that is too long
+        if has_form and not has_slash:
+            raise ValueError(
+                f"expected a file, and {path.name} is a folder; with / at its end, the report is put there"
+            )
         return path
-    has_form = format_of(path) is not None
-    if text.endswith(("/", os.sep)):
+    if has_slash:
         if has_form:
             raise ValueError(f"expected a file or a folder: a folder called {path.name} must exist")
         return path

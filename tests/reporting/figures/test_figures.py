@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgba
+from matplotlib.text import Annotation
 
 from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of, svg_text
 from pytest_llmeval.reporting.report.records import Record
@@ -282,6 +283,22 @@ def test_price_is_cost_tokens_and_seconds() -> None:
     ]
     assert not drawn(report(suites[1:3]), "price")[2:]
     assert not drawn(report(suites[:1]), "price")
+
+
+def test_numbers_of_points_that_lie_on_each_other_stand_together() -> None:
+    known = {"n": 40, "num_prompt_tokens": 30.0, "seconds": 0.5, "num_counted": 40, "cost": None, "num_priced": 0}
+    suites = [
+        replace(
+            suite_on(name, model, accuracy=metric(value, 0.4, 0.9)),
+            per_sample=PerSample(**known, num_tokens=tokens),  # type: ignore[arg-type]
+        )
+        for model in ("m", "m2")
+        for name, value, tokens in (("a", 0.7, 10.0), ("b", 0.5, 10.0), ("c", 0.701, 10.5), ("d", 0.7, 50.0))
+    ]
+    figure = next(figure for figure in drawn(report(suites), "price") if "tokens" in figure.title)
+    labels = {one.get_text(): one.xy for one in figure.figure.axes[0].texts if isinstance(one, Annotation)}
+    assert labels == {"1, 3": (40.5, 0.701), "2": (40.0, 0.5), "4": (80.0, 0.7)}
+    assert figure.num_suites == 4
 
 
 def test_an_axis_shows_how_large_a_difference_is() -> None:

@@ -36,6 +36,20 @@ def test_figures_are_in_the_page(tmp_path: Path) -> None:
     assert "Figures of further metrics (1)" in page.text
 
 
+def test_a_figure_of_one_suite_is_folded_where_another_shows_several(tmp_path: Path) -> None:
+    records = [
+        make_record(suite=suite, id_=f"s{number}", values={metric: float(number % 2)})
+        for suite, metric in (("a", "accuracy"), ("b", "accuracy"), ("c", "f1"))
+        for number in range(4)
+    ]
+    page = page_of(make_report(records), tmp_path)
+    assert [one.text for one in page.all("figcaption")] == ["accuracy by suite", "f1 by suite"]
+    assert page.source.index("Figures of further metrics (1)") < page.source.index("f1 by suite")
+    alone = page_of(make_report([one for one in records if one.suite != "b"]), tmp_path)
+    assert [one.text for one in alone.all("figcaption")] == ["accuracy by suite", "f1 by suite"]
+    assert "Figures of further metrics" not in alone.text
+
+
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = of_suites("a", "b")
     with monkeypatch.context() as patch:

@@ -161,6 +161,20 @@ def test_gates_stand_with_what_failed_first() -> None:
     assert found.align == ["left"] * 4
 
 
+def test_of_many_gates_those_that_did_not_fail_are_folded() -> None:
+    outcomes: list[Any] = ["passed", "skipped", *["passed"] * 8]
+    few = report(gates=[gate(outcome) for outcome in outcomes])
+    assert [table.title for table in sections.gate_tables(few, ONE)] == ["Gates"]
+    many = report(gates=[gate(outcome, suite=f"s{place}") for place, outcome in enumerate([*outcomes, "failed"])])
+    tables = [*sections.gate_tables(many, ONE)]
+    assert [(table.title, len(table.rows), table.is_folded) for table in tables] == [
+        ("Gates", 1, False),
+        ("1 skipped", 1, True),
+        ("9 passed", 9, True),
+    ]
+    assert [table.rows[0][:2] for table in tables] == [["failed", "s10"], ["skipped", "s1"], ["passed", "s0"]]
+
+
 def test_numbers_against_the_baseline() -> None:
     better = regression(
         metric="perplexity",
@@ -183,17 +197,17 @@ def test_numbers_against_the_baseline() -> None:
     gates = [against_baseline("passed", one) for one in (better, same, not_sure)]
     gates += [against_baseline("failed", regression(), suite="sums", model="org/two"), gate("failed")]
     found = by_title(sections.gate_tables(report(gates=gates), TWO))["Against the baseline"]
-    head = ["suite", "metric", "n", "baseline", "now", "difference [95%]", "p (Holm)", "worse", "better"]
-    drop = "-0.062 [-0.091, -0.035]"
+    head = ["outcome", "suite", "metric", "n", "baseline", "now", "difference [95%]", "p (Holm)", "worse", "better"]
+    drop, none = "-0.062 [-0.091, -0.035]", "+0.000 [-0.010, 0.020]"
     assert cells(found) == [
         [*head, "smallest drop"],
-        ["sums (two)", "accuracy", "1,200", "0.812", "0.750", drop, "0.023", "1,130", "1,055", "0.043"],
-        ["boolq", "perplexity", "90", "2,346", "1,987", "-358.400", "1.000", "11", "79", ""],
-        ["boolq", "f1", "1,200", "0.812", "0.750", "+0.000 [-0.010, 0.020]", "< 0.001", "1,130", "1,055", "0.043"],
-        ["boolq", "brier", "90", "2,346", "1,987", "-358.400", "0.001", "11", "79", ""],
+        ["failed", "sums (two)", "accuracy", "1,200", "0.812", "0.750", drop, "0.023", "1,130", "1,055", "0.043"],
+        ["improved", "boolq", "perplexity", "90", "2,346", "1,987", "-358.400", "0.050", "11", "79", ""],
+        ["passed", "boolq", "f1", "1,200", "0.812", "0.750", none, "< 0.001", "1,130", "1,055", "0.043"],
+        ["passed", "boolq", "brier", "90", "2,346", "1,987", "-358.400", "0.001", "11", "79", ""],
     ]
     assert found.tones == ["bad", "good", "", ""]
-    assert found.align == ["left"] * 2 + ["right"] * 8
+    assert found.align == ["left"] * 3 + ["right"] * 8
     assert "adjusted for all tests there are" in found.notes[0]
 
 
@@ -389,7 +403,10 @@ def test_p_is_that_of_the_exact_two_sided_test_of_scipy() -> None:
 
 def test_nothing_was_compared() -> None:
     assert not [*sections.change_tables(report(), ONE)]
-    assert not [*sections.movers_tables(report(), ONE)]
+    movers = sections.movers_tables(report(), ONE)
+    assert not movers.main
+    assert not movers.further
+    assert not movers.num_left_out
     only_means = compared({"f1": difference(None, None, kind="mean")})
     assert [*by_title(sections.change_tables(report(comparisons=(only_means,)), TWO))] == ["Against one"]
 
@@ -412,9 +429,9 @@ def test_movers_with_what_became_worse_first() -> None:
         against_baseline("passed", regression(movers=moved(0, 0))),
         against_baseline("passed", regression(movers=None)),
     )
-    found = by_title(sections.movers_tables(report(comparisons=(comparison,), gates=gates), TWO))
-    first, second, third = found.values()
-    assert list(found) == [
+    found = sections.movers_tables(report(comparisons=(comparison,), gates=gates), TWO)
+    (first, second), (third,) = found.main, found.further
+    assert [table.title for table in (first, second, third)] == [
         "sums (two): accuracy vs baseline: 10 samples worse, 11 better, 5 the same",
         "sums: accuracy of two against one: 1 sample worse, 2 better, 1,500 the same",
         "sums: brier of two against one: 12 samples worse, 1,013 better, 5 the same",
@@ -438,13 +455,13 @@ def test_main_metrics_of_all_suites_come_before_others_and_those_without_room_ar
         compared({}, suite=f"s{place}", movers={"accuracy": moved(1, 1), "f1": moved(2, 1)}) for place in range(21)
     )
     made = report(comparisons=comparisons)
-    titles = [table.title for table in sections.movers_tables(made, TWO)]
-    assert [title.split()[:2] for title in titles] == [
-        *([f"s{place}:", "accuracy"] for place in range(21)),
-        *([f"s{place}:", "f1"] for place in range(19)),
-    ]
-    assert sections.num_movers_left_out(made, TWO) == 2
-    assert sections.num_movers_left_out(report(comparisons=comparisons[:20]), TWO) == 0
+    found = sections.movers_tables(made, TWO)
+    assert [table.title.split()[:2] for table in found.main] == [[f"s{place}:", "accuracy"] for place in range(21)]
+    assert [table.title.split()[:2] for table in found.further] == [[f"s{place}:", "f1"] for place in range(19)]
+    assert found.num_left_out == 2
+    assert sections.movers_tables(report(comparisons=comparisons[:20]), TWO).num_left_out == 0
+    many = sections.movers_tables(report(comparisons=comparisons * 2), TWO)
+    assert (len(many.main), len(many.further), many.num_left_out) == (40, 0, 44)
 
 
 # Calibration

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -37,6 +38,9 @@ GENERATOR = "pytest-llmeval-suites"
 
 _MAX_FORESTS = 12
 """Of metrics beside the main ones."""
+_COMPARING = ("forest", "differences", "price")
+"""Kinds whose figures of one suite alone are folded where another shows several: its table says as much."""
+_OTHERS = "-others"
 _MARK = "<!-- samples -->"
 """Where the template leaves off for the samples, which are not held in memory."""
 
@@ -82,8 +86,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
         counts=list(sections.suite_counts(report, names)),
         categories=list(sections.categories_tables(report, names)),
         changes=list(sections.change_tables(report, names)),
-        movers=list(sections.movers_tables(report, names)),
-        num_movers_left_out=sections.num_movers_left_out(report, names),
+        movers=sections.movers_tables(report, names),
         calibration=list(sections.calibration_tables(report, names, risks.curves())),
         price=list(sections.price_tables(report, names)),
         problems=list(problem_texts(report)),
@@ -97,19 +100,19 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
     )
 
 
-def _figures(report: Report) -> tuple[Mapping[str, Sequence[Mapping[str, str]]], str | None]:
-    """The report's figures by kind, and why there are none, or not all."""
-    found: dict[str, list[Mapping[str, str]]] = {}
+def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None]:
+    """The report's figures by kind, the less important as ``forest-others``; and why there are none, or not all."""
+    drawn: dict[str, list[_Drawn]] = {}
     notes: list[str] = []
 
-    def draw(figures: ReportFigures, kind: str | None = None) -> None:
+    def draw(figures: ReportFigures, ending: str = "") -> None:
         for figure in figures:
             try:
-                shown = {"title": figure.title, "svg": svg_text(figure)}
+                shown = _Drawn(figure.title, svg_text(figure), figure.num_suites)
             except Exception as error:  # matplotlib draws some parts late
                 figures.note_failure(figure.name, error)
                 continue
-            found.setdefault(kind or figure.kind, []).append(shown)
+            drawn.setdefault(f"{figure.kind}{ending}", []).append(shown)
         if figures.num_left_out:
             notes.append(f"{figures.num_left_out:,} more figures: llmeval plot REPORT -o FOLDER/ draws all")
         if figures.failed:
@@ -118,12 +121,28 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[Mapping[str, str]]],
     try:
         draw(figures_of(report))
         shown = metrics_shown([suite_row(suite, {}) for suite in report.suites])
-        drawn = {figure["title"].partition(" by suite")[0] for figure in found.get("forest", ())}
-        if others := [name for name in shown if name not in drawn]:
-            draw(figures_of(report, ("forest",), metrics=others, limit=_MAX_FORESTS), "forest-others")
+        main = {figure.title.partition(" by suite")[0] for figure in drawn.get("forest", ())}
+        _fold_single(drawn)
+        if others := [name for name in shown if name not in main]:
+            draw(figures_of(report, ("forest",), metrics=others, limit=_MAX_FORESTS), _OTHERS)
     except FiguresUnavailable as error:
         notes.append(f"without figures: {error}")
-    return found, "; ".join(notes) or None
+    return drawn, "; ".join(notes) or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    title: str
+    svg: str
+    num_suites: int
+
+
+def _fold_single(drawn: dict[str, list[_Drawn]]) -> None:
+    for kind in _COMPARING:
+        single = [figure for figure in drawn.get(kind, ()) if figure.num_suites == 1]
+        if single and len(single) < len(drawn[kind]):
+            drawn[kind] = [figure for figure in drawn[kind] if figure.num_suites > 1]
+            drawn[f"{kind}{_OTHERS}"] = single
 
 
 def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 )
 from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines, speed_lines
 from pytest_llmeval.reporting.terminal.tables import number
-from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT
+from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT, Movers
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
@@ -44,6 +44,7 @@ from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
 
 __all__ = [
+    "MoversTables",
     "Table",
     "UnscoredReasons",
     "average_texts",
@@ -53,7 +54,6 @@ __all__ = [
     "environment_tables",
     "gate_tables",
     "movers_tables",
-    "num_movers_left_out",
     "price_tables",
     "suite_counts",
     "suite_tables",
@@ -62,12 +62,13 @@ __all__ = [
 
 _MAX_UNSCORED = 20
 _MAX_MOVERS = 40
+_MAX_GATES_OPEN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Cells of text; ``align`` is ``left``, ``right`` or, for a number with its interval, ``value``. ``tones`` are of
-    rows: ``bad``, ``good``.
+    rows: ``bad``, ``good``. One that ``is_folded`` is shown when it is asked for.
     """
 
     title: str
@@ -76,36 +77,63 @@ class Table:
     align: Sequence[str]
     notes: Sequence[str] = ()
     tones: Sequence[str] = ()
+    is_folded: bool = False
 
 
 def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """Every gate, what failed first; then the numbers of those against a baseline."""
+    """Every gate, what failed first; then the numbers of those against a baseline.
+
+    Where there are many, those that did not fail are folded, by their outcome.
+    """
     ordered = sorted(report.gates, key=lambda one: (OUTCOMES.index(one.outcome), one.kind))
-    if not ordered:
-        return
-    yield Table(
-        title="Gates",
-        headers=("outcome", "suite", "gate", "what was found"),
-        rows=[_printable(one.outcome, _suite_of(one, names), one.name, "; ".join(_said(one))) for one in ordered],
-        align=["left"] * 4,
-        tones=[{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in ordered],
-    )
+    if len(ordered) <= _MAX_GATES_OPEN:
+        yield from _gate_table("Gates", ordered, names)
+    else:
+        for outcome in OUTCOMES:
+            found = [one for one in ordered if one.outcome == outcome]
+            if outcome == "failed":
+                yield from _gate_table("Gates", found, names)
+            else:
+                yield from _gate_table(f"{len(found):,} {outcome}", found, names, is_folded=True)
     tested = [(one, one.regression) for one in ordered if one.regression is not None]
     if tested:
         yield Table(
             title="Against the baseline",
             headers=_TESTED,
-            rows=[_printable(_suite_of(one, names), *_regression_cells(found)) for one, found in tested],
-            align=["left", "left", *("right" for _ in _TESTED[2:])],
+            rows=[
+                _printable(_found_of(one), _suite_of(one, names), *_regression_cells(found, is_better=is_better(one)))
+                for one, found in tested
+            ],
+            align=["left", "left", "left", *("right" for _ in _TESTED[3:])],
             notes=[
-                "p (Holm): how likely so large a drop is where nothing has changed, adjusted for all tests there are. "
+                "p (Holm): how likely so large a drop is where nothing has changed (of what improved: so large an "
+                "improvement), adjusted for all tests there are. "
                 "Smallest drop: what so many samples find with 90% power."
             ],
-            tones=[{"failed": "bad"}.get(one.outcome, "good" if is_better(one) else "") for one, _ in tested],
+            tones=[{"failed": "bad", "improved": "good"}.get(_found_of(one), "") for one, _ in tested],
         )
 
 
+def _gate_table(
+    title: str, gates: Sequence[GateResult], names: Mapping[str, str], *, is_folded: bool = False
+) -> Iterator[Table]:
+    if gates:
+        yield Table(
+            title=title,
+            headers=("outcome", "suite", "gate", "what was found"),
+            rows=[_printable(one.outcome, _suite_of(one, names), one.name, "; ".join(_said(one))) for one in gates],
+            align=["left"] * 4,
+            tones=[{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in gates],
+            is_folded=is_folded,
+        )
+
+
+def _found_of(one: GateResult) -> str:
+    return "improved" if one.outcome != "failed" and is_better(one) else one.outcome
+
+
 _TESTED = (
+    "outcome",
     "suite",
     "metric",
     "n",
@@ -127,10 +155,10 @@ def _said(one: GateResult) -> Sequence[str]:
     return one.reason, *one.notes
 
 
-def _regression_cells(found: Regression) -> Iterator[str]:
+def _regression_cells(found: Regression, *, is_better: bool) -> Iterator[str]:
     yield from (found.metric, f"{found.n:,}", number(found.baseline), number(found.current))
     yield _difference(found.difference, found.ci_low, found.ci_high)
-    yield _p_value(found.p_adjusted)
+    yield _p_value(found.p_improved_adjusted if is_better else found.p_adjusted)
     yield from (f"{found.num_worse:,}", f"{found.num_better:,}")
     yield "" if found.smallest_drop is None else number(found.smallest_drop)
 
@@ -213,31 +241,42 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
         )
 
 
-def movers_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """Which samples changed most."""
-    main = [replace(one, movers=dict([*one.movers.items()][:1])) for one in report.comparisons]
-    rest = [replace(one, movers=dict([*one.movers.items()][1:])) for one in report.comparisons]
-    found = [*gate_movers(report.gates, names), *compared_movers([*main, *rest], names)]
-    for what, moved in found[:_MAX_MOVERS]:
-        headers, rows = movers_cells(moved)
-        align = ["left", "left", "right", "right", "right"]
-        tones = ["bad" if row[0] == "worse" else "good" for row in rows]
-        left_out = max(0, moved.num_worse - USUALLY_KEPT), max(0, moved.num_better - USUALLY_KEPT)
-        notes = [f"and {left_out[0]:,} more that are worse, {left_out[1]:,} that are better: in the list of samples"]
-        yield Table(
-            title=movers_heading(what, moved),
-            headers=headers,
-            rows=rows,
-            align=align,
-            tones=tones,
-            notes=notes if any(left_out) else [],
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoversTables:
+    """Which samples changed most: by gates and by the metric that each comparison names first; by the further ones."""
+
+    main: Sequence[Table]
+    further: Sequence[Table]
+    num_left_out: int
 
 
-def num_movers_left_out(report: Report, names: Mapping[str, str]) -> int:
-    """Of how many metrics ``movers_tables`` has none."""
-    found = [*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)]
-    return max(0, len(found) - _MAX_MOVERS)
+def movers_tables(report: Report, names: Mapping[str, str]) -> MoversTables:
+    """A table for each metric of a gate or a comparison, as many as a page can show."""
+    firsts = [replace(one, movers=dict([*one.movers.items()][:1])) for one in report.comparisons]
+    others = [replace(one, movers=dict([*one.movers.items()][1:])) for one in report.comparisons]
+    main = [*gate_movers(report.gates, names), *compared_movers(firsts, names)]
+    further = [*compared_movers(others, names)]
+    num_further = max(0, _MAX_MOVERS - len(main))
+    return MoversTables(
+        main=[_movers_table(what, moved) for what, moved in main[:_MAX_MOVERS]],
+        further=[_movers_table(what, moved) for what, moved in further[:num_further]],
+        num_left_out=max(0, len(main) + len(further) - _MAX_MOVERS),
+    )
+
+
+def _movers_table(what: str, moved: Movers) -> Table:
+    headers, rows = movers_cells(moved)
+    left_out = max(0, moved.num_worse - USUALLY_KEPT), max(0, moved.num_better - USUALLY_KEPT)
+    notes = [f"and {left_out[0]:,} more that are worse, {left_out[1]:,} that are better: in the list of samples"]
+    return Table(
+        title=movers_heading(what, moved),
+        headers=headers,
+        rows=rows,
+        align=["left", "left", "right", "right", "right"],
+        tones=["bad" if row[0] == "worse" else "good" for row in rows],
+        notes=notes if any(left_out) else [],
+        is_folded=True,
+    )
 
 
 def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]:
