@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.scoring.metrics.judged import HUMAN
-from pytest_llmeval.scoring.metrics.sample_values import Judgement
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Status
 
@@ -56,20 +56,20 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePairs:
-    """The judgements of the samples that both reports have, by id; clusters where there are any.
+    """The scores of the samples that both reports have, by id; clusters where there are any.
 
     ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them.
     """
 
-    first: Mapping[str, Judgement]
-    second: Mapping[str, Judgement]
+    first: Mapping[str, ScoreLike]
+    second: Mapping[str, ScoreLike]
     clusters: Mapping[str, str | None] | None
     num_left_out: int
     notes: tuple[str, ...]
 
 
-class Kept(Judgement, Protocol):
-    """A sample's judgement with its fingerprint, its cluster, and when it was asked: a record, or a part of one."""
+class Kept(ScoreLike, Protocol):
+    """A sample's score with its fingerprint, its cluster, and when it was asked: a record, or a part of one."""
 
     @property
     def fingerprint(self) -> str | None: ...

@@ -80,7 +80,7 @@ class Record:
 
     @property
     def score(self) -> Score:
-        """The record's judgement, as metrics are computed from it."""
+        """The record's score, as metrics are computed from it."""
         return Score(
             status=self.status,
             answer=self.answer,

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from pytest_llmeval.scoring.metrics.corpus import corpus_difference
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known, split_name
 from pytest_llmeval.scoring.metrics.pooled import pseudo_values
-from pytest_llmeval.scoring.metrics.sample_values import Judgement, ingredients, value_of
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, value_of
 from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,
     cluster_numbers,
@@ -25,7 +25,7 @@ from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
 
 __all__ = ["Difference", "compare", "difference_of_values", "has_limits", "largest_unseen", "paired_difference"]
 
-Pair: TypeAlias = tuple[Judgement, Judgement]
+Pair: TypeAlias = tuple[ScoreLike, ScoreLike]
 """A sample's scores by the first and the second model."""
 
 
@@ -60,8 +60,8 @@ class Difference:
 
 
 def compare(
-    first: Mapping[str, Judgement],
-    second: Mapping[str, Judgement],
+    first: Mapping[str, ScoreLike],
+    second: Mapping[str, ScoreLike],
     names: Sequence[str],
     clusters: Mapping[str, str | None] | None = None,
 ) -> dict[str, Difference]:

@@ -21,7 +21,7 @@ from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
 from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.pooled import POOLED
-from pytest_llmeval.scoring.metrics.sample_values import Judgement, ingredients, made_of, value_of
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, made_of, value_of
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
 from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, row_by_row
 from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
@@ -121,8 +121,8 @@ def _optional(metric: str) -> tuple[str, ...]:
 
 def pair_metric(
     metric: str,
-    first: Mapping[str, Judgement],
-    second: Mapping[str, Judgement],
+    first: Mapping[str, ScoreLike],
+    second: Mapping[str, ScoreLike],
     *,
     higher_is_better: bool,
     clusters: Mapping[str, str | None] | None = None,
@@ -240,7 +240,7 @@ def _paired(
     )
 
 
-def _parts_reader(metric: str) -> Callable[[Judgement], Row | None]:
+def _parts_reader(metric: str) -> Callable[[ScoreLike], Row | None]:
     """What reads a sample's numbers that the metric is made of; None where it has none.
 
     As in a summary, a metric that is made of sums is a mean of values of its own (``_value_reader``) where no sample
@@ -250,7 +250,7 @@ def _parts_reader(metric: str) -> Callable[[Judgement], Row | None]:
     names = [prefix + part for part in made_of(metric)]
     others = [prefix + part for part in _optional(metric)]
 
-    def read(score: Judgement) -> Row | None:
+    def read(score: ScoreLike) -> Row | None:
         if score.status == "unscored" or any(name not in score.values for name in names):
             return None
         # Of what a sample may lack: whether it is there, and its number.
@@ -260,10 +260,10 @@ def _parts_reader(metric: str) -> Callable[[Judgement], Row | None]:
     return read
 
 
-def _value_reader(metric: str) -> Callable[[Judgement], Row | None]:
+def _value_reader(metric: str) -> Callable[[ScoreLike], Row | None]:
     """What reads a sample's value of the metric; None where it has none."""
 
-    def read(score: Judgement) -> Row | None:
+    def read(score: ScoreLike) -> Row | None:
         value = value_of(score, metric)
         return None if value is None else (value,)
 

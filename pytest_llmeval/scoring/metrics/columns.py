@@ -12,13 +12,13 @@ from typing import Generic, TypeVar, cast
 
 from pytest_llmeval.scoring.metrics.corpus_formula import Ingredients
 from pytest_llmeval.scoring.metrics.definitions import split_name
-from pytest_llmeval.scoring.metrics.sample_values import Judgement, ingredients_by_score, made_of
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients_by_score, made_of
 
 __all__ = ["COUNTED", "Places", "ScoreColumns"]
 
 T = TypeVar("T")
 
-COUNTED: Mapping[str, Callable[[Judgement], float]] = MappingProxyType(
+COUNTED: Mapping[str, Callable[[ScoreLike], float]] = MappingProxyType(
     {
         "correct": lambda score: float(score.status == "correct"),
         "total": lambda score: 1.0,
@@ -59,7 +59,7 @@ class ScoreColumns:
     each of the scores, else None.
     """
 
-    def __init__(self, scores: Sequence[Judgement]) -> None:
+    def __init__(self, scores: Sequence[ScoreLike]) -> None:
         self.scores = scores
         statuses = list(map(attrgetter("status"), scores))
         self._is_scored = None if "unscored" not in statuses else [status != "unscored" for status in statuses]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
-from pytest_llmeval.scoring.metrics.sample_values import Judgement
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.metrics.summary import Metric, is_carried
 
 __all__ = ["count_not_measurable", "num_missing", "why_not_measurable"]
@@ -15,7 +15,7 @@ _IS_THERE_OR_NONE = "no_answer"
 """A count that several scorers give only where there is one."""
 
 
-def why_not_measurable(score: Judgement, metric: str) -> str | None:
+def why_not_measurable(score: ScoreLike, metric: str) -> str | None:
     """The reason that the score's scorer gives for the metric's having no meaning; None where it gives none.
 
     ``*`` is for all metrics, ``b.*`` for those of a scorer ``b``.
@@ -27,7 +27,7 @@ def why_not_measurable(score: Judgement, metric: str) -> str | None:
     return next((said[name] for name in (metric, f"{prefix}.{WILDCARD}", WILDCARD) if name in said), None)
 
 
-def count_not_measurable(scores: Iterable[Judgement], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
+def count_not_measurable(scores: Iterable[ScoreLike], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
     """For each of the metrics that some of the scores, unscored ones aside, are said to have no value of: how many, by
     reason.
 
@@ -44,7 +44,7 @@ def count_not_measurable(scores: Iterable[Judgement], metrics: Sequence[str]) ->
     return found
 
 
-def _lacking(score: Judgement, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _lacking(score: ScoreLike, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
     for metric in metrics:
         reason = why_not_measurable(score, metric)
         if reason is not None and not is_carried((score,), metric):

@@ -11,10 +11,10 @@ from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.types import Status
 
-__all__ = ["Judgement", "contradiction", "ingredients", "ingredients_by_score", "made_of", "value_of"]
+__all__ = ["ScoreLike", "contradiction", "ingredients", "ingredients_by_score", "made_of", "value_of"]
 
 
-class Judgement(Protocol):
+class ScoreLike(Protocol):
     """What metrics read of a ``Score``; a record of a report has it too."""
 
     @property
@@ -45,7 +45,7 @@ def made_of(name: str) -> tuple[str, ...]:
     return () if formula is None else formula.needs
 
 
-def ingredients(scores: Iterable[Judgement], name: str) -> list[Ingredients]:
+def ingredients(scores: Iterable[ScoreLike], name: str) -> list[Ingredients]:
     """What the metric ``name`` is made of, from those scores, unscored ones aside, that hold all of it.
 
     A prefix of the metric's name (``flexible.word_perplexity``) is one of its ingredients' names too, and not of what
@@ -54,7 +54,7 @@ def ingredients(scores: Iterable[Judgement], name: str) -> list[Ingredients]:
     return [found for found in ingredients_by_score(scores, name) if found is not None]
 
 
-def ingredients_by_score(scores: Iterable[Judgement], name: str) -> list[Ingredients | None]:
+def ingredients_by_score(scores: Iterable[ScoreLike], name: str) -> list[Ingredients | None]:
     """``ingredients`` of each of the scores, None for one that does not hold all of it."""
     (prefix, _), needs = split_name(name), made_of(name)
     if not needs:
@@ -71,7 +71,7 @@ def ingredients_by_score(scores: Iterable[Judgement], name: str) -> list[Ingredi
     ]
 
 
-def value_of(score: Judgement, name: str) -> float | None:
+def value_of(score: ScoreLike, name: str) -> float | None:
     """The score's value of a metric; right or wrong alone is an accuracy of 1 or 0. None where it has none."""
     if score.status == "unscored":
         return None

@@ -12,7 +12,7 @@ from pytest_llmeval.scoring.metrics.columns import COUNTED, Places, ScoreColumns
 from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
-from pytest_llmeval.scoring.metrics.sample_values import Judgement, ingredients
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
@@ -130,19 +130,19 @@ def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def is_carried(scores: Iterable[Judgement], name: str) -> bool:
+def is_carried(scores: Iterable[ScoreLike], name: str) -> bool:
     """Whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
     return any(_carries(score, name) for score in scores)
 
 
-def _carries(score: Judgement, name: str) -> bool:
+def _carries(score: ScoreLike, name: str) -> bool:
     if score.status == "unscored" or ingredients((score,), name):
         return score.status != "unscored"
     return name in COUNTED or bool(ScoreColumns((score,)).values(name)[0])
 
 
 def summarize(
-    scores: Sequence[Judgement] | ScoreColumns,
+    scores: Sequence[ScoreLike] | ScoreColumns,
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
     interval: Interval | None = None,
@@ -163,7 +163,7 @@ def summarize(
 
 
 def by_category(
-    scores: Sequence[Judgement] | ScoreColumns,
+    scores: Sequence[ScoreLike] | ScoreColumns,
     categories: Sequence[str | None],
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
@@ -181,7 +181,7 @@ def by_category(
     return {category: _summarize(replace(samples, places=own), kinds) for category, own in places.items()}
 
 
-def places_by_category(scores: Sequence[Judgement], categories: Sequence[str | None]) -> dict[str, Places]:
+def places_by_category(scores: Sequence[ScoreLike], categories: Sequence[str | None]) -> dict[str, Places]:
     """Where the scores of each category are, by its name, in the order of the names."""
     places: dict[str, list[int]] = {}
     for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
@@ -217,7 +217,7 @@ class _Samples:
 
 
 def _samples(
-    scores: Sequence[Judgement] | ScoreColumns,
+    scores: Sequence[ScoreLike] | ScoreColumns,
     clusters: Sequence[str | None] | None,
     interval: Interval | None = None,
     limits: Limits = _NO_LIMITS,
