@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
 from pytest_llmeval.text.escaping import printable
 from tests.browser.conftest import Opener
 from tests.browser.hostile_strings import HOSTILE_STRINGS, RUN, URL
@@ -224,11 +225,12 @@ def test_filters_with_hostile_names(names_path: Path, open_report: Opener, name:
 
 def test_models_of_hostile_names_stand_side_by_side(tmp_path: Path, open_report: Opener) -> None:
     names = [text for text in HOSTILE_STRINGS if 0 < len(text) < 200][::12]
-    page = open_report(write_page(hostile_models(names), tmp_path))
+    report = hostile_models(names)
+    page = open_report(write_page(report, tmp_path))
     page.locator("#rows tbody tr button").first.click()
     expect(page.locator("#sample .model")).to_have_count(len(names))
     shown = page.locator("#sample .model h3").all_text_contents()
-    assert shown == [printable(name) for name in names]
+    assert shown == [printable(name) for name in short_model_names(report).values()]
 
 
 def test_a_narrow_window_scrolls_down_only(path: Path, open_report: Opener) -> None:

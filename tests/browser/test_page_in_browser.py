@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -240,6 +241,41 @@ def test_the_range_of_a_metric(path: Path, report: Report, open_report: Opener) 
     assert num_shown(page) == sum(float(f"{value:.6g}") >= 0.1 for value in values)
 
 
+def test_the_filters_of_a_suite_offer_what_it_has(path: Path, open_report: Opener) -> None:
+    page = open_report(path)
+    page.locator("#filter-suite").select_option(label="capitals")
+    page.locator("#least").fill("0.5")
+    page.locator("#filter-suite").select_option(label="essays")
+    assert page.locator("#metric option:checked").inner_text() != "accuracy"
+    expect(page.locator("#least")).to_have_value("")
+    assert num_shown(page) == 24
+    assert all(column(page, "metric"))
+    offered = page.locator("#filter-category option").evaluate_all(
+        "options => options.filter(one => !one.hidden).map(one => one.textContent)"
+    )
+    page.locator("#filter-suite").select_option(label="all")
+    everything = page.locator("#filter-category option").evaluate_all(
+        "options => options.filter(one => !one.hidden).map(one => one.textContent)"
+    )
+    assert len(offered) < len(everything)
+
+
+def test_a_range_that_ends_before_it_begins_is_said(path: Path, open_report: Opener) -> None:
+    page = open_report(path)
+    page.locator("#least").fill("2")
+    page.locator("#most").fill("1")
+    expect(page.locator("#message")).to_contain_text("its beginning is above its end")
+    page.locator("#most").fill("3")
+    expect(page.locator("#message")).to_be_hidden()
+
+
+def test_samples_are_sorted_by_the_numbers_in_their_names(tmp_path: Path, open_report: Opener) -> None:
+    records = [replace(record, id=str(12 - place)) for place, record in enumerate(capitals("small-model", 12))]
+    page = open_report(write_page(assembled(records, (CAPITALS,), ("small-model",)), tmp_path))
+    page.locator('th button[data-sort="id"]').click()
+    assert ids(page) == [str(number) for number in range(1, 13)]
+
+
 def test_sorting(path: Path, open_report: Opener) -> None:
     page = open_report(path)
     page.locator("#filter-suite").select_option(label="capitals")
@@ -350,11 +386,12 @@ def test_keys(path: Path, open_report: Opener) -> None:
     keyboard.type("jk/ door")  # letters in a field are text
     expect(page.locator("#search")).to_have_value("jk/ door")
     expect(page.locator("#sample")).to_be_hidden()
-    keyboard.press("Escape")
-    expect(page.locator("#search")).to_have_value("")
-    assert num_shown(page) == 316
-    keyboard.press("Escape")
+    page.locator("#search").fill(f" {order[4]} ")  # spaces around it are no part of what is searched
+    keyboard.press("Escape")  # leaves the field, and what was found stays
     assert focused(page) != "search"
+    assert ids(page) == [order[4]] * 2
+    keyboard.press("j")
+    expect(page.locator("#sample h3").first).to_have_text(order[4])
 
 
 def test_j_goes_on_to_the_next_page(path: Path, open_report: Opener) -> None:
@@ -368,6 +405,19 @@ def test_j_goes_on_to_the_next_page(path: Path, open_report: Opener) -> None:
     page.keyboard.press("k")
     expect(page.locator("#count")).to_contain_text("1 to 100")
     assert page.locator('#rows tr[aria-current="true"]').get_attribute("data-place") == last
+
+
+def test_buttons_lead_to_the_next_and_the_previous_sample(path: Path, open_report: Opener) -> None:
+    page = open_report(path, "#suite=errands&model=small-model")
+    order = ids(page)
+    page.locator("#rows tbody tr button").first.click()
+    expect(page.locator("#sample-previous")).to_be_disabled()
+    page.locator("#sample-next").click()
+    expect(page.locator("#sample h3").first).to_have_text(order[1])
+    page.locator("#sample-previous").click()
+    expect(page.locator("#sample h3").first).to_have_text(order[0])
+    page.goto(f"{path.as_uri()}#suite=errands&model=small-model&sample={order[-1]}")
+    expect(page.locator("#sample-next")).to_be_disabled()
 
 
 def test_keys_can_be_turned_off(path: Path, open_report: Opener) -> None:
@@ -402,8 +452,9 @@ def test_a_sample_is_opened_and_closed_by_keys_alone(path: Path, open_report: Op
     page.keyboard.press("Enter")
     expect(page.locator("#sample h3").first).to_have_text(name)
     expect(page.locator("#sample")).to_be_focused()
-    page.keyboard.press("Tab")
-    assert focused(page) == "close"
+    for stop in ("sample-previous", "sample-next", "close"):
+        page.keyboard.press("Tab")
+        assert focused(page) == stop
     page.keyboard.press("Enter")
     expect(page.locator("#sample")).to_be_hidden()
     expect(page.locator("#rows tbody tr button").nth(4)).to_be_focused()  # where the reader came from
@@ -433,6 +484,44 @@ def test_a_link_leads_back(path: Path, open_report: Opener) -> None:
     for name, value in {"#search": "country", "#least": "0.2"}.items():
         expect(other.locator(name)).to_have_value(value)
     assert other.locator("#filter-status option:checked").inner_text() == "wrong"
+
+
+def test_back_leads_to_the_list_that_a_sample_was_opened_from(path: Path, open_report: Opener) -> None:
+    page = open_report(path)
+    page.locator("#filter-status").select_option(label="wrong")
+    before = ids(page)
+    page.locator("#rows tbody tr button").nth(1).click()
+    expect(page.locator("#sample")).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.locator("#sample h3").first).to_have_text(before[2])
+    wait_for_address(page, f"sample={before[2]}")
+    page.go_back()
+    expect(page.locator("#sample")).to_be_hidden()
+    expect(page.locator("#filter-status option:checked")).to_have_text("wrong")
+    assert ids(page) == before
+    page.go_forward()
+    expect(page.locator("#sample h3").first).to_have_text(before[2])
+
+
+def test_back_from_a_sample_to_the_page_as_it_was_opened(path: Path, open_report: Opener) -> None:
+    page = open_report(path)
+    page.keyboard.press("j")
+    expect(page.locator("#sample")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#sample")).to_be_hidden()
+    assert num_shown(page) == 316
+
+
+def test_tables_lead_to_the_samples_that_they_tell_of(baseline_path: Path, open_report: Opener) -> None:
+    page = open_report(baseline_path)
+    page.locator("#gates a").first.click()
+    expect(page.locator("#filter-change option:checked")).to_have_text("worse")
+    assert num_shown(page) > 0
+    open_details(page)
+    link = page.locator("#changes td a").last
+    name = link.inner_text()
+    link.click()
+    expect(page.locator("#sample h3").first).to_have_text(name)
 
 
 def test_a_link_to_what_was_found_in_texts(path: Path, open_report: Opener) -> None:
@@ -562,6 +651,17 @@ def test_print(path: Path, open_report: Opener) -> None:
         page.emulate_media(media="print")
         expect(page.locator("#controls")).to_be_hidden()
         expect(page.locator("#suites")).to_be_visible()
+
+
+def test_no_column_is_cut_off_on_paper(path: Path, baseline_path: Path, open_report: Opener) -> None:
+    for one in (path, baseline_path):
+        page = open_report(one, width=700)  # that of A4 between its margins
+        page.emulate_media(media="print")
+        cut = page.locator("table").evaluate_all(
+            "tables => tables.filter(one => one.getBoundingClientRect().right > innerWidth)"
+            ".map(one => one.id || one.ariaLabel)"
+        )
+        assert cut == []
 
 
 def test_without_javascript_all_tables_are_there(path: Path, report: Report, open_report: Opener) -> None:

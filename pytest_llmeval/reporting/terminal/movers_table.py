@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.report import Comparison, SuiteReport
@@ -13,6 +14,7 @@ from pytest_llmeval.text.escaping import printable
 
 __all__ = [
     "MAX_MOVED",
+    "Moved",
     "compared_movers",
     "distribution_cells",
     "distribution_lines",
@@ -24,6 +26,15 @@ __all__ = [
 
 MAX_MOVED = 10
 """Metrics of suites whose movers are shown; the JSON report has all."""
+
+
+class Moved(NamedTuple):
+    """Samples that changed in one metric of a suite, on one model: ``what`` says which and against what."""
+
+    what: str
+    movers: Movers
+    suite: str
+    model: str | None
 
 
 _SHOWN = ("mean", "sd", "min", "p50", "p95", "max")
@@ -42,28 +53,30 @@ def distribution_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) 
     return ["suite", "metric", "n", *_SHOWN], rows
 
 
-def gate_movers(results: Sequence[GateResult], names: Mapping[str, str]) -> Iterator[tuple[str, Movers]]:
-    """What was compared with a baseline, and its movers, where a sample changed at all."""
+def gate_movers(results: Sequence[GateResult], names: Mapping[str, str]) -> Iterator[Moved]:
+    """What was compared with a baseline, where a sample changed at all."""
     for result in results:
         found = None if result.regression is None else result.regression.movers
         if found is not None and result.suite is not None and found.num_worse + found.num_better:
-            yield f"{named(result.suite, result.model, names)}: {result.name}", found
+            what = f"{named(result.suite, result.model, names)}: {result.name}"
+            yield Moved(what, found, result.suite, result.model)
 
 
-def compared_movers(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Iterator[tuple[str, Movers]]:
-    """The metrics of a second model against the first, and their movers, where a sample differs at all."""
+def compared_movers(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> Iterator[Moved]:
+    """The metrics of a second model against the first, where a sample differs at all."""
     for one in comparisons:
         first, second = names.get(one.first, one.first), names.get(one.second, one.second)
         for metric, found in one.movers.items():
             if found.num_worse + found.num_better:
-                yield f"{one.suite}: {metric} of {second} against {first}", found
+                yield Moved(f"{one.suite}: {metric} of {second} against {first}", found, one.suite, one.second)
 
 
-def movers_heading(what: str, found: Movers) -> str:
+def movers_heading(moved: Moved) -> str:
     """``sums: accuracy vs baseline: 3 samples worse, 1 better, 96 the same``; made ``printable``."""
+    found = moved.movers
     samples = "sample" if found.num_worse == 1 else "samples"
     counts = f"{found.num_worse:,} {samples} worse, {found.num_better:,} better, {found.num_same:,} the same"
-    return printable(f"{what}: {counts}")
+    return printable(f"{moved.what}: {counts}")
 
 
 def movers_cells(found: Movers) -> tuple[list[str], list[list[str]]]:
@@ -81,9 +94,9 @@ def _row(side: str, one: Mover) -> list[str]:
 def gate_mover_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width: int) -> Iterator[str]:
     """What changed most in each metric that was compared with a baseline, of the first ``MAX_MOVED`` of them."""
     found = [*gate_movers(results, names)]
-    for what, one in found[:MAX_MOVED]:
-        headers, rows = movers_cells(one)
-        yield from ("", *wrapped_lines(movers_heading(what, one), width=width, indent="  "))
+    for one in found[:MAX_MOVED]:
+        headers, rows = movers_cells(one.movers)
+        yield from ("", *wrapped_lines(movers_heading(one), width=width, indent="  "))
         table = Table(headers=headers, rows=rows, align=["left", "left", "right", "right", "right"], keys=2)
         yield from table_lines(table, width=width)
     if len(found) > MAX_MOVED:

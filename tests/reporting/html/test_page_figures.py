@@ -36,18 +36,14 @@ def test_figures_are_in_the_page(tmp_path: Path) -> None:
     assert "Figures of further metrics (1)" in page.text
 
 
-def test_a_figure_of_one_suite_is_folded_where_another_shows_several(tmp_path: Path) -> None:
-    records = [
-        make_record(suite=suite, id_=f"s{number}", values={metric: float(number % 2)})
-        for suite, metric in (("a", "accuracy"), ("b", "accuracy"), ("c", "f1"))
-        for number in range(4)
-    ]
-    page = page_of(make_report(records), tmp_path)
-    assert [one.text for one in page.all("figcaption")] == ["accuracy by suite", "f1 by suite"]
-    assert page.source.index("Figures of further metrics (1)") < page.source.index("f1 by suite")
-    alone = page_of(make_report([one for one in records if one.suite != "b"]), tmp_path)
-    assert [one.text for one in alone.all("figcaption")] == ["accuracy by suite", "f1 by suite"]
-    assert "Figures of further metrics" not in alone.text
+def test_a_figure_of_one_suite_is_a_further_one_where_another_compares_several() -> None:
+    several, alone = page_module._Drawn("a", "", 2), page_module._Drawn("b", "", 1)
+    drawn = {"price": [several, alone], "forest": [several, alone]}
+    page_module._fold_single(drawn, "price")
+    assert drawn == {"price": [several], "price-others": [alone], "forest": [several, alone]}
+    only = {"price": [alone, alone]}
+    page_module._fold_single(only, "price")
+    assert only == {"price": [alone, alone]}
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

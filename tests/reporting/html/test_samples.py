@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.summaries import compare_models
+from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
 from pytest_llmeval.reporting.writers.html.samples import CHUNK_RECORDS, MAX_TEXT_BYTES, page_samples
 from tests.reporting.html.pages import page_of
 from tests.reporting.reports import make_record, make_report
@@ -109,6 +110,24 @@ def test_prompts_are_as_the_report_keeps_them(tmp_path: Path, prompt: object, sh
     (row,) = page_of(make_report([make_record(prompt=prompt, question="Why?")]), tmp_path).samples
     assert dict(row["shown"]["texts"]).get("prompt") == shown
     assert row["snippet"] == "Why?"
+
+
+def test_a_line_of_the_list_has_no_other_lines_in_it(tmp_path: Path) -> None:
+    (row,) = page_of(
+        make_report([make_record(question="Why\nnot?", answer="5 - 2\r\n\t= 3 \x1b[m\n")]), tmp_path
+    ).samples
+    assert (row["snippet"], row["answer"]) == ("Why not?", "5 - 2 = 3 \\x1b[m")
+
+
+def test_models_are_called_by_their_short_names_where_there_is_little_room(tmp_path: Path) -> None:
+    models = ("python:suites/search.py:bm25", "python:suites/search.py:bm25?stem=false")
+    report = make_report([make_record(model=model) for model in models], models=tuple({"name": one} for one in models))
+    page = page_of(report, tmp_path)
+    assert page.names["models"] == [*models]  # as an address names them
+    assert page.names["short_models"] == [*short_model_names(report).values()]
+    choices = [one.text for one in page.all("option")]
+    assert set(page.names["short_models"]) <= {*choices}
+    assert not {*models} & {*choices}
 
 
 def test_options_with_their_probabilities(tmp_path: Path) -> None:

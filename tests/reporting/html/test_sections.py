@@ -159,6 +159,8 @@ def test_gates_stand_with_what_failed_first() -> None:
     ]
     assert found.tones == ["bad", "bad", "", "good"]
     assert found.align == ["left"] * 4
+    worse = "#suite=boolq&model=org%2Ftwo&change=worse"
+    assert found.links == {1: [worse, "", "#suite=boolq", "#suite=boolq"]}
 
 
 def test_of_many_gates_those_that_did_not_fail_are_folded() -> None:
@@ -206,7 +208,8 @@ def test_numbers_against_the_baseline() -> None:
         ["passed", "boolq", "f1", "1,200", "0.812", "0.750", none, "< 0.001", "1,130", "1,055", "0.043"],
         ["passed", "boolq", "brier", "90", "2,346", "1,987", "-358.400", "0.001", "11", "79", ""],
     ]
-    assert found.tones == ["bad", "good", "", ""]
+    assert found.tones == ["bad", "good", "good", "good"]
+    assert found.links == {1: ["#suite=sums&model=org%2Ftwo&change=worse", *["#suite=boolq&change=worse"] * 3]}
     assert found.align == ["left"] * 3 + ["right"] * 8
     assert "adjusted for all tests there are" in found.notes[0]
 
@@ -448,6 +451,7 @@ def test_movers_with_what_became_worse_first() -> None:
     assert second.notes == []
     assert third.notes == ["and 2 more that are worse, 1,003 that are better: in the list of samples"]
     assert second.align == ["left", "left", "right", "right", "right"]
+    assert second.links == {1: [f"#sample={name}&of=sums&by=org%2Ftwo" for name in ("w0", "b0%5Cx1b", "b1%5Cx1b")]}
 
 
 def test_main_metrics_of_all_suites_come_before_others_and_those_without_room_are_counted() -> None:

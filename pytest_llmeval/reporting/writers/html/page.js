@@ -3,6 +3,7 @@
 (() => {
   const PAGE_ROWS = 100;
   const MAX_CHUNKS_HELD = 8;
+  const MAX_VALUES = 6; // of an opened sample, before the others are folded
   const byId = (id) => document.getElementById(id);
   const make = (tag, text = "", className = "") => {
     const element = document.createElement(tag);
@@ -24,12 +25,14 @@
 
   const names = JSON.parse(atob(byId("samples").dataset.names));
   const FILTERS = { suite: names.suites, model: names.models, category: names.categories, status: names.statuses };
+  const SHOWN = { ...FILTERS, model: names.short_models }; // the address has a model's whole name
   const hasChanges = { value: false };
   let columns = {};
   let num = 0;
   let haystack = [];
   let ranks = null; // of a sample whose texts are kept: how many such stand before it
   let kept = null; // places of the samples whose texts are kept
+  let own = null; // which categories and metrics the samples of each suite have
   let partners = null; // places of the samples of a suite and id, where several models answered
   let hits = null; // what the last search through all texts found: {words, found}
   let isStopped = false;
@@ -69,11 +72,13 @@
     return (await chunk(Math.floor(rank / names.chunk)))[rank % names.chunk];
   }
 
+  const searchedWords = () => state.words.trim().toLowerCase();
+
   async function searchTexts() {
-    const words = state.words.toLowerCase();
+    const words = searchedWords();
     if (!words) return;
-    const own = { words, found: new Uint8Array(num), state: "searching", numDamaged: 0 };
-    hits = own;
+    const search = { words, found: new Uint8Array(num), state: "searching", numDamaged: 0 };
+    hits = search;
     state.isInTexts = true;
     isStopped = false;
     byId("progress").hidden = byId("stop").hidden = false;
@@ -81,13 +86,13 @@
     byId("count").setAttribute("aria-live", "off"); // it changes many times a second
     const total = Math.ceil(kept.length / names.chunk);
     let wait = performance.now();
-    for (let number = 0; number < total && !isStopped && hits === own; number++) {
+    for (let number = 0; number < total && !isStopped && hits === search; number++) {
       const records = await chunk(number).catch(() => null);
-      if (!records) own.numDamaged += 1;
+      if (!records) search.numDamaged += 1;
       (records || []).forEach((record, rank) => {
         const has = record.texts.some(([, text]) => text.toLowerCase().includes(words))
           || (record.options || []).some(([text]) => text.toLowerCase().includes(words));
-        if (has) own.found[kept[number * names.chunk + rank]] = 1;
+        if (has) search.found[kept[number * names.chunk + rank]] = 1;
       });
       byId("progress").value = (number + 1) / total;
       if (performance.now() - wait > 100) {
@@ -96,8 +101,8 @@
         wait = performance.now();
       }
     }
-    if (hits !== own) return; // there are other words now, whose search has the controls
-    own.state = isStopped ? "stopped" : "done";
+    if (hits !== search) return; // there are other words now, whose search has the controls
+    search.state = isStopped ? "stopped" : "done";
     endSearch();
     show();
   }
@@ -124,9 +129,10 @@
   // Which samples, in which order
 
   const KEYS = {
-    id: (place) => columns.id[place],
+    // sample 9 comes before sample 10
+    id: (place) => columns.id[place].replace(/\d+/g, (digits) => digits.padStart(16, "0")),
     suite: (place) => names.suites[columns.suite[place]],
-    model: (place) => names.models[columns.model[place]],
+    model: (place) => names.short_models[columns.model[place]],
     category: (place) => names.categories[columns.category[place]],
     status: (place) => columns.status[place],
     change: (place) => (columns.now[place] === null ? null : columns.now[place] - columns.before[place]),
@@ -157,7 +163,7 @@
   function filtered() {
     const places = order();
     const found = new Uint32Array(num);
-    const words = state.words.toLowerCase();
+    const words = searchedWords();
     const isHit = state.isInTexts && hits && hits.words === words ? hits.found : null;
     const values = columns[`metric${state.metric}`];
     const change = state.change === "changed" ? -1 : state.change === "" ? -2 : Number(state.change);
@@ -231,8 +237,8 @@
       } else if (name === "metric") {
         const value = columns[`metric${state.metric}`][place];
         cell.textContent = value === null ? "" : shortNumber(value);
-      } else if (FILTERS[name]) {
-        cell.textContent = FILTERS[name][columns[name][place]];
+      } else if (SHOWN[name]) {
+        cell.textContent = SHOWN[name][columns[name][place]];
       } else {
         cell.textContent = columns[name][place];
       }
@@ -293,9 +299,9 @@
     return partners.get(`${columns.suite[place]} ${columns.id[place]}`);
   }
 
-  async function open(place, { focus = false } = {}) {
+  async function open(place, { focus = false, isNew = state.open < 0 && place >= 0 } = {}) {
     state.open = place;
-    remember();
+    remember({ isNew });
     mark();
     if (place < 0) {
       byId("sample").hidden = true;
@@ -335,17 +341,30 @@
     const article = byId("sample");
     const top = make("div", "", "top");
     const title = make("h3", columns.id[place] || "(no id)");
-    const close = make("button", "Close");
-    close.id = "close";
-    close.type = "button";
-    close.addEventListener("click", () => closeSample());
-    top.append(title, close);
+    const buttons = make("span", "", "buttons");
+    const at = shown.indexOf(place);
+    for (const [id, text, act, isThere] of [
+      ["sample-previous", "Previous", () => step(-1), at > 0],
+      ["sample-next", "Next", () => step(1), at < shown.length - 1],
+      ["close", "Close", closeSample, true],
+    ]) {
+      const button = make("button", text);
+      button.id = id;
+      button.type = "button";
+      button.disabled = !isThere;
+      button.addEventListener("click", () => act());
+      buttons.append(button);
+    }
+    top.append(title, buttons);
     const where = [names.suites[columns.suite[place]], names.categories[columns.category[place]]].filter(Boolean);
     article.replaceChildren(top, make("p", where.join(", "), "note"));
     const common = found.length > 1 && found.every(Boolean) ? commonTexts(found) : [];
     for (const [name, text] of common) drawText(article, name, text);
     const models = make("div", "", "models");
-    places.forEach((other, number) => models.append(drawModel(other, found[number], common, places.length > 1)));
+    const hasChange = places.some((other) => columns.change[other]);
+    places.forEach((other, number) => {
+      models.append(drawModel(other, found[number], common, { isNamed: places.length > 1, hasChange }));
+    });
     article.append(models);
   }
 
@@ -354,13 +373,13 @@
     return found[0].texts.filter((pair) => ["question", "prompt", "expected"].includes(pair[0]) && same(pair));
   }
 
-  function drawModel(place, found, common, isNamed) {
+  function drawModel(place, found, common, { isNamed, hasChange }) {
     const part = make("div", "", "model");
-    if (isNamed) part.append(make("h3", names.models[columns.model[place]] || "(no model)"));
+    if (isNamed) part.append(make("h3", names.short_models[columns.model[place]] || "(no model)"));
     const status = names.statuses[columns.status[place]];
     part.append(make("p", status, `status ${status}`));
-    if (columns.change[place]) {
-      const line = make("p");
+    if (hasChange) {
+      const line = make("p", "", "change"); // empty beside another's, so that what follows stands side by side
       drawChange(line, place);
       part.append(line);
     }
@@ -389,7 +408,7 @@
     block.setAttribute("aria-label", name);
     block.setAttribute("role", "region");
     block.dataset.field = name;
-    const words = state.words.toLowerCase();
+    const words = searchedWords();
     const lower = text.toLowerCase();
     let start = 0;
     if (words && lower.length === text.length) {
@@ -423,6 +442,18 @@
 
   function drawValues(parent, name, values) {
     if (!values.length) return;
+    const rank = ([key]) => (names.metrics.includes(key) ? names.metrics.indexOf(key) : names.metrics.length);
+    const ordered = [...values].sort((a, b) => rank(a) - rank(b));
+    const first = ordered.length > MAX_VALUES + 2 ? ordered.slice(0, MAX_VALUES) : ordered;
+    parent.append(make("h4", name), drawRows(name, first));
+    if (first.length < ordered.length) {
+      const rest = make("details");
+      rest.append(make("summary", `${ordered.length - first.length} more`), drawRows(name, ordered.slice(first.length)));
+      parent.append(rest);
+    }
+  }
+
+  function drawRows(name, values) {
     const table = make("table");
     table.dataset.field = name;
     for (const [key, value] of values) {
@@ -430,7 +461,7 @@
       row.append(make("td", key), make("td", value === null ? "no number" : shortNumber(value), "right"));
       table.append(row);
     }
-    parent.append(make("h4", name), table);
+    return table;
   }
 
   function closeSample() {
@@ -446,29 +477,33 @@
     const rank = at < 0 ? (by > 0 ? state.page * PAGE_ROWS : -1) : at + by;
     if (rank < 0 || rank >= shown.length) return;
     const page = Math.floor(rank / PAGE_ROWS);
+    const isNew = state.open < 0;
     state.open = shown[rank];
     if (page !== state.page) {
       state.page = page;
       drawPage();
     }
-    open(shown[rank]).catch(failed);
+    open(shown[rank], { isNew }).catch(failed);
   }
 
   // The address
 
-  let isWaiting = false;
-  function remember() {
-    if (isWaiting) return;
-    isWaiting = true;
-    setTimeout(() => {
-      isWaiting = false;
-      const found = address();
-      const wanted = found ? `#${found}` : "#samples";
-      if (found || location.hash.includes("=")) history.replaceState(null, "", wanted);
-    }, 150); // browsers refuse what comes too often
+  let waiting = 0;
+  function remember({ isNew = false } = {}) {
+    if (isNew) {
+      if (waiting) write(address({ withSample: false }));
+      return write(address(), "pushState"); // the button Back leads to the list
+    }
+    if (!waiting) waiting = setTimeout(() => write(), 150); // browsers refuse what comes too often
   }
 
-  function address() {
+  function write(found = address(), how = "replaceState") {
+    clearTimeout(waiting);
+    waiting = 0;
+    if (found || location.hash.includes("=")) history[how](null, "", found ? `#${found}` : "#samples");
+  }
+
+  function address({ withSample = true } = {}) {
     const found = new URLSearchParams();
     if (state.words) found.set("q", state.words);
     if (state.words && state.isInTexts) found.set("texts", "1");
@@ -479,7 +514,7 @@
     if (state.most !== null) found.set("most", state.most);
     if (state.sort) found.set("sort", (state.isFalling ? "-" : "") + state.sort);
     if (state.page) found.set("page", state.page + 1);
-    if (state.open >= 0) {
+    if (withSample && state.open >= 0) {
       found.set("sample", columns.id[state.open]);
       found.set("of", names.suites[columns.suite[state.open]]);
       if (names.models.length > 1) found.set("by", names.models[columns.model[state.open]]);
@@ -490,6 +525,8 @@
   function readAddress(hash = location.hash) {
     const text = hash.slice(1);
     if (!text.includes("=")) return false;
+    clearTimeout(waiting);
+    waiting = 0;
     const given = new URLSearchParams(text);
     Object.assign(state, fresh());
     forgetSearch();
@@ -513,14 +550,16 @@
       state.isFalling = sort.startsWith("-");
     }
     state.page = Math.max(0, (Number.parseInt(given.get("page"), 10) || 1) - 1);
+    let opened = -1;
     if (given.has("sample")) {
       const suite = placeOf(names.suites, "of", "suite");
       const model = placeOf(names.models, "by", "model");
       const fits = (id, place) => id === given.get("sample") && (!given.has("of") || columns.suite[place] === suite)
         && (!given.has("by") || columns.model[place] === model);
-      state.open = columns.id.findIndex(fits);
-      if (state.open < 0) unknown.push(`There is no sample ${given.get("sample")} here.`);
+      opened = columns.id.findIndex(fits);
+      if (opened < 0) unknown.push(`There is no sample ${given.get("sample")} here.`);
     }
+    state.open = opened;
     fill();
     const page = state.page;
     const locate = () => {
@@ -550,6 +589,7 @@
   // Controls
 
   function fill() {
+    offerCategories();
     byId("search").value = state.words;
     for (const name of Object.keys(FILTERS)) byId(`filter-${name}`).value = state[name] < 0 ? "" : String(state[name]);
     byId("filter-change").value = state.change;
@@ -558,8 +598,42 @@
     byId("most").value = state.most === null ? "" : state.most;
   }
 
+  function ofSuites() {
+    if (!own) {
+      own = names.suites.map(() => ({ categories: new Set(), metrics: new Set() }));
+      for (let place = 0; place < num; place++) own[columns.suite[place]].categories.add(columns.category[place]);
+      names.metrics.forEach((_, metric) => {
+        columns[`metric${metric}`].forEach((value, place) => {
+          if (value !== null) own[columns.suite[place]].metrics.add(metric);
+        });
+      });
+    }
+    return own;
+  }
+
+  function offerCategories() {
+    const offered = state.suite < 0 ? null : ofSuites()[state.suite].categories;
+    for (const option of byId("filter-category").options) {
+      option.hidden = option.disabled = Boolean(offered) && option.value !== "" && !offered.has(Number(option.value));
+    }
+  }
+
+  // Of the suite that was chosen: no category of another one, and a metric that it has.
+  function chooseSuite() {
+    if (state.suite >= 0) {
+      const { categories, metrics } = ofSuites()[state.suite];
+      if (state.category >= 0 && !categories.has(state.category)) state.category = -1;
+      if (metrics.size && !metrics.has(state.metric)) {
+        state.metric = Math.min(...metrics);
+        state.least = state.most = null;
+      }
+    }
+    fill();
+  }
+
   function changed() {
-    tell("");
+    const isEmpty = state.least !== null && state.most !== null && state.least > state.most;
+    tell(isEmpty ? "No number lies in this range: its beginning is above its end." : "");
     state.page = 0;
     show();
     remember();
@@ -580,6 +654,7 @@
     for (const name of Object.keys(FILTERS)) {
       byId(`filter-${name}`).addEventListener("change", (event) => {
         state[name] = event.target.value === "" ? -1 : Number(event.target.value);
+        if (name === "suite") chooseSuite();
         changed();
       });
     }
@@ -587,13 +662,7 @@
     byId("metric").addEventListener("change", (event) => { state.metric = Number(event.target.value); changed(); });
     byId("least").addEventListener("input", (event) => { state.least = numberOf(event.target.value); changed(); });
     byId("most").addEventListener("input", (event) => { state.most = numberOf(event.target.value); changed(); });
-    byId("reset").addEventListener("click", () => {
-      Object.assign(state, fresh());
-      forgetSearch();
-      fill();
-      open(-1);
-      changed();
-    });
+    byId("reset").addEventListener("click", () => { forgetState(); changed(); });
     byId("previous").addEventListener("click", () => turn(-1));
     byId("next").addEventListener("click", () => turn(1));
     byId("rows").addEventListener("click", (event) => {
@@ -605,7 +674,7 @@
     document.addEventListener("keydown", onKey);
     for (const link of document.querySelectorAll('a[href^="#"]')) {
       link.addEventListener("click", (event) => {
-        if (!address()) return;
+        if (!address() || link.hash.includes("=")) return;
         event.preventDefault(); // the address names what is shown of the samples
         const target = byId(link.hash.slice(1));
         target.scrollIntoView();
@@ -613,7 +682,18 @@
         target.focus({ preventScroll: true });
       });
     }
-    window.addEventListener("hashchange", (event) => readAddress(new URL(event.newURL).hash));
+    window.addEventListener("hashchange", (event) => {
+      if (readAddress(new URL(event.newURL).hash) || !address()) return;
+      forgetState(); // back to before a sample was opened
+      changed();
+    });
+  }
+
+  function forgetState() {
+    open(-1);
+    Object.assign(state, fresh());
+    forgetSearch();
+    fill();
   }
 
   function turn(by) {
@@ -637,12 +717,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const isField = event.target.matches("input, select, textarea");
     if (event.key === "Escape") {
-      if (event.target === byId("search") && state.words) {
-        event.preventDefault(); // some browsers empty the field by themselves, and tell nobody
-        byId("search").value = state.words = "";
-        forgetSearch();
-        changed();
-      }
+      if (event.target === byId("search")) event.preventDefault(); // some browsers would empty it: the filter stays
       if (isField) event.target.blur();
       else if (state.open >= 0) closeSample();
       return;

@@ -38,8 +38,6 @@ GENERATOR = "pytest-llmeval-suites"
 
 _MAX_FORESTS = 12
 """Of metrics beside the main ones."""
-_COMPARING = ("forest", "differences", "price")
-"""Kinds whose figures of one suite alone are folded where another shows several: its table says as much."""
 _OTHERS = "-others"
 _MARK = "<!-- samples -->"
 """Where the template leaves off for the samples, which are not held in memory."""
@@ -122,7 +120,7 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None
         draw(figures_of(report))
         shown = metrics_shown([suite_row(suite, {}) for suite in report.suites])
         main = {figure.title.partition(" by suite")[0] for figure in drawn.get("forest", ())}
-        _fold_single(drawn)
+        _fold_single(drawn, "price")
         if others := [name for name in shown if name not in main]:
             draw(figures_of(report, ("forest",), metrics=others, limit=_MAX_FORESTS), _OTHERS)
     except FiguresUnavailable as error:
@@ -137,12 +135,12 @@ class _Drawn:
     num_suites: int
 
 
-def _fold_single(drawn: dict[str, list[_Drawn]]) -> None:
-    for kind in _COMPARING:
-        single = [figure for figure in drawn.get(kind, ()) if figure.num_suites == 1]
-        if single and len(single) < len(drawn[kind]):
-            drawn[kind] = [figure for figure in drawn[kind] if figure.num_suites > 1]
-            drawn[f"{kind}{_OTHERS}"] = single
+def _fold_single(drawn: dict[str, list[_Drawn]], kind: str) -> None:
+    """Where a figure compares several suites, those of one alone are further ones."""
+    single = [figure for figure in drawn.get(kind, ()) if figure.num_suites == 1]
+    if single and len(single) < len(drawn[kind]):
+        drawn[kind] = [figure for figure in drawn[kind] if figure.num_suites > 1]
+        drawn[f"{kind}{_OTHERS}"] = single
 
 
 def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import base64
 import json
 import math
 import random
+import re
 import tempfile
 import zlib
 from array import array
@@ -27,7 +28,7 @@ from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown
 from pytest_llmeval.reporting.terminal.sample_options import sample_options
 from pytest_llmeval.reporting.terminal.sample_text import as_text, sample_fields
-from pytest_llmeval.reporting.terminal.suite_texts import suite_row
+from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
 from pytest_llmeval.reporting.writers.html.changes import Changes
 from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.text.escaping import printable, shortened
@@ -48,6 +49,8 @@ _MAX_TEXT = 200_000
 _MAX_SNIPPET, _MAX_ANSWER = 80, 40
 _MAX_METRICS = 16
 """Columns of values, by which samples are sorted and filtered; an opened sample shows all of its values."""
+
+_SPACES = re.compile(r"[ \t\r\n]+")
 
 _TRIED_CHUNKS = 8
 _SEED = 20_251
@@ -188,6 +191,7 @@ def _written(
 ) -> PageSamples:
     metrics = _metrics(report)
     columns = _Columns(metrics)
+    short = short_model_names(report)
     lines: list[int] = []
     waiting: list[Record] = []
 
@@ -218,6 +222,7 @@ def _written(
         names={
             "suites": [printable(name) for name in overview.suites.numbers],
             "models": [printable(name) for name in overview.models.numbers],
+            "short_models": [printable(short.get(name, name)) for name in overview.models.numbers],
             "categories": [printable(name) for name in overview.categories.numbers],
             "metrics": [printable(name) for name in metrics],
             "statuses": list(STATUSES),
@@ -253,7 +258,7 @@ class _Columns:
         values["kept"] = int(is_kept)
         values["id"] = printable(record.id)
         values["snippet"] = _snippet(record)
-        values["answer"] = "" if record.answer is None else shortened(printable(record.answer), limit=_MAX_ANSWER)
+        values["answer"] = _in_one_line(record.answer or "", _MAX_ANSWER)
         values["change"] = 0 if change is None else DIRECTIONS.index(change.direction)
         values["before"] = None if change is None else change.before
         values["now"] = None if change is None else change.now
@@ -274,10 +279,15 @@ class _Columns:
 def _snippet(record: Record) -> str:
     """The beginning of what was asked, in one line; the end of a prompt that stands alone, where its question is."""
     if record.question:
-        return shortened(printable(" ".join(record.question[: 4 * _MAX_SNIPPET].split())), limit=_MAX_SNIPPET)
+        return _in_one_line(record.question, _MAX_SNIPPET)
     text = as_text(record.prompt)[-4 * _MAX_SNIPPET :] if record.prompt is not None else record.output or ""
     words = printable(" ".join(text[-4 * _MAX_SNIPPET :].split()))
     return words if len(words) <= _MAX_SNIPPET else f"…{words[1 - _MAX_SNIPPET :]}"
+
+
+def _in_one_line(text: str, limit: int) -> str:
+    """Its beginning, in which a line's end is a space; other control characters stay to be seen."""
+    return shortened(printable(_SPACES.sub(" ", text[: 4 * limit]).strip(" ")), limit=limit)
 
 
 class _Column:

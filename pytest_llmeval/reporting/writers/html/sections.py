@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlencode
 
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record
@@ -16,6 +17,7 @@ from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, is_better
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.movers_table import (
+    Moved,
     compared_movers,
     distribution_cells,
     gate_movers,
@@ -35,7 +37,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 )
 from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines, speed_lines
 from pytest_llmeval.reporting.terminal.tables import number
-from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT, Movers
+from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
@@ -68,7 +70,8 @@ _MAX_GATES_OPEN = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Cells of text; ``align`` is ``left``, ``right`` or, for a number with its interval, ``value``. ``tones`` are of
-    rows: ``bad``, ``good``. One that ``is_folded`` is shown when it is asked for.
+    rows: ``bad``, ``good``. One that ``is_folded`` is shown when it is asked for. ``links`` are where a column's cells
+    lead, by its number; empty where nowhere.
     """
 
     title: str
@@ -78,6 +81,7 @@ class Table:
     notes: Sequence[str] = ()
     tones: Sequence[str] = ()
     is_folded: bool = False
+    links: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
@@ -110,7 +114,8 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
                 "improvement), adjusted for all tests there are. "
                 "Smallest drop: what so many samples find with 90% power."
             ],
-            tones=[{"failed": "bad", "improved": "good"}.get(_found_of(one), "") for one, _ in tested],
+            tones=["bad" if one.outcome == "failed" else "good" for one, _ in tested],
+            links={1: [_address_of(one) for one, _ in tested]},
         )
 
 
@@ -125,7 +130,21 @@ def _gate_table(
             align=["left"] * 4,
             tones=[{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in gates],
             is_folded=is_folded,
+            links={1: [_address_of(one) for one in gates]},
         )
+
+
+def _address_of(one: GateResult) -> str:
+    """The samples that the gate is about; of a test against a baseline those that became worse, if any did."""
+    if one.suite is None:
+        return ""
+    is_worse = one.regression is not None and one.regression.num_worse
+    return _address(suite=one.suite, model=one.model, change="worse" if is_worse else None)
+
+
+def _address(**parts: str | None) -> str:
+    """Where in the page the script shows these samples, as it writes that itself (``address`` in page.js)."""
+    return f"#{urlencode({name: printable(part) for name, part in parts.items() if part is not None})}"
 
 
 def _found_of(one: GateResult) -> str:
@@ -258,24 +277,27 @@ def movers_tables(report: Report, names: Mapping[str, str]) -> MoversTables:
     further = [*compared_movers(others, names)]
     num_further = max(0, _MAX_MOVERS - len(main))
     return MoversTables(
-        main=[_movers_table(what, moved) for what, moved in main[:_MAX_MOVERS]],
-        further=[_movers_table(what, moved) for what, moved in further[:num_further]],
+        main=[_movers_table(moved) for moved in main[:_MAX_MOVERS]],
+        further=[_movers_table(moved) for moved in further[:num_further]],
         num_left_out=max(0, len(main) + len(further) - _MAX_MOVERS),
     )
 
 
-def _movers_table(what: str, moved: Movers) -> Table:
-    headers, rows = movers_cells(moved)
-    left_out = max(0, moved.num_worse - USUALLY_KEPT), max(0, moved.num_better - USUALLY_KEPT)
+def _movers_table(moved: Moved) -> Table:
+    found = moved.movers
+    headers, rows = movers_cells(found)
+    left_out = max(0, found.num_worse - USUALLY_KEPT), max(0, found.num_better - USUALLY_KEPT)
+    shown = [*found.worse[:USUALLY_KEPT], *found.better[:USUALLY_KEPT]]
     notes = [f"and {left_out[0]:,} more that are worse, {left_out[1]:,} that are better: in the list of samples"]
     return Table(
-        title=movers_heading(what, moved),
+        title=movers_heading(moved),
         headers=headers,
         rows=rows,
         align=["left", "left", "right", "right", "right"],
         tones=["bad" if row[0] == "worse" else "good" for row in rows],
         notes=notes if any(left_out) else [],
         is_folded=True,
+        links={1: [_address(sample=one.id, of=moved.suite, by=moved.model) for one in shown]},
     )
 
 
@@ -342,11 +364,11 @@ def price_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
 
 
 class UnscoredReasons:
-    """Why samples could not be scored: how many for each reason, and the first of them."""
+    """Why samples could not be scored: how many for each reason, and the first of them: its node id and address."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.first: dict[str, str] = {}
+        self.first: dict[str, tuple[str, str]] = {}
 
     def add(self, record: Record) -> None:
         if record.status == "unscored":
@@ -354,7 +376,9 @@ class UnscoredReasons:
             if reason not in self.counts and len(self.counts) >= 10 * _MAX_UNSCORED:
                 reason = "another reason"
             self.counts[reason] += 1
-            self.first.setdefault(reason, record.nodeid)
+            if reason not in self.first:
+                address = _address(sample=record.id, of=record.suite, by=record.model)
+                self.first[reason] = record.nodeid, address
 
 
 def unscored_table(reasons: UnscoredReasons) -> Table | None:
@@ -362,7 +386,8 @@ def unscored_table(reasons: UnscoredReasons) -> Table | None:
     counts, first = reasons.counts, reasons.first
     if not counts:
         return None
-    rows = [_printable(f"{count:,}", reason, first[reason]) for reason, count in counts.most_common(_MAX_UNSCORED)]
+    shown = counts.most_common(_MAX_UNSCORED)
+    rows = [_printable(f"{count:,}", reason, first[reason][0]) for reason, count in shown]
     notes = []
     if len(counts) > _MAX_UNSCORED:
         notes.append(f"{len(counts) - _MAX_UNSCORED:,} more reasons are in the JSON report")
@@ -372,6 +397,7 @@ def unscored_table(reasons: UnscoredReasons) -> Table | None:
         rows=rows,
         align=("right", "left", "left"),
         notes=notes,
+        links={2: [first[reason][1] for reason, _ in shown]},
     )
 
 

@@ -15,6 +15,7 @@ from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import Row, grouped, metric_cells, metrics_shown
 from pytest_llmeval.reporting.terminal.movers_table import (
     MAX_MOVED,
+    Moved,
     compared_movers,
     distribution_cells,
     gate_movers,
@@ -37,7 +38,6 @@ from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.markdown.figures import figure_lines
 from pytest_llmeval.reporting.writers.markdown.questions import Questions
 from pytest_llmeval.reporting.writers.markdown.tables import table
-from pytest_llmeval.scoring.comparison.movers import Movers
 from pytest_llmeval.text.escaping import markdown_text
 
 __all__ = ["markdown_distribution", "markdown_summary", "write_markdown"]
@@ -133,13 +133,13 @@ def markdown_distribution(report: Report) -> Iterator[str]:
         yield from table(headers, rows, ["left", "left", *("right" for _ in headers[2:])])
 
 
-def _movers(found: Sequence[tuple[str, Movers]]) -> Iterator[str]:
+def _movers(found: Sequence[Moved]) -> Iterator[str]:
     if found:
         yield "## Samples that changed most"
-    for what, one in found[:MAX_MOVED]:
-        headers, rows = movers_cells(one)
+    for one in found[:MAX_MOVED]:
+        headers, rows = movers_cells(one.movers)
         yield ""
-        yield markdown_text(movers_heading(what, one))
+        yield markdown_text(movers_heading(one))
         yield from table(headers, rows, ["left", "left", "right", "right", "right"])
     if len(found) > MAX_MOVED:
         yield f"… and {len(found) - MAX_MOVED:,} more, all in the JSON report"
