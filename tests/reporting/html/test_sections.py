@@ -320,15 +320,34 @@ def test_categories_of_suites_that_have_several() -> None:
         of_suite("single", categories={"y": categories["y"]}, macro=macro),
     ]
     found = by_title(sections.categories_tables(report(suites), ONE))
-    assert list(found) == ["several", "no mean"]
-    assert cells(found["several"]) == cells(found["no mean"])
-    assert cells(found["several"]) == [
+    several, no_mean = found.values()
+    assert list(found) == ["several by category (2)", "no mean by category (2)"]
+    assert cells(several) == cells(no_mean)
+    assert cells(several) == [
         ["category", "n", "accuracy", "f1"],
         ["x\\x07", "11/13", "0.600 [0.500, 0.700]", "0.300 (n 10)"],
         ["y", "26/28", "0.800 [0.700, 0.900]", "0.400 (n 25)"],
     ]
-    assert found["several"].notes == ["macro average over categories: accuracy 0.700 [0.630, 0.770]"]
-    assert found["no mean"].notes == []
+    assert several.notes == ["macro average over categories: accuracy 0.700 [0.630, 0.770]"]
+    assert no_mean.notes == []
+    assert several.is_folded
+
+
+def test_models_stand_side_by_side_in_each_category() -> None:
+    accuracy = {"accuracy": proportion(0.6, 0.5, 0.7)}
+    one = Summary(num_expected=9, num_scored=9, num_unscored=0, num_no_answer=0, metrics=accuracy)
+
+    def suite(model: str, categories: str) -> SuiteReport:
+        return of_suite("sums", models=(model,), categories=dict.fromkeys(categories, one), macro=accuracy)
+
+    suites = [suite("org/one", "xy"), suite("org/two", "yxz")]
+    (found,) = sections.categories_tables(report(suites), TWO)
+    assert found.title == "sums by category (3)"
+    assert [row[0] for row in found.rows] == ["x (one)", "x (two)", "y (one)", "y (two)", "z (two)"]
+    assert [note.partition(": ")[0] for note in found.notes] == [
+        "macro average over categories (one)",
+        "macro average over categories (two)",
+    ]
 
 
 # Changes

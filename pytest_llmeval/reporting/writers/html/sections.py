@@ -229,14 +229,24 @@ def suite_counts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def categories_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """The categories of each suite that has several."""
+    """The categories of each suite that has several, its models one below the other in each category."""
+    by_name: dict[str, list[SuiteReport]] = {}
     for suite in report.suites:
         if len(suite.categories) > 1:
-            section = category_section(suite, names)
-            shown = metrics_shown(section.rows)
-            table = _metric_table(printable(suite_name(suite, names)), "category", section.rows, shown)
-            means = ", ".join(mean_texts(suite.macro, parts="category"))
-            yield replace(table, notes=[printable(f"macro average over categories: {means}")] if means else [])
+            by_name.setdefault(suite.info.name, []).append(suite)
+    for name, suites in by_name.items():
+        rows: dict[str, list[Row]] = {}
+        notes = []
+        for suite in suites:
+            model = ", ".join(names.get(model, model) for model in suite.models)
+            for row in category_section(suite, names).rows:
+                rows.setdefault(row.name, []).append(row._replace(name=named(row.name, model, names)))
+            if means := ", ".join(mean_texts(suite.macro, parts="category")):
+                notes.append(printable(f"macro average over {named('categories', model, names)}: {means}"))
+        ordered = [row for members in rows.values() for row in members]
+        title = printable(f"{name} by category ({len(rows)})")
+        table = _metric_table(title, "category", ordered, metrics_shown(ordered))
+        yield replace(table, notes=notes, is_folded=True)
 
 
 def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
@@ -328,6 +338,7 @@ def calibration_tables(report: Report, names: Mapping[str, str], curves: Mapping
                 rows=[_bin_cells(one) for one in suite.reliability if one.n],
                 align=["left", *["right"] * 4],
                 notes=[] if value is None else [f"expected calibration error {number(value)}"],
+                is_folded=True,
             )
         if (curve := curves.get(id(suite))) is not None:
             points = points_with_intervals(suite, curve) or risks_at(curve)
@@ -337,6 +348,7 @@ def calibration_tables(report: Report, names: Mapping[str, str], curves: Mapping
                 rows=[_risk_cells(point, has_interval=suite.info.cluster is None) for point in points],
                 align=["right", "right", "right", "value"],
                 notes=[f"area under the curve (AURC) {number(curve.aurc)}, n {curve.n:,}"],
+                is_folded=True,
             )
 
 
@@ -353,6 +365,7 @@ def _bin_cells(one: ReliabilityBin) -> list[str]:
 
 def price_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
     """What samples took, how long, and how their values are spread."""
+    is_first = True
     for title, (headers, rows), num_texts in (
         ("A sample took, in the mean", per_sample_cells(report, names, always=True), 1),
         ("Time of samples", latency_cells(report.suites, names), 1),
@@ -360,7 +373,8 @@ def price_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
     ):
         if rows:
             align = ["left" if place < num_texts else "right" for place in range(len(headers))]
-            yield Table(title=title, headers=headers, rows=rows, align=align)
+            yield Table(title=title, headers=headers, rows=rows, align=align, is_folded=not is_first)
+            is_first = False
 
 
 class UnscoredReasons:
@@ -406,7 +420,9 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Tab
     for title, members in (("Models", report.models), ("Judges and embedders", report.judges)):
         if members:
             rows = [_printable(str(one["name"]), _facts(one)) for one in members]
-            yield Table(title=title, headers=("name", "what is known of it"), rows=rows, align=["left"] * 2)
+            yield Table(
+                title=title, headers=("name", "what is known of it"), rows=rows, align=["left"] * 2, is_folded=True
+            )
     uses = [(suite_name(suite, names), suite.engine) for suite in report.suites if suite.engine is not None]
     lines = [
         *speed_lines(report),
@@ -417,15 +433,15 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Tab
     ]
     if lines:
         rows = [_printable(line) for line in lines]
-        yield Table(title="How it was asked", headers=("",), rows=rows, align=["left"])
+        yield Table(title="How it was asked", headers=("",), rows=rows, align=["left"], is_folded=True)
     scorers = [_suite_cells(suite) for suite in _each_suite(report)]
     if scorers:
         headers = ("suite", "file", "scorer", "settings")
-        yield Table(title="Suites", headers=headers, rows=scorers, align=["left"] * 4)
+        yield Table(title="Suites", headers=headers, rows=scorers, align=["left"] * 4, is_folded=True)
     for title, facts in (("Environment", _flat(report.environment)), ("Options", report.options)):
         rows = [_printable(name, _as_cell(value)) for name, value in facts.items() if value not in (None, [], {}, "")]
         if rows:
-            yield Table(title=title, headers=("name", "value"), rows=rows, align=["left"] * 2)
+            yield Table(title=title, headers=("name", "value"), rows=rows, align=["left"] * 2, is_folded=True)
 
 
 def _each_suite(report: Report) -> Iterator[SuiteReport]:
