@@ -51,6 +51,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--figure", action="append", default=[], metavar="NAME", help="only this figure; can be repeated"
     )
+    parser.add_argument(
+        "--no-title", action="store_true", help="do not write the title above each figure: a paper has a caption"
+    )
     parser.add_argument("--format", choices=_FORMATS, help="of the files in a folder (default: svg)")
     parser.set_defaults(run=run, wrong_call=parser.error)
 
@@ -71,12 +74,12 @@ def run(options: argparse.Namespace) -> int:
     planned = _planned(report, options)
     figures = ReportFigures(planned)
     if is_file:
-        _write_file(figures, [one.name for one in planned], target)
+        _write_file(figures, [one.name for one in planned], target, has_titles=not options.no_title)
     else:
         files = {one.name: target / f"{one.name}.{options.format or _FORMATS[0]}" for one in planned}
         for file in files.values():
             check_no_input(file, options.reports)
-        write_out(f"{file}\n" for file in _write_files(figures, files))
+        write_out(f"{file}\n" for file in _write_files(figures, files, has_titles=not options.no_title))
     if figures.failed:
         raise LLMEvalError(f"could not be drawn: {'; '.join(figures.failed)}")
     return 0
@@ -137,7 +140,7 @@ def _planned(report: Report, options: argparse.Namespace) -> list[PlannedFigure]
     return [planned for planned in found if not options.figure or planned.name in options.figure]
 
 
-def _write_file(figures: ReportFigures, names: Sequence[str], path: Path) -> None:
+def _write_file(figures: ReportFigures, names: Sequence[str], path: Path, *, has_titles: bool) -> None:
     from pytest_llmeval.reporting.figures.image_files import write_pdf
 
     several = len(names) > 1
@@ -147,19 +150,19 @@ def _write_file(figures: ReportFigures, names: Sequence[str], path: Path) -> Non
             f"folder. There are {_named(names)}"
         )
     if not several:
-        _write_files(figures, {names[0]: path})
+        _write_files(figures, {names[0]: path}, has_titles=has_titles)
     elif (first := next(figures, None)) is not None:
-        write_pdf(chain([first], figures), path)
+        write_pdf(chain([first], figures), path, has_titles=has_titles)
 
 
-def _write_files(figures: ReportFigures, files: Mapping[str, Path]) -> list[Path]:
+def _write_files(figures: ReportFigures, files: Mapping[str, Path], *, has_titles: bool) -> list[Path]:
     """Write each to the file of its name before the next is drawn; returns those that were written."""
     from pytest_llmeval.reporting.figures.image_files import write_figure
 
     written = []
     for figure in figures:
         try:
-            write_figure(figure, files[figure.name])
+            write_figure(figure, files[figure.name], has_title=has_titles)
         except LLMEvalError:
             raise
         except Exception as error:

@@ -16,7 +16,7 @@ from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, Report
 from pytest_llmeval.reporting.report.report import Averages, Report
 from pytest_llmeval.reporting.report.side_by_side import side_by_side
 from tests.commands.saved_reports import MODEL, report_of, samples, saved
-from tests.reporting.figures.drawn import report_of_all, texts_of
+from tests.reporting.figures.drawn import pdf_pages, report_of_all, texts_of
 
 TWO = tuple({**MODEL, "name": name} for name in ("a/one", "b/two"))
 
@@ -86,6 +86,22 @@ def test_a_pdf_has_a_page_for_each_figure(tmp_path: Path, capsys: pytest.Capture
     assert b"CreationDate" not in first
     assert plot(capsys, made, "-o", str(path))[0] == 0
     assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize(("arguments", "count"), [([], 1), (["--no-title"], 0)])
+def test_titles(
+    arguments: list[str], count: int, report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a file, in those of a folder, and on the pages of a PDF."""
+    path, folder, pdf = tmp_path / "x.svg", tmp_path / "all", tmp_path / "x.pdf"
+    assert plot(capsys, report, "-o", str(path), "--kind", "forest", *arguments)[0] == 0
+    assert plot(capsys, report, "-o", f"{folder}/", *arguments)[0] == 0
+    for file in (path, folder / "forest-accuracy.svg"):
+        assert texts_of(file.read_text(encoding="utf-8")).count("accuracy by suite") == count
+    assert plot(capsys, report, "-o", str(pdf), *arguments)[0] == 0
+    shown = pdf_pages(pdf.read_bytes())
+    assert [page.count("accuracy by suite") for page in shown] == [count, 0, 0]
+    assert [page.count("of a sample") for page in shown] == [0, 1 + count, 1 + count]
 
 
 def test_a_metric(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
-from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, drawing, label
+from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, label
+from pytest_llmeval.reporting.figures.titles import drawing_to_write
 
 __all__ = ["INLINE", "ON_ANY_PAGE", "PRINT", "Palette", "svg_document", "svg_text"]
 
@@ -43,13 +44,14 @@ _INHERITED: Mapping[str, str] = MappingProxyType(
 )
 
 
-def svg_text(figure: ReportFigure, *, palette: Palette = INLINE) -> str:
+def svg_text(figure: ReportFigure, *, palette: Palette = INLINE, has_title: bool = False) -> str:
     """One ``<svg …>…</svg>`` for a page, the same bytes each time; ids begin with the figure's name.
 
     Its texts are texts, in the page's own fonts. Colours of texts and axes follow ``--figure-ink``, ``--figure-muted``
-    and ``--figure-grid`` of the page's CSS where it sets them.
+    and ``--figure-grid`` of the page's CSS where it sets them. Where it ``has_title``, that is drawn too: a page has a
+    caption instead.
     """
-    root = ElementTree.fromstring(_drawn(figure))
+    root = ElementTree.fromstring(_drawn(figure, has_title=has_title))
     marks = {f"#{node.get('id')}": dict(node.attrib) for node in root.iter() if _local(node.tag) == "path"}
     _clean(root, marks, _replacements(palette))
     _rename_ids(root, figure.name)
@@ -63,18 +65,19 @@ def svg_text(figure: ReportFigure, *, palette: Palette = INLINE) -> str:
     return ElementTree.tostring(found, encoding="unicode")
 
 
-def svg_document(figure: ReportFigure, *, palette: Palette = PRINT, comment: str = "") -> str:
+def svg_document(figure: ReportFigure, *, palette: Palette = PRINT, comment: str = "", has_title: bool = True) -> str:
     """A file of its own, ASCII, with the comment at its start."""
-    text = svg_text(figure, palette=palette).encode("ascii", "xmlcharrefreplace").decode("ascii")
+    text = svg_text(figure, palette=palette, has_title=has_title).encode("ascii", "xmlcharrefreplace").decode("ascii")
     said = f"<!-- {comment} -->\n" if comment else ""
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{said}{text}\n'
 
 
-def _drawn(figure: ReportFigure) -> str:
+def _drawn(figure: ReportFigure, *, has_title: bool) -> str:
     file = io.StringIO()
-    with drawing(**{"svg.hashsalt": f"pytest-llmeval {figure.name}"}):
+    salt = {"svg.hashsalt": f"pytest-llmeval {figure.name}"}
+    with drawing_to_write(figure, has_title=has_title, **salt) as options:
         FigureCanvasSVG(figure.figure)
-        figure.figure.savefig(file, format="svg", metadata={"Date": None})
+        figure.figure.savefig(file, format="svg", metadata={"Date": None}, **options)
     return file.getvalue()
 
 

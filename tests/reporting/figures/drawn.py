@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -161,3 +163,18 @@ def patches_of(figure: ReportFigure, gid: str) -> list[tuple[float, float, float
 def texts_of(svg: str) -> list[str]:
     """All texts of an SVG, as a reader sees them."""
     return ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")]
+
+
+def pdf_pages(pdf: bytes) -> list[str]:
+    """The texts of each page, of Latin letters, each in a line. Those that make a ligature are left out."""
+    found = []
+    for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, flags=re.DOTALL):
+        commands = zlib.decompressobj().decompress(stream)
+        texts = [b"".join(_SHOWN.findall(text)) for text in re.findall(rb"\nBT\n(.*?)\nET\n", commands, re.DOTALL)]
+        if texts:
+            joined = re.sub(rb"\\([()\\])", rb"\1", b"\n".join(texts))
+            found.append(joined.replace(b"\0", b"").decode("latin-1"))  # a letter has one byte or two
+    return found
+
+
+_SHOWN = re.compile(rb"\(((?:\\.|[^()\\])*)\)", re.DOTALL)
