@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from pytest_llmeval.reporting.figures.interval_rows import limits_of
+from pytest_llmeval.reporting.figures.places import Box, places_beside
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import MAX_ROWS, Shown, ends_of, metric_text
 from pytest_llmeval.reporting.figures.style import (
@@ -31,8 +32,10 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 __all__ = ["price_figures"]
 
 _LEFT, _SIDES, _MAX_HEIGHT, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 6.0, 0.5, 0.19
-_NEAR = 0.12, 0.08
-"""Inches sideways and upwards within which two numbers would stand on each other."""
+_NEAR = 0.09, 0.08
+"""Inches sideways and upwards within which points lie on each other."""
+_LEAST_IN_SECONDS = 0.1
+"""Of figures whose values are all smaller, the axis is in milliseconds."""
 _LEAST_RATIO = 20.0
 """Of the dearest to the cheapest, from which on the axis is logarithmic."""
 
@@ -63,7 +66,10 @@ def _priced(shown: Shown, metric: str, unit: str, kept: Sequence[tuple[SuiteRepo
     more = f" (the first {MAX_ROWS} of {len(kept)})" if len(kept) > MAX_ROWS else ""
     kept = kept[:MAX_ROWS]
     names = list(dict.fromkeys(suite.info.name for suite, _ in kept))
-    points = [_Point(suite, names.index(suite.info.name) + 1, price) for suite, price in kept]
+    factor = 1.0
+    if unit == "seconds" and all(price < _LEAST_IN_SECONDS for _, price in kept):
+        unit, factor = "milliseconds", 1000.0
+    points = [_Point(suite, names.index(suite.info.name) + 1, factor * price) for suite, price in kept]
     with drawing():
         figure = _figure(shown, metric, f"{unit} of a sample", points, names)
     texts = [
@@ -149,16 +155,30 @@ def _number_points(axes: Axes, points: Sequence[tuple[int, float, float]]) -> No
         else:
             anchors.append((price, value))
             numbers.append([number])
-    for anchor, members in zip(anchors, numbers, strict=True):
+    texts = [", ".join(map(str, sorted(set(members)))) for members in numbers]
+    marks = [_inches(axes, price, value) for _, price, value in points]
+    found = places_beside(
+        [_inches(axes, *anchor) for anchor in anchors],
+        [Sheet.width_of([text], SIZE - 1) for text in texts],
+        marks=marks,
+        inside=_room(axes),
+    )
+    for anchor, text, (right, up) in zip(anchors, texts, found, strict=True):
         axes.annotate(
-            ", ".join(map(str, sorted(set(members)))),
+            text,
             anchor,
-            xytext=(4, 5),
+            xytext=(72 * right, 72 * up),
             textcoords="offset points",
             va="center_baseline",
             fontsize=SIZE - 1,
             color=INK,
         )
+
+
+def _room(axes: Axes) -> Box:
+    """Inches of the sheet where numbers can stand: inside the axes, and a bit above and right of them."""
+    (left, low), (right, high) = axes.get_position().get_points() * axes.figure.get_size_inches()  # type: ignore[union-attr]
+    return Box(float(left), float(low), float(right) + 0.2, float(high) + 0.15)
 
 
 def _inches(axes: Axes, price: float, value: float) -> tuple[float, float]:
@@ -174,10 +194,10 @@ def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(numticks=6))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlim(min(prices) / 1.5, max(prices) * 1.7)
     else:
         axes.set_xlim(0, max(prices) * 1.12)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     found = [point.suite.summary.metrics[metric] for point in points]
     ends = [end for one in found for end in (finite(one.value), *ends_of(one)) if end is not None]
     defined = definition(metric)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from matplotlib.transforms import Bbox
@@ -26,7 +26,8 @@ def drawing_to_write(figure: ReportFigure, *, has_title: bool, **settings: Any) 
 
     The title's lines are no wider than the figure, which is afterwards as it was.
     """
-    with drawing(**settings), _title(figure) if has_title else nullcontext({}) as options:
+    title: AbstractContextManager[dict[str, Any]] = _title(figure) if has_title else nullcontext({})
+    with drawing(**settings), title as options:
         yield options
 
 
