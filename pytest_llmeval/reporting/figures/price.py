@@ -197,9 +197,15 @@ def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:
         axes.set_xlim(min(prices) / 1.5, max(prices) * 1.7)
     else:
         axes.set_xlim(0, max(prices) * 1.12)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
     found = [point.suite.summary.metrics[metric] for point in points]
     ends = [end for one in found for end in (finite(one.value), *ends_of(one)) if end is not None]
     defined = definition(metric)
     axes.set_ylim(*limits_of(ends, (defined.lowest, defined.highest)))
     axes.grid(visible=True)
+
+
+def _tick(value: float) -> str:
+    """``0.00002``, as a price is read, and no factor beside the axis."""
+    usual = f"{value:.7f}".rstrip("0").rstrip(".")
+    return usual if value == 0 or 1e-6 <= value < 1e6 else f"{value:g}"
