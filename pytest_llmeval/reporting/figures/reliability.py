@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,6 +21,7 @@ from pytest_llmeval.reporting.figures.style import (
     colour_of,
     drawing,
     finite,
+    frame_of,
     label,
     listed,
 )
@@ -33,15 +35,15 @@ _IN_ROW = 3
 _LEFT, _SIDE, _GAP, _COUNTS, _BELOW = 0.62, 2.1, 0.2, 0.5, 0.55
 """Inches of a panel: left of its axes, the diagram's sides, between the diagram and the bars of counts, their height,
 and below them."""
-_KEY: Key = (("accuracy", 0, ""), ("gap between accuracy and mean confidence", 1, ""))
-_GAP_COLOUR = colour_of(1)
+_KEY: Key = (("accuracy", 0, "bar"), ("gap between accuracy and mean confidence", 1, "frame"))
 
 
 def reliability_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """For each suite with probabilities a diagram of each model, after C. Guo et al. (2017, arXiv:1706.04599).
 
     Bars are the accuracy of the samples of a bin of confidence. The frames reach from there to the bin's mean
-    confidence: their heights, weighted by the counts below, are the expected calibration error.
+    confidence: their heights, weighted by the counts below, are the expected calibration error. Where one lies in its
+    bar, a line is the bar's end.
     """
     for suite_name, suites in shown.by_name():
         if members := [suite for suite in suites if _bins(suite)]:
@@ -114,17 +116,10 @@ def _draw_diagram(axes: Axes, suite: SuiteReport, *, is_first: bool) -> None:
         edges = one.low, one.high - one.low
         axes.add_patch(Rectangle((edges[0], 0), edges[1], accuracy, color=colour_of(0), linewidth=0, gid="accuracy"))
         low, high = sorted((accuracy, confidence))
-        axes.add_patch(
-            Rectangle(
-                (edges[0], low),
-                edges[1],
-                high - low,
-                facecolor=(*_rgb(_GAP_COLOUR), 0.4),
-                edgecolor=_GAP_COLOUR,
-                linewidth=0.9,
-                gid="gap",
-            )
-        )
+        axes.add_patch(Rectangle((edges[0], low), edges[1], high - low, **frame_of(1), gid="gap"))
+        if accuracy > confidence:
+            top: dict[str, Any] = {"linewidth": 2.2, "solid_capstyle": "butt", "clip_on": False, "gid": "top"}
+            axes.plot([one.low, one.high], [accuracy, accuracy], color=colour_of(0), **top)
     if is_first:
         axes.set_ylabel("accuracy")
 
@@ -140,8 +135,3 @@ def _draw_counts(axes: Axes, suite: SuiteReport, *, is_first: bool) -> None:
     axes.set_xlabel("confidence")
     if is_first:
         axes.set_ylabel("samples")
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    return red, green, blue

@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,14 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
 from pytest_llmeval.text.escaping import printable
 
 __all__ = [
-    *("GRID", "INK", "MUTED", "SIZE", "Key", "LineStyle", "Sheet"),
-    *("colour_of", "drawing", "finite", "label", "listed", "marker_of"),
+    *("GRID", "INK", "MUTED", "SIZE", "Key", "LineStyle", "Sheet", "Swatch"),
+    *("colour_of", "drawing", "finite", "frame_of", "label", "listed", "marker_of"),
 ]
 
 INK, MUTED, GRID = "#212223", "#616263", "#d1d2d3"
@@ -40,8 +41,10 @@ SIZE = 9.0
 """Points of the texts."""
 
 LineStyle: TypeAlias = Literal["", "-", ":"]
-Key: TypeAlias = Sequence[tuple[str, int, LineStyle]]
-"""What a figure names at its top: texts, their series, and the styles of their lines."""
+Swatch: TypeAlias = Literal["bar", "frame"]
+"""What stands for a series of areas: a filled one, or one as ``frame_of`` draws it."""
+Key: TypeAlias = Sequence[tuple[str, int, LineStyle | Swatch]]
+"""What a figure names at its top: texts, their series, and the styles of their lines or areas."""
 
 _MAX_LABEL = 40
 _LARGEST = 1e100
@@ -98,6 +101,13 @@ def colour_of(series: int) -> str:
     return _COLOURS[series % len(_COLOURS)]
 
 
+def frame_of(series: int) -> dict[str, Any]:
+    """An outlined area that looks the same on whatever is below it, a bar of another series or the page."""
+    colour = colour_of(series)
+    pale = "#" + "".join(f"{255 - (255 - int(colour[start : start + 2], 16)) * 2 // 5:02x}" for start in (1, 3, 5))
+    return {"facecolor": pale, "edgecolor": colour, "linewidth": 0.9}
+
+
 def marker_of(series: int) -> str:
     return _MARKERS[series % len(_MARKERS)]
 
@@ -131,6 +141,8 @@ def _inches(text: str, size: float) -> float:
 
 
 _KEY_GAP, _KEY_LINE, _MARKER_ROOM = 0.22, 0.2, 0.2
+_SWATCH = 0.13, 0.1
+"""Its width and height."""
 
 
 @dataclass(slots=True)
@@ -143,7 +155,7 @@ class Sheet:
     width: float
     key: Key = ()
     figure: Figure = field(init=False)
-    _lines: list[list[tuple[float, str, int, LineStyle]]] = field(init=False)
+    _lines: list[list[tuple[float, str, int, LineStyle | Swatch]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._lines, start = [], 0.0
@@ -170,14 +182,27 @@ class Sheet:
         for place, line in enumerate(self._lines):
             y = 1 - (place + 0.5) * _KEY_LINE / height
             for start, text, series, style in line:
-                colour = colour_of(series)
-                ends = [(start + offset) / self.width for offset in (0.0, 0.14)]
-                if style:
-                    self.figure.add_artist(Line2D(ends, [y, y], color=colour, linewidth=1.4, linestyle=style))
-                middle = [sum(ends) / 2]
-                marks = Line2D(middle, [y], color=colour, marker=marker_of(series), markersize=5, linestyle="none")
-                self.figure.add_artist(marks)
+                if style in ("bar", "frame"):
+                    self._draw_swatch(start, y, frame_of(series) if style == "frame" else {"color": colour_of(series)})
+                else:
+                    self._draw_mark(start, y, series, style)
                 self.figure.text((start + _MARKER_ROOM) / self.width, y, text, ha="left", va="center_baseline")
+
+    def _draw_mark(self, start: float, y: float, series: int, style: str) -> None:
+        colour = colour_of(series)
+        ends = [(start + offset) / self.width for offset in (0.0, 0.14)]
+        if style:
+            self.figure.add_artist(Line2D(ends, [y, y], color=colour, linewidth=1.4, linestyle=style))
+        middle = [sum(ends) / 2]
+        marks = Line2D(middle, [y], color=colour, marker=marker_of(series), markersize=5, linestyle="none")
+        self.figure.add_artist(marks)
+
+    def _draw_swatch(self, start: float, y: float, look: Mapping[str, Any]) -> None:
+        height = _SWATCH[1] / float(self.figure.get_figheight())
+        corner = (start + 0.01) / self.width, y - height / 2
+        area = Rectangle(corner, _SWATCH[0] / self.width, height, **{"linewidth": 0, **look})
+        area.set_transform(self.figure.transFigure)
+        self.figure.add_artist(area)
 
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
         whole = float(self.figure.get_figheight())

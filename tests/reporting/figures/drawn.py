@@ -165,6 +165,18 @@ def texts_of(svg: str) -> list[str]:
     return ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")]
 
 
+def contrast(one: str, other: str) -> float:
+    """Of two colours, after WCAG 2.2."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def pdf_pages(pdf: bytes) -> list[str]:
     """The texts of each page, of Latin letters, each in a line. Those that make a ligature are left out."""
     found = []

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_hex, to_rgba
+from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
 from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of, svg_text
@@ -25,6 +26,7 @@ from tests.reporting.figures.drawn import (
     FIRST,
     SECOND,
     confident,
+    contrast,
     drawn,
     lines_of,
     metric,
@@ -178,10 +180,33 @@ def test_reliability_has_the_reports_bins_and_ece(whole: Report) -> None:
     assert [height for _, _, _, height in patches_of(figure, "gap")] == pytest.approx(gaps)
     frames = [patch for axes in figure.figure.axes for patch in axes.patches if patch.get_gid() == "gap"]
     assert all(frame.get_linewidth() > 0 and frame.get_visible() for frame in frames)
-    assert all(to_rgba(frame.get_edgecolor())[3] == 1.0 for frame in frames)
-    assert all(0 < to_rgba(frame.get_facecolor())[3] < 1 for frame in frames)
+    above = [one.accuracy for one in bins if (one.accuracy or 0) > (one.confidence or 0)]
+    assert above
+    assert [y for _, y in lines_of(figure, "top")] == [[accuracy] * 2 for accuracy in above]
     assert "ECE 0.110 [0.050, 0.300]" in figure.description
     assert any("ECE 0.110 [0.050, 0.300]" in text for text in texts_of(svg_text(figure)))
+
+
+def test_gaps_look_as_the_key_says_on_bars_and_on_the_page(whole: Report) -> None:
+    """Where the accuracy is above the confidence, the gap lies in a bar: nothing of that may shine through."""
+    (figure,) = drawn(whole, "reliability")
+    by_gid = {
+        gid: {
+            (to_rgba(patch.get_facecolor()), to_rgba(patch.get_edgecolor()), patch.get_linewidth())
+            for axes in figure.figure.axes
+            for patch in axes.patches
+            if patch.get_gid() == gid
+        }
+        for gid in ("accuracy", "gap")
+    }
+    swatches = [one for one in figure.figure.get_children() if isinstance(one, Rectangle) and one.get_width() < 0.5]
+    shown = [(to_rgba(one.get_facecolor()), to_rgba(one.get_edgecolor()), one.get_linewidth()) for one in swatches]
+    assert [{one} for one in shown] == [by_gid["accuracy"], by_gid["gap"]]
+    bar, (face, edge, width) = shown[0][0], shown[1]
+    assert face[3] == edge[3] == 1.0
+    assert width > 0
+    assert face != edge
+    assert contrast(to_hex(bar), to_hex(face)) >= 3
 
 
 def test_risk_over_coverage_by_hand(whole: Report) -> None:

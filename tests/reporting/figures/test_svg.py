@@ -14,7 +14,7 @@ from pytest_llmeval.reporting.figures.catalogue import ReportFigure, svg_text
 from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, colour_of, label
 from pytest_llmeval.reporting.figures.svg import ON_ANY_PAGE, svg_document
 from tests.properties import examples
-from tests.reporting.figures.drawn import drawn, report_of_all, texts_of
+from tests.reporting.figures.drawn import contrast, drawn, report_of_all, texts_of
 from tests.reporting.made_reports import HOSTILE
 
 ELEMENTS = {"svg", "title", "desc", "g", "path", "text", "tspan", "defs", "clipPath", "rect"}
@@ -99,18 +99,10 @@ def test_colours_follow_the_page(figures: list[ReportFigure]) -> None:
     assert ON_ANY_PAGE.ink in svg_document(figures[0], palette=ON_ANY_PAGE)
 
 
-def luminance(colour: str) -> float:
-    """Relative, after WCAG 2.2."""
-    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
 @pytest.mark.parametrize("page", ["#ffffff", "#15171c"])
 def test_colours_can_be_seen_on_light_and_dark(page: str) -> None:
     for colour in [*map(colour_of, range(7)), ON_ANY_PAGE.ink, ON_ANY_PAGE.muted]:
-        low, high = sorted((luminance(colour), luminance(page)))
-        assert (high + 0.05) / (low + 0.05) >= 3
+        assert contrast(colour, page) >= 3
 
 
 @pytest.mark.parametrize(
