@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_llmeval.commands.output import check_no_input, say, write_out
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.figures.catalogue import KINDS, ReportFigures, planned_figures
-from pytest_llmeval.text.wording import expected_one_of, quoted
+from pytest_llmeval.text.wording import expected_one_of, nearest, quoted
 
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.figures.report_figure import PlannedFigure
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _FORMATS = ("svg", "pdf", "png")
-_MAX_NAMED = 20
-"""Figures that a message names."""
+_MAX_NAMED, _MAX_SUITES = 4, 20
+"""Figures, and suites, that a message names."""
+_ALL_METRICS = "all"
 
 
 def add_parser(commands: Any) -> None:
@@ -46,7 +47,8 @@ def add_parser(commands: Any) -> None:
         "--metric",
         action="append",
         default=[],
-        help="forest, differences and price: this metric instead of each suite's main one; can be repeated",
+        help="forest, differences and price: this metric instead of each suite's main one; can be repeated; "
+        f"{_ALL_METRICS}: every metric",
     )
     parser.add_argument(
         "--figure", action="append", default=[], metavar="NAME", help="only this figure; can be repeated"
@@ -70,16 +72,16 @@ def run(options: argparse.Namespace) -> int:
         options.wrong_call(f"--format is for a folder: the file {options.output} says its own")
     check_no_input(target, options.reports)
     report = _report(options.reports)
-    _check_metrics(report, options.metric)
-    planned = _planned(report, options)
+    planned = _planned(report, options, _metrics(report, options.metric))
     figures = ReportFigures(planned)
     if is_file:
-        _write_file(figures, [one.name for one in planned], target, has_titles=not options.no_title)
+        written = _write_file(figures, [one.name for one in planned], target, has_titles=not options.no_title)
     else:
         files = {one.name: target / f"{one.name}.{options.format or _FORMATS[0]}" for one in planned}
         for file in files.values():
             check_no_input(file, options.reports)
-        write_out(f"{file}\n" for file in _write_files(figures, files, has_titles=not options.no_title))
+        written = _write_files(figures, files, has_titles=not options.no_title)
+    write_out(f"{file}\n" for file in written)
     if figures.failed:
         raise LLMEvalError(f"could not be drawn: {'; '.join(figures.failed)}")
     return 0
@@ -97,10 +99,12 @@ def _report(paths: Sequence[Path]) -> Report:
     report = side_by_side([(str(path), read_report(path)) for path in paths])
     if differing := _differing_suites(report):
         several, asks = ("suites", "ask") if len(differing) > 1 else ("suite", "asks")
+        more = f", and {len(differing) - _MAX_SUITES} more" if len(differing) > _MAX_SUITES else ""
+        named = f"{', '.join(differing[:_MAX_SUITES])}{more}"
         say(
             "plot",
-            f"the reports differ in what the {several} {_named(differing)} {asks} or how replies are judged (their "
-            "fingerprints differ): numbers that stand side by side are not of the same questions",
+            f"the reports differ in what the {several} {named} {asks} or how replies are judged (their fingerprints "
+            "differ): numbers that stand side by side are not of the same questions",
         )
     return report
 
@@ -114,18 +118,20 @@ def _differing_suites(report: Report) -> list[str]:
     return [name for name, fingerprints in found.items() if len(fingerprints) > 1]
 
 
-def _check_metrics(report: Report, metrics: Sequence[str]) -> None:
+def _metrics(report: Report, wanted: Sequence[str]) -> list[str]:
+    """Those that were asked for; ``LLMEvalError`` where a suite has none of that name."""
     known = list(dict.fromkeys(name for suite in report.suites for name in suite.summary.metrics))
-    for name in metrics:
-        if name not in known:
+    for name in wanted:
+        if name not in (*known, _ALL_METRICS):
             raise LLMEvalError(f"there is no metric {quoted(name)}{expected_one_of(name, known)}")
+    return known if _ALL_METRICS in wanted else list(wanted)
 
 
-def _planned(report: Report, options: argparse.Namespace) -> list[PlannedFigure]:
+def _planned(report: Report, options: argparse.Namespace, metrics: Sequence[str]) -> list[PlannedFigure]:
     """Those that were chosen; ``LLMEvalError`` where there are none."""
     kinds, wanted = options.kind or KINDS, set(options.figure)
     found: list[PlannedFigure] = []
-    for planned in planned_figures(report, kinds, metrics=options.metric):
+    for planned in planned_figures(report, kinds, metrics=metrics):
         found.append(planned)
         wanted.discard(planned.name)
         if options.figure and not wanted:
@@ -136,23 +142,28 @@ def _planned(report: Report, options: argparse.Namespace) -> list[PlannedFigure]
         raise LLMEvalError(f"there is {what} in {', '.join(map(str, options.reports))}")
     for name in options.figure:
         if name in wanted:
-            raise LLMEvalError(f"there is no figure {quoted(name)}: there are {_named(names)}")
+            near = nearest(name, names)
+            others = f"there are {_first(names)}" if near is None else f"did you mean {quoted(near)}?"
+            raise LLMEvalError(f"there is no figure {quoted(name)}; {others}")
     return [planned for planned in found if not options.figure or planned.name in options.figure]
 
 
-def _write_file(figures: ReportFigures, names: Sequence[str], path: Path, *, has_titles: bool) -> None:
+def _write_file(figures: ReportFigures, names: Sequence[str], path: Path, *, has_titles: bool) -> list[Path]:
+    """Returns the file, if it was written."""
     from pytest_llmeval.reporting.figures.image_files import write_pdf
 
     several = len(names) > 1
     if several and path.suffix.lower() != ".pdf":
         raise LLMEvalError(
-            f"{path} can hold one figure, and there are {len(names)}: choose one with --figure, or name a .pdf or a "
-            f"folder. There are {_named(names)}"
+            f"{path} can hold one figure, and there are {len(names)}: choose one with --figure ({_first(names)}), or "
+            "name a .pdf, or a folder, which gets a file for each"
         )
     if not several:
-        _write_files(figures, {names[0]: path}, has_titles=has_titles)
-    elif (first := next(figures, None)) is not None:
-        write_pdf(chain([first], figures), path, has_titles=has_titles)
+        return _write_files(figures, {names[0]: path}, has_titles=has_titles)
+    if (first := next(figures, None)) is None:
+        return []
+    write_pdf(chain([first], figures), path, has_titles=has_titles)
+    return [path]
 
 
 def _write_files(figures: ReportFigures, files: Mapping[str, Path], *, has_titles: bool) -> list[Path]:
@@ -172,6 +183,6 @@ def _write_files(figures: ReportFigures, files: Mapping[str, Path], *, has_title
     return written
 
 
-def _named(names: Sequence[str]) -> str:
+def _first(names: Sequence[str]) -> str:
     more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     return f"{', '.join(names[:_MAX_NAMED])}{more}"

@@ -60,7 +60,7 @@ def plot(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 )
 def test_one_figure(report: str, suffix: str, start: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "new" / f"x.{suffix}"
-    assert plot(capsys, report, "-o", str(path), "--kind", "forest") == (0, "", "")
+    assert plot(capsys, report, "-o", str(path), "--kind", "forest") == (0, f"{path}\n", "")
     first = path.read_bytes()
     assert first.startswith(start)
     assert plot(capsys, report, "-o", str(path), "--figure", "forest-accuracy")[0] == 0
@@ -80,7 +80,7 @@ def test_a_folder(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_pdf_has_a_page_for_each_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, made = tmp_path / "all.pdf", saved(tmp_path, "report.json", of_two_models())
-    assert plot(capsys, made, "-o", str(path))[0] == 0
+    assert plot(capsys, made, "-o", str(path)) == (0, f"{path}\n", "")
     first = path.read_bytes()
     assert first.count(b"/Type /Page\n") + first.count(b"/Type /Page ") == 4
     assert b"CreationDate" not in first
@@ -111,14 +111,45 @@ def test_a_metric(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (code, error) == (1, "llmeval plot: there is no metric 'acuracy'; did you mean 'accuracy'?\n")
 
 
+def test_all_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At least what is drawn without a metric, or with any one."""
+    made = saved(tmp_path, "report.json", report_of_all())
+
+    def names(*arguments: str) -> set[str]:
+        code, shown, _ = plot(capsys, made, "-o", f"{tmp_path}/all/", *arguments)
+        assert code == 0
+        return {Path(one).stem for one in shown.splitlines()}
+
+    found = names("--metric", "all")
+    assert found >= names() | names("--metric", "ece") | names("--metric", "pass@4")
+    assert {"forest-judge-kappa", "price-pass-hat-4-tokens", "differences-models-accuracy", "agreement"} <= found
+    assert names("--metric", "all", "--metric", "accuracy", "--kind", "forest") == {
+        name for name in found if name.startswith("forest-")
+    }
+
+
+def test_of_many_figures_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = saved(tmp_path, "report.json", report_of_all())
+    _, _, error = plot(capsys, made, "-o", "x.png")
+    assert error == (
+        "llmeval plot: x.png can hold one figure, and there are 15: choose one with --figure (forest-accuracy, "
+        "forest-pass-at-1, forest-rubric, differences-models-accuracy, and 11 more), or name a .pdf, or a folder, "
+        "which gets a file for each\n"
+    )
+    _, _, error = plot(capsys, made, "-o", "x.png", "--figure", "reliability-capital")
+    assert error == "llmeval plot: there is no figure 'reliability-capital'; did you mean 'reliability-capitals'?\n"
+    _, _, error = plot(capsys, made, "-o", "x.png", "--figure", "pie")
+    assert error.endswith("differences-models-accuracy, and 11 more\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["-o", "x.svg"], 1, "x.svg can hold one figure, and there are 3: choose one with --figure, or name a .pdf"),
+        (["-o", "x.svg"], 1, "x.svg can hold one figure, and there are 3: choose one with --figure (forest-accuracy, "),
         (
             ["-o", "x.svg", "--figure", "pie"],
             1,
-            "there is no figure 'pie': there are forest-accuracy, price-accuracy-tokens, ",
+            "there is no figure 'pie'; there are forest-accuracy, price-accuracy-tokens, price-accuracy-seconds\n",
         ),
         (["-o", "x.svg", "--kind", "agreement"], 1, "there is nothing for agreement in report.json"),
         (["-o", "x.txt"], 2, "--output x.txt: expected a name that ends in .svg, .pdf or .png, or a folder"),
@@ -181,11 +212,13 @@ def test_a_figure_that_fails_costs_no_other(
     assert error.splitlines()[-1] == "llmeval plot: could not be drawn: forest-accuracy (OverflowError: too large)"
     if target == "all.pdf":
         assert (tmp_path / target).read_bytes().count(b"/Type /Page ") == 2
+        assert shown == f"{tmp_path / target}\n"
     else:
         assert len(list((tmp_path / target).iterdir())) == len(shown.splitlines()) == 2
-    alone = tmp_path / "x.svg"
-    assert plot(capsys, report, "-o", str(alone), "--kind", "forest")[0] == 1
-    assert not alone.exists()
+    for name in ("x.svg", "x.pdf"):
+        alone = tmp_path / name
+        assert plot(capsys, report, "-o", str(alone), "--kind", "forest")[:2] == (1, "")
+        assert not alone.exists()
 
 
 def test_suites_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +236,7 @@ def test_suites_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixt
         "llmeval plot: the reports differ in what the suite capitals asks or how replies are judged"
     )
     assert error.count("\n") == 1
-    assert plot(capsys, paths[0], *arguments) == (0, "", "")
+    assert plot(capsys, paths[0], *arguments) == (0, f"{tmp_path / 'x.svg'}\n", "")
 
 
 def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

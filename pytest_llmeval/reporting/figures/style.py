@@ -182,13 +182,15 @@ class Sheet:
         for place, line in enumerate(self._lines):
             y = 1 - (place + 0.5) * _KEY_LINE / height
             for start, text, series, style in line:
-                if style in ("bar", "frame"):
-                    self._draw_swatch(start, y, frame_of(series) if style == "frame" else {"color": colour_of(series)})
+                if style == "bar":
+                    self._draw_swatch(start, y, {"color": colour_of(series)})
+                elif style == "frame":
+                    self._draw_swatch(start, y, frame_of(series))
                 else:
                     self._draw_mark(start, y, series, style)
                 self.figure.text((start + _MARKER_ROOM) / self.width, y, text, ha="left", va="center_baseline")
 
-    def _draw_mark(self, start: float, y: float, series: int, style: str) -> None:
+    def _draw_mark(self, start: float, y: float, series: int, style: LineStyle) -> None:
         colour = colour_of(series)
         ends = [(start + offset) / self.width for offset in (0.0, 0.14)]
         if style:
