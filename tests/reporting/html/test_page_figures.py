@@ -58,7 +58,7 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return catalogue.figures_of(given, *arguments, **{**options, "limit": 0})
 
     monkeypatch.setattr(page_module, "figures_of", few)
-    assert "more figures: llmeval plot REPORT -o FOLDER/ draws all" in page_of(report, tmp_path).text
+    assert "more figures: llmeval plot REPORT -o FOLDER/ --metric all draws all" in page_of(report, tmp_path).text
 
 
 def test_a_figure_that_fails_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

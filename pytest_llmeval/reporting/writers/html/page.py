@@ -102,8 +102,10 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None
     """The report's figures by kind, the less important as ``forest-others``; and why there are none, or not all."""
     drawn: dict[str, list[_Drawn]] = {}
     notes: list[str] = []
+    num_left_out = 0
 
     def draw(figures: ReportFigures, ending: str = "") -> None:
+        nonlocal num_left_out
         for figure in figures:
             try:
                 shown = _Drawn(figure.title, svg_text(figure), figure.num_suites)
@@ -111,8 +113,7 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None
                 figures.note_failure(figure.name, error)
                 continue
             drawn.setdefault(f"{figure.kind}{ending}", []).append(shown)
-        if figures.num_left_out:
-            notes.append(f"{figures.num_left_out:,} more figures: llmeval plot REPORT -o FOLDER/ draws all")
+        num_left_out += figures.num_left_out
         if figures.failed:
             notes.append(f"figures that could not be drawn: {printable('; '.join(figures.failed))}")
 
@@ -125,6 +126,9 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None
             draw(figures_of(report, ("forest",), metrics=others, limit=_MAX_FORESTS), _OTHERS)
     except FiguresUnavailable as error:
         notes.append(f"without figures: {error}")
+    if num_left_out:
+        more = f"{num_left_out:,} more figure{'s' * (num_left_out > 1)}"
+        notes.append(f"{more}: llmeval plot REPORT -o FOLDER/ --metric all draws all")
     return drawn, "; ".join(notes) or None
 
 
