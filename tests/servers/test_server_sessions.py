@@ -294,10 +294,10 @@ def test_a_url_without_a_scheme(llm_pytester: pytest.Pytester) -> None:
 
 
 def test_nobody_listens(llm_pytester: pytest.Pytester) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    assert url in refusal(llm_pytester, url)
+    with socket.socket() as taken:  # so that no other process can listen there meanwhile
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        assert url in refusal(llm_pytester, url)
 
 
 def test_a_host_that_does_not_answer(llm_pytester: pytest.Pytester) -> None:
