@@ -20,6 +20,7 @@ MODEL = '''
 import json
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from pytest_llmeval.errors import ModelStoppedError, RequestError
@@ -53,6 +54,8 @@ class Server:
         prompt = request.prompt
         if self.stops_at and self.stops_at in prompt:
             raise ModelStoppedError("model is gone: 401")
+        while self.stops_at and int(prompt.split()[0]) > 3 and not os.path.exists("heard"):
+            time.sleep(0.005)
         with self.lock:
             self.use += ServerUse(num_requests=1, retries={"429": 1}, num_prompt_tokens=5, num_tokens=1, cost=0.25)
         if self.refuses and self.refuses in prompt:
@@ -147,6 +150,16 @@ def test_a_request_that_fails_is_its_samples_own(llm_pytester: pytest.Pytester, 
 
 
 def test_a_model_that_stops_ends_the_session_in_one_line(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """The other worker's samples wait until the session has heard of it, or they could all be answered before."""
+    llm_pytester.makeconftest(
+        """
+        import os
+
+        def pytest_runtest_logreport(report):
+            if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+                open("heard", "w").close()
+        """
+    )
     result = run(llm_pytester, workers, arguments="?stops_at=3 + 3=")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["not scored: model is gone: 401", "stopped early (*"])

@@ -27,6 +27,8 @@ def llm_model():
     return Slow()
 """
 
+ALL = 0.998  # of a second: each of the four times in the file is rounded to a thousandth
+
 
 @pytest.fixture
 def slow(llm_pytester: pytest.Pytester) -> pytest.Pytester:
@@ -40,7 +42,7 @@ def test_the_slowest_sample_is_not_the_one_that_asked(slow: pytest.Pytester) -> 
     result.stdout.re_match_lines([r"=+ slowest 1 durations =+", r"[\d.]+s call +sums.yaml::s3"])
     times = {case.attrib["name"]: float(case.attrib["time"]) for case in cases(slow)}
     assert max(times, key=times.__getitem__) == "s3"
-    assert sum(times.values()) >= 1, "what was taken from the first is still there"
+    assert sum(times.values()) >= ALL, "what was taken from the first is still there"
 
 
 def test_the_sum_is_the_time_that_went_by(slow: pytest.Pytester, workers: list[str]) -> None:
@@ -49,7 +51,7 @@ def test_the_sum_is_the_time_that_went_by(slow: pytest.Pytester, workers: list[s
     times = {case.attrib["name"]: float(case.attrib["time"]) for case in cases(slow)}
     assert sorted(times) == ["s1", "s2", "s3", "s4"]
     assert min(times.values()) >= 0
-    assert sum(times.values()) >= 1
+    assert sum(times.values()) >= ALL
 
 
 def cases(folder: pytest.Pytester) -> list[ElementTree.Element]:

@@ -8,7 +8,8 @@ import gzip
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -410,7 +411,18 @@ def test_no_try_begins_after_ten_minutes() -> None:
 
 
 def test_a_reply_that_takes_too_long() -> None:
-    client = talk(HANG, OK, ask=post_once, timeout_s=0.05)
+    """It alone has little time: for a reply that comes, a busy machine may take longer."""
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        await post_once(client, server)  # which connects
+
+        async def wait(_: float) -> None:
+            server.steps, client._timeout_s = [OK], 60.0
+
+        server.steps, client._timeout_s, client._sleep = [HANG], 0.05, wait
+        await post_once(client, server)
+
+    client = talk(OK, ask=ask)
     assert client.usage.num_retries == {"timed out": 1}
     assert client.usage.num_in_flight == 0
 
@@ -554,10 +566,13 @@ def test_get_returns_whatever_the_status() -> None:
     talk(reply({"detail": "Not Found"}, 404), sent(200, b"<html>", "content-type: text/html"), OK, ask=ask)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+@contextmanager
+def refusing() -> Iterator[int]:
+    """A port that refuses connections: nobody listens there, and no other process can, for it is taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        yield port
 
 
 @pytest.mark.parametrize(("method", "num_sleeps"), [("get", 0), ("post", 5)])
@@ -565,9 +580,10 @@ def test_a_host_that_does_not_answer(method: str, num_sleeps: int) -> None:
     clock = Clock()
 
     async def main() -> str:
-        client = Client(Endpoint(url=f"http://127.0.0.1:{free_port()}/v1"), sleep=clock.sleep, clock=clock)
-        with pytest.raises(Unreachable) as caught:
-            await (client.get("/models") if method == "get" else client.post("/completions", {}))
+        with refusing() as port:
+            client = Client(Endpoint(url=f"http://127.0.0.1:{port}/v1"), sleep=clock.sleep, clock=clock)
+            with pytest.raises(Unreachable) as caught:
+                await (client.get("/models") if method == "get" else client.post("/completions", {}))
         await client.close()
         assert one_line_of(caught.value).startswith(client.endpoint.url)
         return str(caught.value)
@@ -580,9 +596,10 @@ def test_a_server_that_has_gone_is_not_waited_for_again() -> None:
     clock = Clock()
 
     async def main() -> None:
-        endpoint = Endpoint(url=f"http://127.0.0.1:{free_port()}/v1", max_connections=2)
-        client = Client(endpoint, sleep=clock.sleep, clock=clock)
-        found = await asyncio.gather(*(client.post("/x", {}) for _ in range(50)), return_exceptions=True)
+        with refusing() as port:
+            endpoint = Endpoint(url=f"http://127.0.0.1:{port}/v1", max_connections=2)
+            client = Client(endpoint, sleep=clock.sleep, clock=clock)
+            found = await asyncio.gather(*(client.post("/x", {}) for _ in range(50)), return_exceptions=True)
         assert {type(error) for error in found} == {Unreachable}
         await client.close()
 
@@ -651,10 +668,11 @@ def test_certificates_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _refused_tls() -> None:
-    client = Client(Endpoint(url=f"https://127.0.0.1:{free_port()}/v1"))
-    with pytest.raises(Unreachable):
-        await client.get("/models")
-    await client.close()
+    with refusing() as port:
+        client = Client(Endpoint(url=f"https://127.0.0.1:{port}/v1"))
+        with pytest.raises(Unreachable):
+            await client.get("/models")
+        await client.close()
 
 
 # Proxies
@@ -679,9 +697,10 @@ def test_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_proxy_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("all_proxy", "nonsense://")
-    talk(OK, ask=post_once)
+    with refusing() as port:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        talk(OK, ask=post_once)
 
 
 # What nobody sees

@@ -294,10 +294,10 @@ def test_a_url_without_a_scheme(llm_pytester: pytest.Pytester) -> None:
 
 
 def test_nobody_listens(llm_pytester: pytest.Pytester) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    assert url in refusal(llm_pytester, url)
+    with socket.socket() as taken:  # so that no other process can listen there meanwhile
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        assert url in refusal(llm_pytester, url)
 
 
 def test_a_host_that_does_not_answer(llm_pytester: pytest.Pytester) -> None:
@@ -350,16 +350,19 @@ def test_a_quota_that_is_used_up_stops_the_model(llm_pytester: pytest.Pytester) 
 
 
 def test_the_samples_of_a_model_that_stopped_are_unscored(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """The quota ends with a question and not with a test: all may be answered before a slow session runs that one."""
     suite = written_suite(llm_pytester, 60)
-    llm_pytester.makeconftest(
-        """
-        import urllib.request
-        def pytest_runtest_setup(item):
-            if item.name == "w20":
-                urllib.request.urlopen(item.config.option.llm_model[0].replace("/v1", "/stub/quota"))
-        """
-    )
+    asked: list[Any] = []
     with StubServer("vllm", instant=True, delay_s=0.02) as stub:
+        answer = stub.wire.routes["POST", "/v1/completions"]
+
+        def completions(body: dict[str, Any]) -> Any:
+            asked.extend([body] if "What is" in str(body) else [])  # self-tests ask something else
+            if len(asked) >= 20:
+                stub.faults["quota"] = 1.0
+            return answer(body)
+
+        stub.wire.routes["POST", "/v1/completions"] = completions
         result = run(llm_pytester, workers, "--llm-model", f"{stub.url}?max_connections=2", suite)
     assert result.ret == 1, result.stdout.str()
     report = report_of(llm_pytester.path)

@@ -187,6 +187,7 @@ def test_images_are_not_decoded_and_no_use(load: Load, home: Path) -> None:
             assert str(caught.value).startswith(f"{place} {found}")
 
 
+@pytest.mark.usefixtures("calls")
 def test_streaming_reads_no_more_than_it_needs(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
 
