@@ -30,7 +30,16 @@ from pytest_llmeval.text.wording import quoted
 if TYPE_CHECKING:
     from pytest_llmeval.scoring.statistics.null_distribution import Numbers
 
-__all__ = ["PairedMetric", "PairingError", "counted", "listed", "needed_values", "pair_metric", "pooled_over_suites"]
+__all__ = [
+    "PairedMetric",
+    "PairingError",
+    "counted",
+    "flip_words",
+    "listed",
+    "needed_values",
+    "pair_metric",
+    "pooled_over_suites",
+]
 
 Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
@@ -105,6 +114,12 @@ class PairedMetric:
         Where it cannot, it passes whatever happened.
         """
         return 0.5**self.num_units <= level
+
+
+def flip_words(metric: str, *, is_zero_or_one: bool) -> tuple[str, str]:
+    """What samples became whose value of the metric changed: wrong or right answers, or worse or better ones."""
+    is_of_answers = is_zero_or_one and split_name(metric)[1].startswith("accuracy")
+    return ("wrong", "right") if is_of_answers else ("worse", "better")
 
 
 def needed_values(metric: str) -> set[str]:
@@ -226,14 +241,13 @@ def _paired(
             # The loglikelihood of a sample's text: its units are those of the text.
             gains = [after[0] - before[0] for before, after in zip(first, second, strict=True)]
     is_zero_or_one = len(first[0]) == 1 and {*first, *second} <= {(0.0,), (1.0,)}
-    is_accuracy = is_zero_or_one and split_name(metric)[1].startswith("accuracy")
     return PairedMetric(
         difference=difference,
         paired=paired,
         higher_is_better=higher_is_better,
         num_worse=sum(gain < -LEAST_CHANGE for gain in gains or ()),
         num_better=sum(gain > LEAST_CHANGE for gain in gains or ()),
-        flipped_to=None if gains is None else ("wrong", "right") if is_accuracy else ("worse", "better"),
+        flipped_to=None if gains is None else flip_words(metric, is_zero_or_one=is_zero_or_one),
         is_zero_or_one=is_zero_or_one,
         has_limits=has_limits(metric),
         is_unchanged=list(first) == list(second),

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from urllib.parse import urlencode
 
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
@@ -38,8 +39,10 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines, speed_lines
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT
+from pytest_llmeval.scoring.comparison.paired_metrics import flip_words
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.text.escaping import printable
@@ -259,15 +262,16 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
             notes=["Over the samples that both scored: value (difference [95% interval], samples gained and lost)."],
         )
-    flips = [row for one in report.comparisons for row in _flip_rows(one, names)]
-    if flips:
-        yield Table(
-            title="Flips",
-            headers=("suite", "model", "metric", "n", "became wrong", "became right", "difference [95%]", "p"),
-            rows=flips,
-            align=["left", "left", "left", *["right"] * 5],
-            notes=["p: exact McNemar test, two-sided, of each suite by itself; blank where samples lie in clusters."],
-        )
+    for became, title in _CHANGED.items():
+        rows = [row for one in report.comparisons for row in _flip_rows(one, report, names, became)]
+        if rows:
+            yield Table(
+                title=title,
+                headers=("suite", "model", "metric", "n", *(f"became {word}" for word in became), "difference [95%]", "p"),
+                rows=rows,
+                align=["left", "left", "left", *["right"] * 5],
+                notes=["p: exact McNemar test, two-sided, of each suite by itself; blank where samples lie in clusters."],
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,9 +315,22 @@ def _movers_table(moved: Moved) -> Table:
     )
 
 
-def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]:
+_CHANGED: Mapping[tuple[str, str], str] = MappingProxyType(
+    {("wrong", "right"): "Flips", ("worse", "better"): "Changes of each suite"}
+)
+"""What samples became, and the title of the table that counts them."""
+
+
+def _flip_rows(
+    one: Comparison, report: Report, names: Mapping[str, str], became: tuple[str, str]
+) -> Iterator[list[str]]:
+    """The metrics by which samples ``became`` this, and not those that say how far a judge is to be trusted."""
+    better = next((suite.info.better for suite in report.suites if suite.info.name == one.suite), {})
     for metric, found in one.differences.items():
-        if found.num_gained is None or found.num_lost is None or not definition(metric).in_terminal:
+        known = definition(metric, better)
+        if found.num_gained is None or found.num_lost is None or not known.in_terminal or is_of_trust(metric):
+            continue
+        if known.higher_is_better is None or flip_words(metric, is_zero_or_one=True) != became:
             continue
         p = ""
         if found.num_clusters is None:
@@ -321,8 +338,8 @@ def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]
             p = _p_value(min(1.0, 2 * min(test.p_drop, test.p_improved)))
         model = f"{names.get(one.second, one.second)} against {names.get(one.first, one.first)}"
         difference = _difference(found.difference, found.ci_low, found.ci_high)
-        counts = f"{found.n:,}", f"{found.num_lost:,}", f"{found.num_gained:,}"
-        yield _printable(one.suite, model, metric, *counts, difference, p)
+        changed = (found.num_lost, found.num_gained) if known.higher_is_better else (found.num_gained, found.num_lost)
+        yield _printable(one.suite, model, metric, *(f"{count:,}" for count in (found.n, *changed)), difference, p)
 
 
 def calibration_tables(report: Report, names: Mapping[str, str], curves: Mapping[int, RiskCoverage]) -> Iterator[Table]:
