@@ -267,10 +267,12 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
         if rows:
             yield Table(
                 title=title,
-                headers=("suite", "model", "metric", "n", *(f"became {word}" for word in became), "difference [95%]", "p"),
+                headers=(*_COMPARED, *(f"became {word}" for word in became), "difference [95%]", "p"),
                 rows=rows,
                 align=["left", "left", "left", *["right"] * 5],
-                notes=["p: exact McNemar test, two-sided, of each suite by itself; blank where samples lie in clusters."],
+                notes=[
+                    "p: exact McNemar test, two-sided, of each suite by itself; blank where samples lie in clusters."
+                ],
             )
 
 
@@ -319,6 +321,8 @@ _CHANGED: Mapping[tuple[str, str], str] = MappingProxyType(
     {("wrong", "right"): "Flips", ("worse", "better"): "Changes of each suite"}
 )
 """What samples became, and the title of the table that counts them."""
+
+_COMPARED = ("suite", "model", "metric", "n")
 
 
 def _flip_rows(
