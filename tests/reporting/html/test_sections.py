@@ -458,6 +458,30 @@ def test_p_is_that_of_the_exact_two_sided_test_of_scipy() -> None:
     assert [row[-1] for row in found.rows] == [f"{p:.3f}" if p >= 0.001 else "< 0.001" for p in p_values]
 
 
+def test_changes_of_all_metrics_have_the_p_of_their_test() -> None:
+    moved = {"f1": Movers(num_worse=30, num_better=12, num_same=1268)}
+    differences = {
+        "accuracy": difference(3, 8, num_clusters=11, p_value=0.0304),
+        "f1": difference(None, None, kind="mean", p_value=0.0125),
+        "perplexity": difference(None, None, kind="pooled", p_value=0.0002),
+        "bleu_4": difference(None, None, kind="corpus"),  # neither flips nor a test
+        "judge.kappa": difference(None, None, kind="corpus", p_value=0.04),
+        "corrected_accuracy": difference(None, None, kind="corpus", p_value=0.05),
+        "nll": difference(None, None, kind="mean", p_value=0.06),  # not in the terminal
+    }
+    found = by_title(sections.change_tables(report(comparisons=(compared(differences, movers=moved),)), TWO))
+    between = "-0.030 [-0.070, 0.012]"
+    assert [list(row[2:]) for row in found["Flips"].rows] == [["accuracy", "1,310", "8", "3", between, "0.030"]]
+    assert [list(row[2:]) for row in found["Changes of each suite"].rows] == [
+        ["f1", "1,310", "30", "12", between, "0.013"],
+        ["perplexity", "1,310", "", "", between, "< 0.001"],
+        ["corrected_accuracy", "1,310", "", "", between, "0.050"],
+    ]
+    for table in (found["Flips"], found["Changes of each suite"]):
+        assert "exact McNemar test" in table.notes[0]
+        assert "sign-flip test" in table.notes[0]
+
+
 def test_nothing_was_compared() -> None:
     assert not [*sections.change_tables(report(), ONE)]
     movers = sections.movers_tables(report(), ONE)
