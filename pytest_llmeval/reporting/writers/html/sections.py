@@ -319,10 +319,10 @@ _CHANGED: Mapping[tuple[str, str], str] = MappingProxyType(
 """What samples became, and the title of the table that counts them."""
 
 _TESTED_HOW = (
-    "p: how likely a difference as large, either way, is where nothing differs; two-sided, of each suite and metric by "
-    "itself. Of right and wrong answers it is the exact McNemar test; of other numbers, and where samples lie in "
-    "clusters, the sign-flip test, in which the two models' values of a sample, or of a cluster, change places. It is "
-    "that of gates. Blank where there is no test.",
+    "p: how likely a difference as large, either way, is where nothing differs; two-sided, of each suite and metric "
+    "by itself. Of values that are all 0 or 1, as of right and wrong answers, it is the exact McNemar test; of others, "
+    "and where samples lie in clusters, the sign-flip test, in which the two models' values of a sample (or cluster) "
+    "change places. Gates make the same tests. Blank where there is no test.",
 )
 
 
